@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from visioneval.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
     from visioneval.analysis.ranking.findings import Rankings
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from visioneval.records.model import Record
     from visioneval.suite.cases.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output
-
-__version__ = "0.2.0"
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from time import perf_counter
@@ -14,6 +15,13 @@ T = TypeVar("T")
 
 SMALL = 256_000
 """Reading, hashing or checking fewer bytes than this is mostly faster than starting a thread."""
+
+
+def processors() -> int:
+    """How many processors this process may use, at least 1."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        return os.process_cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -1,4 +1,4 @@
-"""Whole files: read at once, and written so that a reader sees the old or the new content, never a part."""
+"""Whole files, written so that a reader sees the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ import os
 import secrets
 import threading
 from pathlib import Path
-
-
-def read_whole(path: str | Path) -> bytes:
-    """The content of a file, with fewer system calls than ``Path.read_bytes``. Raises ``OSError``."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text is faster
-        return file.readall()
 
 
 def write_whole(path: Path, data: bytes | str) -> None:

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 
 from visioneval.errors import ImageLimitError, UsageError
+from visioneval.settings import BOUNDS, Setting
 
 HIGHEST = 10**12
 MAX_FRAMES = 36_000
@@ -19,10 +20,7 @@ MAX_FRAMES = 36_000
 class Bound:
     """A limit, in whole numbers of at least 1. ``override`` is the value of the flag."""
 
-    flag: str
-    variable: str
-    default: int
-    help: str
+    setting: Setting
     override: int | None = None
 
     @property
@@ -30,41 +28,32 @@ class Bound:
         """The effective limit. Raises ``UsageError`` if the environment variable is not a whole number."""
         if self.override is not None:
             return self.override
-        text = os.environ.get(self.variable)
+        text = os.environ.get(str(self.setting.environment))
         if not text:
-            return self.default
+            return int(self.setting.default)
         if not (text.isascii() and text.isdigit() and len(text) <= len(str(HIGHEST)) and 1 <= int(text) <= HIGHEST):
-            raise UsageError(f"{self.variable}={text!r:.60}: must be a whole number from 1 to {HIGHEST:,}")
+            raise UsageError(f"{self.setting.environment}={text!r:.60}: must be a whole number from 1 to {HIGHEST:,}")
         return int(text)
 
     @property
     def hint(self) -> str:
         """How to raise the limit, for the end of an error message."""
-        return f"to raise it: {self.flag} N or {self.variable}=N"
+        return f"to raise it: {self.setting.flag} N or {self.setting.environment}=N"
 
 
-MEGAPIXELS = Bound(
-    "--max-megapixels",
-    "VISIONEVAL_MAX_MEGAPIXELS",
-    50,
-    "Maximum megapixels of one image, and of all images in memory at once.",
-)
-CELLS = Bound("--max-cells", "VISIONEVAL_MAX_CELLS", 1_000_000, "Maximum cells in one suite.")
-MODEL_RUNS = Bound(
-    "--max-model-runs", "VISIONEVAL_MAX_MODEL_RUNS", 10_000, "Maximum model runs in one suite, with grids expanded."
-)
-TEMPLATE_STEPS = Bound(
-    "--max-template-steps", "VISIONEVAL_MAX_TEMPLATE_STEPS", 1_000_000, "Maximum steps to render one template."
-)
-REPLY_MB = Bound(
-    "--max-reply-mb", "VISIONEVAL_MAX_REPLY_MB", 64, "Maximum megabytes of one provider reply, decompressed."
-)
-VIDEO_GIGAPIXELS = Bound(
-    "--max-video-gigapixels",
-    "VISIONEVAL_MAX_VIDEO_GIGAPIXELS",
-    20,
-    "Maximum gigapixels of all frames of one video that is measured.",
-)
+def _bound(name: str, default: int, text: str) -> Bound:
+    variable = f"VISIONEVAL_{name.upper()}"
+    flag = f"--{name.replace('_', '-')}"
+    setting = Setting(flag, "N", text, BOUNDS, default, 1, environment=variable, resumed="always", name=name, type=int)
+    return Bound(setting)
+
+
+MEGAPIXELS = _bound("max_megapixels", 50, "Maximum megapixels of one image, and of all images in memory at once.")
+CELLS = _bound("max_cells", 1_000_000, "Maximum cells in one suite.")
+MODEL_RUNS = _bound("max_model_runs", 10_000, "Maximum model runs in one suite, with grids expanded.")
+TEMPLATE_STEPS = _bound("max_template_steps", 1_000_000, "Maximum steps to render one template.")
+REPLY_MB = _bound("max_reply_mb", 64, "Maximum megabytes of one provider reply, decompressed.")
+VIDEO_GIGAPIXELS = _bound("max_video_gigapixels", 20, "Maximum gigapixels of all frames of one video that is measured.")
 ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB, VIDEO_GIGAPIXELS)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+SUITE_FILE = Path("suite.yaml")
+"""The suite of a folder."""
 RUNS = Path("runs")
 """The folder of runs."""
+LATEST = "latest"
+"""The name of the newest run."""
 MAX_CONCURRENCY = 64
 """Concurrent calls per model, separately for generation and judging."""
 MAX_CONFIRM = 100

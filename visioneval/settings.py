@@ -1,213 +1,293 @@
-"""The settings of a run: keywords of the Python API and flags of the command line, as one options object."""
+"""The settings of runs. Each is declared here, once, beside its keyword in the Python API and its type.
+
+All else follows: the flags of every command (``cli/options.py``), the checks of the API (``api/options.py``), bounds
+(``bounds.py``), what the command that resumes a run repeats (``records/resume_command.py``) and the table in
+``docs/api.md``. A setting that the table does not have cannot be a flag.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.caching.reuse import Reuse, ReuseChoice
-from visioneval.engine.prepare.planning import SuiteOptions
-from visioneval.engine.prepare.runs import ClusterOptions, RunOptions
-from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.stores.locations import cache_folder
-from visioneval.records.stores.lookup import find_named_run, runs_folder
-from visioneval.suite.selection.selection import Selection
-from visioneval.suite.selection.shards import Shard
 
-MAX_WORKERS = 10_000
+SELECTION = "Selection"
+OUTPUT = "Output"
+CALLS = "Caching, resume, rate limits and cost"
+CLUSTER = "Cluster"
+DEBUGGING = "Debugging"
+BOUNDS = "Bounds"
+ADVANCED = (CLUSTER, DEBUGGING, BOUNDS)
+"""The groups that only ``--help-all`` shows."""
+ReuseChoice = Literal["all", "judges", "none"]
+"""Which cached answers are reused; ``judges`` are those about identical images, and measurements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A flag of the command line, and a keyword of the Python API with the name and type that it is declared for."""
+
+    flag: str
+    metavar: str
+    """What its value is called in the help; empty for a flag without a value."""
+    help: str
+    group: str | None = None
+    """The heading of the flag in the help."""
+    default: Any = None
+    minimum: float | None = None
+    maximum: float | None = None
+    environment: str | None = None
+    """The variable that changes the default."""
+    resumed: Literal["always", "with_suite"] | None = None
+    """When the command that resumes a run repeats the flag: the run would else stop, pay again, or be another one."""
+    name: str = ""
+    type: Any = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list of texts, and its flag can be repeated."""
+        return get_origin(self.type) is Sequence
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether its value is a dictionary, and its flag can be repeated as ``NAME=VALUE``."""
+        return get_origin(self.type) is Mapping
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it can have; empty if it can have others."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+
+class CaseKeywords(TypedDict, total=False):
+    """What to run. Lists of names select; patterns are globs."""
+
+    cases: Annotated[Sequence[str], Setting("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]
+    tags: Annotated[Sequence[str], Setting("--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION)]
+    models: Annotated[
+        Sequence[str], Setting("--model", "GLOB", "Only these model runs, by label. Repeatable.", SELECTION)
+    ]
+    graders: Annotated[Sequence[str], Setting("--grader", "GLOB", "Only these graders, by key. Repeatable.", SELECTION)]
+    limit: Annotated[int, Setting("--limit", "N", "Only the first N selected cases.", SELECTION, minimum=1)]
 
 
 class CallKeywords(TypedDict, total=False):
     """How providers are called."""
 
-    variables: Mapping[str, Any]
-    """Override the suite's ``vars``, as ``--var`` does: a text is read as YAML."""
-    runs: Path | str
-    """The folder of runs, or its URL in an object store (``s3://``, ``gs://``); ``runs`` by default."""
-    reuse: ReuseChoice
-    """Which cached answers to reuse: ``all``, ``judges`` (default: answers about identical images, and local
-    measurements) or ``none``."""
-    offline: bool
-    """Makes no network calls: all answers come from the cache. Local graders may measure."""
-    cache: Path | str
-    """The cache folder, instead of the user's, or the URL of a cache that several machines share."""
-    budget_usd: float
-    """The maximum cost in US dollars, instead of the suite's."""
-    max_concurrency: int
-    """Concurrent calls per model; 64 by default."""
-    log_file: Path | str
-    """Gets one line of JSON per call."""
-    trust_suite: bool
-    """Allows the suite to run its own code and to read files outside its folder."""
+    variables: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "--var",
+            "NAME=VALUE",
+            "Override one of the suite's vars. Repeatable.",
+            SELECTION,
+            resumed="with_suite",
+        ),
+    ]
+    """A text is read as YAML, as that of ``--var``."""
+    runs: Annotated[
+        Path | str, Setting("--runs", "DIR|URL", "The folder of runs, or its s3:// or gs:// URL.", default=RUNS)
+    ]
+    reuse: Annotated[
+        ReuseChoice,
+        Setting(
+            "--reuse",
+            "WHAT",
+            "Cached answers to reuse: all, judges (only judges' answers about identical images, and measurements) or"
+            " none.",
+            CALLS,
+            default="judges",
+            resumed="always",
+        ),
+    ]
+    offline: Annotated[
+        bool,
+        Setting(
+            "--offline", "", "Make no network calls; take all answers from the cache.", CALLS, False, resumed="always"
+        ),
+    ]
+    cache: Annotated[
+        Path | str,
+        Setting(
+            "--cache",
+            "DIR|URL",
+            "The cache folder, or the s3:// or gs:// URL of a shared cache; default: the user's.",
+            CALLS,
+            resumed="always",
+        ),
+    ]
+    budget_usd: Annotated[
+        float,
+        Setting(
+            "--budget",
+            "USD",
+            "Maximum spend of this command, in US dollars; default: the suite's budget_usd.",
+            CALLS,
+            minimum=0.000001,
+            resumed="always",
+        ),
+    ]
+    max_concurrency: Annotated[
+        int,
+        Setting(
+            "--max-concurrency",
+            "N",
+            "Maximum concurrent calls per model, counted separately for generation and judging.",
+            CALLS,
+            MAX_CONCURRENCY,
+            minimum=1,
+            maximum=4096,
+        ),
+    ]
+    log_file: Annotated[
+        Path | str,
+        Setting(
+            "--log-file",
+            "FILE",
+            "Append one line of JSON per call to this file, without the call's content.",
+            DEBUGGING,
+        ),
+    ]
+    trust_suite: Annotated[
+        bool,
+        Setting(
+            "--trust-suite",
+            "",
+            "Allow the suite to run its own code and to read files outside its folder.",
+            default=False,
+            resumed="always",
+        ),
+    ]
 
 
-class SelectionKeywords(CallKeywords, total=False):
-    """What to run. Lists of names select; patterns are globs."""
+class SelectionKeywords(CaseKeywords, CallKeywords, total=False):
+    """What is run or graded, and how."""
 
-    cases: Sequence[str]
-    tags: Sequence[str]
-    models: Sequence[str]
-    graders: Sequence[str]
-    limit: int
-    """Only the first cases that are selected."""
-    judges: Mapping[str, str]
-    """``PROVIDER:MODEL`` by the name of a judge of the suite."""
+    judges: Annotated[
+        Mapping[str, str],
+        Setting(
+            "--judge",
+            "NAME=PROVIDER:MODEL",
+            "Override one of the suite's judges. Repeatable.",
+            SELECTION,
+            resumed="with_suite",
+        ),
+    ]
 
 
 class PlanKeywords(SelectionKeywords, total=False):
     """The settings of a plan."""
 
-    samples: int
-    """Outputs per case and model run, instead of the suite's."""
-    shard: str
-    """``I/N``: only part I of N of the selected cases. ``merge`` unites the runs of all parts."""
+    samples: Annotated[
+        int,
+        Setting(
+            "--samples",
+            "N",
+            "Samples per case and model run; default: the suite's.",
+            SELECTION,
+            minimum=1,
+            maximum=1000,
+            resumed="with_suite",
+        ),
+    ]
+    shard: Annotated[
+        str,
+        Setting(
+            "--shard",
+            "I/N",
+            "Only shard I of N of the selected cases, such as 1/4. 'visioneval merge' combines all shards into one"
+            " run.",
+            SELECTION,
+        ),
+    ]
 
 
 class GradeKeywords(SelectionKeywords, total=False):
     """The settings of grading a run again."""
 
-    run_id: str
-    note: str
+    run_id: Annotated[str, Setting("--run-id", "ID", "Use this ID instead of a generated one.", OUTPUT)]
+    note: Annotated[str, Setting("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)]
 
 
 class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     """All settings of a run."""
 
-    resume: Path | str
-    """The run to resume."""
-    keep_errors: bool
-    """Does not repeat the cells of a resumed run that ended in an error."""
-    retry_unusable: bool
-    """Generates again, and pays again, where an answer has no usable image; with ``resume`` or ``reuse="all"``."""
-    ray: bool
-    """Does the cells on a Ray cluster, which is started here unless ``ray_address`` names one."""
-    ray_address: str
-    """The address of a running cluster: ``HOST:PORT`` or ``auto``."""
-    workers: int
-    """How many processes of the cluster do cells, each on one core; by default one per core."""
+    resume: Annotated[
+        Path | str, Setting("--resume", "RUN", "Resume a run, with its own suite or the given one.", CALLS)
+    ]
+    keep_errors: Annotated[
+        bool,
+        Setting("--keep-errors", "", "With --resume: do not repeat cells that ended in an error.", CALLS, False),
+    ]
+    retry_unusable: Annotated[
+        bool,
+        Setting(
+            "--retry-unusable", "", "Pay again for answers without a usable image, which are in the run.", CALLS, False
+        ),
+    ]
+    ray: Annotated[
+        bool,
+        Setting("--ray", "", "Do the cells on a Ray cluster, which is started here.", CLUSTER, False, resumed="always"),
+    ]
+    ray_address: Annotated[
+        str,
+        Setting("--ray-address", "ADDRESS", "With --ray: join the cluster at HOST:PORT.", CLUSTER, resumed="always"),
+    ]
+    workers: Annotated[
+        int,
+        Setting(
+            "--workers",
+            "N",
+            "With --ray: processes, of one core each; default: all cores.",
+            CLUSTER,
+            minimum=1,
+            maximum=10_000,
+            resumed="always",
+        ),
+    ]
 
 
-def checked_keywords(function: Callable[..., Any], settings: Mapping[str, Any], keywords: type) -> dict[str, Any]:
-    """The settings of a function of the API. Raises ``TypeError`` for one that it does not have."""
-    known = get_type_hints(keywords).keys()
-    for name in settings:
-        if name not in known:
-            own = {key for key, each in signature(function).parameters.items() if each.kind != Parameter.VAR_KEYWORD}
-            raise TypeError(f"{function.__name__}() has no setting {name!r}{did_you_mean(name, known | own)}")
-    return dict(settings)
+class CommandKeywords(RunKeywords, total=False):
+    """All settings of a run from the command line."""
+
+    debug: Annotated[
+        bool,
+        Setting("--debug", "", "Print each call, and full tracebacks of unexpected errors.", DEBUGGING, False),
+    ]
 
 
-def run_options(
-    *,
-    cases: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    models: Sequence[str] = (),
-    graders: Sequence[str] = (),
-    limit: int | None = None,
-    samples: int | None = None,
-    shard: str | None = None,
-    variables: Mapping[str, Any] | None = None,
-    judges: Mapping[str, str] | None = None,
-    runs: Path | str = RUNS,
-    run_id: str | None = None,
-    note: str | None = None,
-    resume: Path | str | None = None,
-    keep_errors: bool = False,
-    retry_unusable: bool = False,
-    reuse: ReuseChoice = "judges",
-    offline: bool = False,
-    cache: Path | str | None = None,
-    budget_usd: float | None = None,
-    max_concurrency: int = MAX_CONCURRENCY,
-    log_file: Path | str | None = None,
-    debug: bool = False,
-    trust_suite: bool = False,
-    ray: bool = False,
-    ray_address: str | None = None,
-    workers: int | None = None,
-    command_line: tuple[str, ...] = (),
-) -> RunOptions:
-    """The options of a run. Raises ``UsageError``."""
-    for name, patterns in (("cases", cases), ("tags", tags), ("models", models), ("graders", graders)):
-        if isinstance(patterns, str):
-            raise UsageError(f"{name} must be a list of strings, not one string")
-    for name, mapping in (("variables", variables), ("judges", judges)):
-        if mapping is not None and not isinstance(mapping, Mapping):
-            raise UsageError(f"{name} must be a dictionary")
-    _check_range("limit", limit, 1, None)
-    _check_range("samples", samples, 1, 1000)
-    _check_range("max_concurrency", max_concurrency, 1, 4096)
-    if budget_usd is not None and not 0 < budget_usd < float("inf"):
-        raise UsageError(f"the budget must be a positive number of US dollars, not {budget_usd}")
-    if reuse not in get_args(ReuseChoice):
-        raise UsageError(f"reuse: {reuse!r} is not valid: use {', '.join(get_args(ReuseChoice))}")
-    if offline and reuse == "none":
-        raise UsageError("offline takes all answers from the cache, and reuse 'none' takes none: leave out one of them")
-    if retry_unusable:
-        _check_retry(offline=offline, keep_errors=keep_errors, reuses=resume is not None or reuse == "all")
-    selection = Selection(
-        cases=tuple(cases),
-        tags=tuple(tags),
-        models=tuple(models),
-        graders=tuple(graders),
-        limit=limit,
-        samples=samples,
-        shard=None if shard is None else Shard.parse(shard),
-    )
-    suite = SuiteOptions(
-        selection=selection,
-        variables={name: v if isinstance(v, str) else json.dumps(v) for name, v in (variables or {}).items()},
-        judges=judges or {},
-        samples=samples,
-        trust=trust_suite,
-        runs=runs_folder(runs),
-    )
-    calls = CallSettings(
-        max_concurrency,
-        None if cache is None else cache_folder(cache),
-        Reuse.of(reuse, offline=offline, resumes=resume is not None, retry_unusable=retry_unusable),
-        budget_usd,
-        None if log_file is None else Path(log_file),
-        debug,
-    )
-    folder = None if resume is None else find_named_run(str(resume), runs_folder(runs))
-    return RunOptions(
-        suite=suite,
-        calls=calls,
-        run_id=run_id,
-        note=note,
-        resume=folder,
-        keep_errors=keep_errors,
-        command_line=command_line,
-        cluster=_cluster_options(ray, ray_address, workers),
-    )
+def settings_of(keywords: type) -> dict[str, Setting]:
+    """The settings that a class of keywords declares or inherits, by name."""
+    hints = get_type_hints(keywords, include_extras=True)
+    return {name: replace(hint.__metadata__[0], name=name, type=hint.__origin__) for name, hint in hints.items()}
 
 
-def _check_retry(*, offline: bool, keep_errors: bool, reuses: bool) -> None:
-    """Raises ``UsageError`` for a run that cannot ask again for what it cannot use."""
-    if offline:
-        raise UsageError("--retry-unusable generates again, and --offline generates nothing: leave out one of them")
-    if keep_errors:
-        raise UsageError("--retry-unusable repeats errors, and --keep-errors repeats none: leave out one of them")
-    if not reuses:
-        raise UsageError("--retry-unusable needs --resume or --reuse all: other runs generate all images")
+SETTINGS = settings_of(CommandKeywords)
+"""All settings of runs, by name."""
 
 
-def _cluster_options(is_on: bool, address: str | None, workers: int | None) -> ClusterOptions | None:
-    """The cluster of a run. Raises ``UsageError`` for options of a cluster without one."""
-    for name, value in (("--ray-address", address), ("--workers", workers)):
-        if value is not None and not is_on:
-            raise UsageError(f"{name} needs --ray")
-    _check_range("workers", workers, 1, MAX_WORKERS)
-    return ClusterOptions(address, workers) if is_on else None
+def as_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """The words of a command line with these settings, by name; none for those that have their default."""
+    for name, value in values.items():
+        setting = SETTINGS[name]
+        if value is None or value == setting.default:
+            continue
+        if setting.type is bool:
+            yield setting.flag
+            continue
+        items: Iterable[Any] = (value,)
+        if setting.is_list:
+            items = value
+        elif setting.is_mapping:
+            items = (f"{key}={as_text(item)}" for key, item in value.items())
+        for item in items:
+            yield from (setting.flag, str(item))
 
 
-def _check_range(name: str, value: int | None, minimum: int, maximum: int | None) -> None:
-    if value is not None and (value < minimum or (maximum is not None and value > maximum)):
-        limits = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        raise UsageError(f"{name} must be {limits}, not {value}")
+def as_text(value: Any) -> str:
+    """The value of a variable as ``--var`` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -22,7 +22,7 @@ def command_line() -> str:
     lines = [
         "# Command line",
         "",
-        "Made from the code. `visioneval COMMAND --help` prints the same. Without a default, an option does nothing.",
+        "Made from the code. `visioneval COMMAND --help-all` prints the same. An option without a default is off.",
     ]
     lines += _commands(group, typer.Context(group, info_name="visioneval"))
     return "\n".join(lines) + "\n"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import jiter
 import openai
 import orjson
 
@@ -28,7 +27,7 @@ FORMAT = {"format": {"type": "json_schema", "name": "answer", "strict": True, "s
 async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Any:
     """Sends a body and reads the answer."""
     answer = await client.post(path, content=orjson.dumps(body), cast_to=httpx2.Response)
-    return jiter.from_json(answer.content)
+    return orjson.loads(answer.content)
 
 
 async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: list[str]) -> None:
@@ -36,7 +35,7 @@ async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: lis
     prompt = {"model": "gpt-image-2", "prompt": f"image number {number}"}
     data = base64.b64decode((await post(client, "/images/generations", prompt))["data"][0]["b64_json"])
     (folder / f"{number}.png").write_bytes(data)
-    url = orjson.Fragment(b"".join((b'"data:image/png;base64,', base64.b64encode(data), b'"')))
+    url = "data:image/png;base64," + base64.b64encode(data).decode()
     content = [
         {"type": "input_text", "text": "How good is this image, from 0 to 5?"},
         {"type": "input_image", "image_url": url, "detail": "auto"},

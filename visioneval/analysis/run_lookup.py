@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +19,9 @@ from visioneval.records.run_state import with_current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 
 BASELINE = "baseline"
 Warn = Callable[[str], None]
@@ -61,8 +60,33 @@ def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo,
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
-    records = records.of_model_runs(label)
-    return folder, info.of_model_runs(label, len(records)), records
+    return folder, *_part(info, records, Scope(models=(label,)))
+
+
+def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+    """Opens those cells of a run, or of its model runs, that a scope covers.
+
+    Raises ``UsageError``, also for a case, tag or label of the scope that the run does not have.
+    """
+    folder, info, records = open_run(name, runs, warn)
+    suite = info.selected_suite
+    for flag, patterns, names in (
+        ("--case", scope.cases, {id_ for case in suite.cases for id_ in (case.id, chain_of(case.id))}),
+        ("--tag", scope.tags, {tag for case in suite.cases for tag in case.tags}),
+        ("--model", scope.models, {str(entry.label) for entry in suite.models}),
+    ):
+        for pattern in patterns:
+            if not any(any_glob((pattern,), known) for known in names):
+                raise UsageError(f"{flag} {pattern!r}: no match in {folder.name}{did_you_mean(pattern, names)}")
+    info, records = _part(info, records, scope)
+    if not info.selected_suite.cases:
+        raise UsageError(f"--case, --tag: no case of {folder.name} is of both")
+    return folder, info, records
+
+
+def _part(info: RunInfo, records: StoredRecords, scope: Scope) -> tuple[RunInfo, StoredRecords]:
+    records = records.within(scope)
+    return info.within(scope, len(records)), records
 
 
 def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
@@ -106,8 +130,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | N
     Cells stay on disk, and are read when they are needed. Sides with one ``reader`` share equal values.
     """
     run, label = _split(name)
-    with without_garbage_collection():
-        side = _whole_side(name, run, runs, warn, reader)
+    side = _whole_side(name, run, runs, warn, reader)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -150,15 +173,3 @@ def check_label(label: str, labels: Sequence[str], where: str) -> None:
 def _split(name: str) -> tuple[str, str | None]:
     path = Path(name)
     return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """While many cells are read or compared, the collector would scan them again and again and free nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

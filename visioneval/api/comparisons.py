@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Unpack, get_args
+from typing import Any, Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.decision import decide, parse_criteria
@@ -16,8 +16,9 @@ from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
-from visioneval.analysis.run_lookup import Warn, named_run, read_side, without_garbage_collection
+from visioneval.analysis.run_lookup import Warn, named_run, read_side
 from visioneval.api.messages import LOG, log_listener
+from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
@@ -35,11 +36,7 @@ from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import write_summary
-from visioneval.settings import (
-    CallKeywords,
-    checked_keywords,
-    run_options,
-)
+from visioneval.settings import CallKeywords
 from visioneval.suite.selection.selection import narrowed_further
 
 
@@ -127,20 +124,19 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     criteria = parse_criteria(request.fail_on, request.allow, request.must_detect)
     if request.confirm is not None:
         check_confirm(request.confirm, criteria.gates)
-    with without_garbage_collection():
-        comparison = compare_stored(
-            request.a,
-            request.b,
-            options.suite.runs,
-            criteria.gates,
-            filters=request.filters,
-            model_map=request.model_map,
-            is_confirmed=request.confirm is not None,
-            warn=listener.say,
-        )
-        if request.confirm is None:
-            return ComparisonResult(comparison, decide(comparison, criteria))
-        check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
+    comparison = compare_stored(
+        request.a,
+        request.b,
+        options.suite.runs,
+        criteria.gates,
+        filters=request.filters,
+        model_map=request.model_map,
+        is_confirmed=request.confirm is not None,
+        warn=listener.say,
+    )
+    if request.confirm is None:
+        return ComparisonResult(comparison, decide(comparison, criteria))
+    check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
     notes: list[str] = []
 
     def note(text: str) -> None:
@@ -194,8 +190,8 @@ def pairwise(
 
     ``judge`` is a judge of B's suite, or ``NAME=PROVIDER:MODEL``.
     """
-    how_to_call = checked_keywords(pairwise, settings, CallKeywords)
-    options = run_options(cases=cases, tags=tags, limit=limit, **how_to_call)
+    cells: dict[str, Any] = {"cases": cases, "tags": tags, "limit": limit}
+    options = run_options(**cells, **checked_keywords(pairwise, settings, CallKeywords))
     job = plan_pairs(str(a), str(b), judge, model_map, options, LOG.warning)
     return judge_pairs(job, options.calls, log_listener())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, warn_missing
+from visioneval.analysis.run_lookup import Warn, named_run, open_part, read_side, warn_missing
 from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
+from visioneval.api.options import checked_keywords, run_options
 from visioneval.counted import count_of
-from visioneval.defaults import RUNS
+from visioneval.defaults import LATEST, RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.engine.listener import Listener
@@ -55,13 +56,8 @@ from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import (
-    GradeKeywords,
-    PlanKeywords,
-    RunKeywords,
-    checked_keywords,
-    run_options,
-)
+from visioneval.settings import GradeKeywords, PlanKeywords, RunKeywords
+from visioneval.suite.filters import Scope
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +69,7 @@ Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run on disk, or one model run of it (``label``), with its summary.
+    """A run on disk, or one model run of it (``label``) or the cells that a ``scope`` covers, with its summary.
 
     ``error`` is the message of a provider that refused the API key, which ended the run.
     """
@@ -84,6 +80,7 @@ class Run:
     label: str | None = None
     resume_hint: str | None = None
     error: str | None = None
+    scope: Scope = field(default_factory=Scope)
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +90,8 @@ class Run:
     @property
     def _stored(self) -> StoredRecords:
         stored = StoredRecords.of_run(self.folder)
-        return stored if self.label is None else stored.of_model_runs(self.label)
+        of_model_run = stored if self.label is None else stored.within(Scope(models=(self.label,)))
+        return of_model_run.within(self.scope)
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
@@ -211,15 +209,32 @@ def plan(
     return estimate_plan(planned, options, wish)
 
 
-def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = LOG.warning) -> Run:
-    """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
-    root = runs_folder(runs)
+def load_run(
+    name: Path | str = LATEST,
+    *,
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    models: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+) -> Run:
+    """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run.
+
+    ``cases``, ``tags`` and ``models`` leave only the cells of these: cases and labels (globs), and tags. Raises
+    ``UsageError``.
+    """
+    if any(isinstance(patterns, str) for patterns in (cases, tags, models)):
+        raise UsageError("cases, tags and models must be lists of strings, not one string")
+    root, scope = runs_folder(runs), Scope(cases=tuple(cases), tags=tuple(tags), models=tuple(models))
     folder, _, label = named_run(str(name), root)
-    _, info, records = open_run(str(folder) if label is None else f"{folder}@{label}", root, warn)
-    pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
-    pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
+    _, info, records = open_part(str(folder) if label is None else f"{folder}@{label}", scope, root, warn)
+    if scope == Scope():
+        pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
+        pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
+    else:
+        pairs, cards, pair_costs = (), (), ()
     summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
-    return Run(folder, info, summary, label, resume_hint(folder, info))
+    return Run(folder, info, summary, label, resume_hint(folder, info), scope=scope)
 
 
 def merge(

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from visioneval.api.options import run_options
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan, missing_outputs
 from visioneval.engine.prepare.sample_sizes import size_notes
 from visioneval.errors import Problem, SuiteError
 from visioneval.expansion.plan import unset_keys
-from visioneval.settings import run_options
 from visioneval.suite.loading.messages import WARNING
 
 
@@ -52,7 +52,7 @@ def validate(
 
     With ``strict``, warnings are errors; notes are not. Raises ``SuiteError`` with all problems, and ``UsageError``.
     """
-    options = run_options(variables=variables, judges=judges, runs=runs, trust_suite=trust_suite)
+    options = run_options(variables=variables or {}, judges=judges or {}, runs=runs, trust_suite=trust_suite)
     return check_suite(Path(suite), options.suite, strict=strict)
 
 
@@ -67,4 +67,5 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
         *(replace(warning, message=warning.message.removeprefix(WARNING)) for warning in refused),
     ]:
         raise SuiteError(errors)
-    return ValidSuite(str(path), len(plan.suite.cases), len(plan.runs), plan.cells, warnings, unset_keys(plan))
+    sizes = (len(plan.suite.cases), len(plan.runs), plan.cells)
+    return ValidSuite(planned.loaded.name, *sizes, warnings, unset_keys(plan))

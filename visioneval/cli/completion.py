@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from visioneval.defaults import RUNS
+from visioneval.defaults import LATEST, RUNS, SUITE_FILE
 from visioneval.errors import VisionEvalError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
     if at:
         yield from (f"{name}@{label}" for label in _run_labels(ctx, name))
         return
-    yield "latest"
+    yield LATEST
     yield from (folder.name for folder, _ in _runs(ctx))
 
 
@@ -104,14 +104,19 @@ def _suites(ctx: Any) -> Iterator[Suite]:
 
 def _suite_paths(ctx: Any) -> list[Path]:
     """An option without its value ends parsing, and leaves the arguments as text."""
-    return [*map(Path, ctx.params.get("suites") or ()), *(Path(text) for text in ctx.args if Path(text).is_file())]
+    return [*map(Path, ctx.params.get("suites") or ()), *(Path(text) for text in ctx.args if _is_suite(text))]
+
+
+def _is_suite(text: str) -> bool:
+    """Whether a word is the file of a suite, or a folder with one."""
+    return Path(text).is_file() or (Path(text) / SUITE_FILE).is_file()
 
 
 def _run_arguments(ctx: Any) -> list[str]:
     """The runs that the command line names, without their labels."""
     values = (ctx.params.get(name) for name in ("run", "name", "a", "b", "resume"))
-    named = [value for value in values if isinstance(value, str) and value]
-    texts = [text for text in ctx.args if not text.startswith("-") and not Path(text).is_file()]
+    texts = [text for text in ctx.args if not text.startswith("-") and not _is_suite(text)]
+    named = [value for value in values if isinstance(value, str) and value and not (texts and value == LATEST)]
     return [name.partition("@")[0] for name in (*named, *texts)]
 
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import wraps
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visioneval.cli import completion
+from visioneval.cli.help import HELP_ALL
 from visioneval.errors import ExitCode, UsageError
+from visioneval.settings import ADVANCED, OUTPUT, SELECTION, SETTINGS, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
-SELECTION = "Selection"
-_RUNS_HELP = "The folder of runs, or its s3:// or gs:// URL."
-OUTPUT = "Output"
-CALLS = "Caching, resume, rate limits and cost"
-CLUSTER = "Cluster"
+    from visioneval.bounds import Bound
+
+HOST = "127.0.0.1"
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:
@@ -84,8 +86,108 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
     return local_path if metavar.strip("[].") in ("DIR", "FILE", "PATH", "SUITE") else None
 
 
-Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
-OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
+_COMPLETIONS = {
+    "cases": completion.case_ids,
+    "tags": completion.case_tags,
+    "models": completion.model_labels,
+    "graders": completion.grader_keys,
+    "resume": completion.run_names,
+}
+_LOCATIONS = {"runs": runs_location, "cache": cache_location}
+
+
+def setting_option(name: str) -> Any:
+    """The flag of a setting of runs."""
+    return _option(SETTINGS[name])
+
+
+def _option(setting: Setting) -> Any:
+    if not setting.metavar:
+        return flag(setting.flag, setting.help, setting.group)
+    text = setting.help
+    if setting.environment is not None:
+        text = f"{text} Default: {setting.default:,}, or {setting.environment}."
+    return value(
+        setting.flag,
+        setting.metavar,
+        text,
+        setting.group,
+        min=setting.minimum,
+        max=setting.maximum,
+        parser=_LOCATIONS.get(setting.name) or _parser(setting.metavar),
+        autocompletion=_COMPLETIONS.get(setting.name),
+    )
+
+
+def _type(setting: Setting) -> Any:
+    """What the command line makes of the value of a flag."""
+    if setting.type is bool or setting.choices:
+        return setting.type
+    if setting.is_list or setting.is_mapping:
+        return list[str] | None
+    if setting.type == Path | str:
+        return (Path if setting.name in _LOCATIONS or _parser(setting.metavar) else str) | None
+    return setting.type | None
+
+
+def with_settings(*names: str, bounds: Sequence[Bound] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds the flags of settings to a command, and those of bounds.
+
+    The command gets the settings that were given as a dictionary, ``settings``, for ``run_options``. Bounds apply while
+    it runs.
+    """
+    settings = [SETTINGS[name] for name in names]
+    all_flags = [*settings, *(bound.setting for bound in bounds)]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            arguments.pop("help_all", None)
+            values = {setting.name: arguments.pop(setting.name) for setting in all_flags}
+            given = {setting.name: values[setting.name] for setting in settings if _is_given(setting, values)}
+            for setting in settings:
+                if setting.is_mapping and setting.name in given:
+                    given[setting.name] = pairs(setting.flag, setting.metavar, given[setting.name])
+            for bound in bounds:
+                bound.override = values[bound.setting.name]
+            try:
+                command(**arguments, **({"settings": given} if names else {}))
+            finally:
+                for bound in bounds:
+                    bound.override = None
+
+        added = [
+            Parameter(
+                setting.name,
+                Parameter.KEYWORD_ONLY,
+                default=None if setting.environment else setting.default,
+                annotation=Annotated[_type(setting), _option(setting)],
+            )
+            for setting in all_flags
+        ]
+        own = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            for name, parameter in signature.parameters.items()
+            if name != "settings"
+        ]
+        help_all = [HELP_ALL] if any(setting.group in ADVANCED for setting in all_flags) else []
+        run.__signature__ = signature.replace(parameters=[*added, *own, *help_all])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _is_given(setting: Setting, values: Mapping[str, Any]) -> bool:
+    return bool(values[setting.name] is not None and values[setting.name] != setting.default)
+
+
+Suites = Annotated[list[Path], argument("SUITE", "Suites: files, or folders with a suite.yaml.")]
+OptionalSuites = Annotated[
+    list[Path] | None,
+    argument("[SUITE]...", "Suites: files, or folders with a suite.yaml. With --resume, none or one."),
+]
 RunName = Annotated[
     str,
     argument(
@@ -94,62 +196,33 @@ RunName = Annotated[
         autocompletion=completion.run_names,
     ),
 ]
-Runs = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, OUTPUT, parser=runs_location)]
-RunsFolder = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, parser=runs_location)]
-Cases = Annotated[
-    list[str] | None,
-    value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION, autocompletion=completion.case_ids),
-]
-Tags = Annotated[
-    list[str] | None,
-    value(
-        "--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION, autocompletion=completion.case_tags
+RunOrLatest = Annotated[
+    str,
+    argument(
+        "RUN",
+        "Path, ID, unique prefix or 'latest', the default; RUN@LABEL for model runs (globs).",
+        autocompletion=completion.run_names,
     ),
 ]
-Models = Annotated[
+RunsOrLatest = Annotated[
     list[str] | None,
-    value(
-        "--model",
-        "GLOB",
-        "Only these model runs, by label. Repeatable.",
-        SELECTION,
-        autocompletion=completion.model_labels,
+    argument(
+        "RUN",
+        "Runs, named as for 'show'; several are pooled. Default: the latest.",
+        autocompletion=completion.run_names,
     ),
 ]
-Graders = Annotated[
-    list[str] | None,
-    value(
-        "--grader", "GLOB", "Only these graders, by key. Repeatable.", SELECTION, autocompletion=completion.grader_keys
-    ),
-]
-Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", SELECTION, min=1)]
-Samples = Annotated[
-    int | None,
-    value("--samples", "N", "Samples per case and model run; default: the suite's.", SELECTION, min=1, max=1000),
-]
-ShardOfCases = Annotated[
-    str | None,
-    value(
-        "--shard",
-        "I/N",
-        "Only shard I of N of the selected cases, such as 1/4. 'visioneval merge' combines all shards into one run.",
-        SELECTION,
-    ),
-]
-Variables = Annotated[
-    list[str] | None, value("--var", "NAME=VALUE", "Override one of the suite's vars. Repeatable.", SELECTION)
-]
-Judges = Annotated[
-    list[str] | None,
-    value("--judge", "NAME=PROVIDER:MODEL", "Override one of the suite's judges. Repeatable.", SELECTION),
-]
+RunsFolder = Annotated[Path, setting_option("runs")]
+Cases = Annotated[list[str] | None, setting_option("cases")]
+Tags = Annotated[list[str] | None, setting_option("tags")]
+Models = Annotated[list[str] | None, setting_option("models")]
+Variables = Annotated[list[str] | None, setting_option("variables")]
+CacheFolder = Annotated[Path | None, setting_option("cache")]
+Note = Annotated[str | None, setting_option("note")]
+TrustSuite = Annotated[bool, setting_option("trust_suite")]
 ModelMap = Annotated[
     list[str] | None,
     value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION),
-]
-RunId = Annotated[str | None, value("--run-id", "ID", "Use this ID instead of a generated one.", OUTPUT)]
-Note = Annotated[
-    str | None, value("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
 Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
@@ -167,65 +240,6 @@ OpenBrowser = Annotated[
         "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
     ),
 ]
-TrustSuite = Annotated[
-    bool, flag("--trust-suite", "Allow the suite to run its own code and to read files outside its folder.")
-]
-
-
-class ReuseFlag(StrEnum):
-    """The values of ``--reuse``."""
-
-    all = "all"
-    judges = "judges"
-    none = "none"
-
-
-ReuseAnswers = Annotated[
-    ReuseFlag,
-    value(
-        "--reuse",
-        "WHAT",
-        "Cached answers to reuse: all, judges (only judges' answers about identical images, and measurements) or none.",
-        CALLS,
-    ),
-]
-Offline = Annotated[bool, flag("--offline", "Make no network calls; take all answers from the cache.", CALLS)]
-CacheFolder = Annotated[
-    Path | None,
-    value(
-        "--cache",
-        "DIR|URL",
-        "The cache folder, or the s3:// or gs:// URL of a shared cache; default: the user's.",
-        CALLS,
-        parser=cache_location,
-    ),
-]
-BudgetUsd = Annotated[
-    float | None,
-    value(
-        "--budget",
-        "USD",
-        "Maximum spend of this command, in US dollars; default: the suite's budget_usd.",
-        CALLS,
-        min=0.000001,
-    ),
-]
-MaxConcurrency = Annotated[
-    int,
-    value(
-        "--max-concurrency",
-        "N",
-        "Maximum concurrent calls per model, counted separately for generation and judging.",
-        CALLS,
-        min=1,
-        max=4096,
-    ),
-]
-LogFile = Annotated[
-    Path | None,
-    value("--log-file", "FILE", "Append one line of JSON per call to this file, without the call's content.", CALLS),
-]
-Debug = Annotated[bool, flag("--debug", "Print each call, and full tracebacks of unexpected errors.", CALLS)]
 
 
 @dataclass(frozen=True, slots=True)

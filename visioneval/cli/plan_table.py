@@ -1,27 +1,29 @@
-"""Prints a plan: cases by model runs, the number of calls, the cost, and missing keys and files."""
+"""What ``plan`` prints: the work and its cost, sample sizes, and how often a gate fails."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from visioneval.analysis.gate_rates import GateRates
+from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.api.runs import SuitePlan
-from visioneval.cli.gate_table import print_gate
-from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
-from visioneval.engine.prepare.sample_sizes import MustDetect
+from visioneval.engine.prepare.sample_sizes import MustDetect, SampleSize, SampleSizes
 from visioneval.expansion.plan import Plan, unset_keys
+from visioneval.report.numbers import show_share_of_runs
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
-from visioneval.report.text import clean, one_line
+from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
 from visioneval.suite.cases.case import TestCase
 
-MAX_CASES = 30
+SHOWN_CASES = 30
 MAX_MODEL_RUNS = 40
 MAX_FILES = 5
 MAX_COSTS = 12
@@ -73,7 +75,7 @@ def _run_size(required: MustDetect) -> str:
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
-    cases, runs = plan.suite.cases[:MAX_CASES], plan.runs[:MAX_MODEL_RUNS]
+    cases, runs = plan.suite.cases[:SHOWN_CASES], plan.runs[:MAX_MODEL_RUNS]
     counts = [[str(plan.count(case, run)[1] or "-") for run in runs] for case in cases]
     start, title = 0, "Images by case and model run (#)"
     while start < len(runs):
@@ -84,8 +86,8 @@ def _print_cases(plan: Plan, console: Console) -> None:
         console.print(with_title(title, body) if start == 0 else body)
         console.print()
         start = end
-    if len(plan.suite.cases) > MAX_CASES:
-        console.print(f"... and {len(plan.suite.cases) - MAX_CASES:,} more cases\n")
+    if len(plan.suite.cases) > SHOWN_CASES:
+        console.print(f"... and {len(plan.suite.cases) - SHOWN_CASES:,} more cases\n")
 
 
 def _columns(
@@ -161,3 +163,111 @@ def missing_key_lines(keys: Mapping[str, Collection[str]]) -> Iterator[str]:
     """One line for each environment variable that is not set and its users."""
     for name, users in keys.items():
         yield f"set {name} for {clean(', '.join(users))}"
+
+
+def print_sizes(sizes: SampleSizes, console: Console) -> None:
+    """Prints a row for each number of samples, what the suite itself detects, and what the numbers refer to."""
+    columns = [Column(name, right=True) for name in ("samples", "cases needed", "cells", "cost")]
+    rows: list[list[Cell]] = [
+        [str(row.samples), *_numbers(row), _cost(row, has_costs=sizes.has_costs)] for row in sizes.rows
+    ]
+    title = f"To detect {_size(sizes.detect, sizes.detect.difference)} with {sizes.power:.0%} power"
+    console.print()
+    console.print(with_title(title, table(columns, rows, console.width)))
+    console.print(plain(suite_line(sizes), "bold"))
+    for line in _meaning(sizes):
+        console.print(plain(line))
+
+
+def suite_line(sizes: SampleSizes) -> str:
+    """``your 40 cases x 3 samples detect 9.8 points``."""
+    cases = f"your {count_of(sizes.cases, 'case')} x {count_of(sizes.samples, 'sample')}"
+    flaky = f" (without {sizes.flaky:,} flaky)" if sizes.flaky else ""
+    verb = "detects" if sizes.cases == 1 else "detect"
+    size = "no difference" if sizes.detectable is None else _size(sizes.detect, sizes.detectable)
+    return f"{cases}{flaky} {verb} {size}"
+
+
+def _size(detect: Detect, difference: float) -> str:
+    """``9.8 points``, or a difference of the metric in its unit."""
+    of_metric = "" if detect.metric is None else f" of {detect.metric}"
+    if detect.kind.type != "bool":
+        return f"{difference:.3g}{of_metric}"
+    points = f"{difference * 100:.3g}"
+    return f"{points} point{'s' * (points != '1')}{of_metric}"
+
+
+def _numbers(row: SampleSize) -> tuple[str, str]:
+    if row.cases is None or row.cells is None:
+        return f"over {MAX_CASES:,}", "-"
+    return f"{row.cases:,}", f"{row.cells:,}"
+
+
+def _cost(row: SampleSize, *, has_costs: bool) -> str:
+    if not has_costs:
+        return "none"
+    if row.cases is None:
+        return "-"
+    return "unknown" if row.usd is None else f"{row.usd:,.2f} USD"
+
+
+def _meaning(sizes: SampleSizes) -> tuple[str, ...]:
+    detect = sizes.detect
+    models = f", over its {sizes.model_runs:,} model runs together" if sizes.model_runs > 1 else ""
+    comparison = f"A comparison of two runs of this suite, paired by case{models},"
+    if detect.metric is None:
+        what = (
+            f"{comparison} tests the pass rate at the 5% level. The rows are equal if samples vary. If whole cases"
+            " break instead, more samples help less: 8 samples then find the difference in about 70%."
+        )
+    else:
+        what = (
+            f"{comparison} tests {count_of(detect.family, 'metric')} at 5% together: {detect.metric} at the"
+            f" {detect.level * 100:.2g}% level, the first of Holm's procedure."
+        )
+    cases = "cases that have the metric" if detect.metric else "cases"
+    return (
+        f"{what} Each of the two runs needs these {cases}; cells and cost are those of one run.",
+        *sizes.noise.notes,
+    )
+
+
+def sizes_data(sizes: SampleSizes) -> dict[str, Any]:
+    """The sizes as JSON data."""
+    return {
+        "metric": sizes.detect.metric,
+        "difference": sizes.detect.difference,
+        "level": sizes.detect.level,
+        "power": sizes.power,
+        "rate_or_mean": sizes.noise.rate,
+        "variance_within_cases": sizes.noise.within,
+        "variance_of_changes": sizes.noise.change,
+        "notes": sizes.noise.notes,
+        "samples": sizes.samples,
+        "cases": sizes.cases,
+        "flaky_cases": sizes.flaky,
+        "detectable": sizes.detectable,
+        "sizes": [asdict(row) for row in sizes.rows],
+    }
+
+
+def print_gate(gate: GateRates, console: Console) -> None:
+    """Prints a row for each true rate, the threshold that seldom fails a good one, and what the numbers refer to."""
+    names = ["fails"] if len(gate.correlations) == 1 else [f"fails, correlation {rho:g}" for rho in gate.correlations]
+    columns = [Column("true rate", right=True), *(Column(name, right=True) for name in names)]
+    rows: list[list[Cell]] = [
+        [f"{row.rate:g}", *(show_share_of_runs(share) for share in row.fails)] for row in gate.rows
+    ]
+    title = f"How often {gate.gate} fails over {count_of(gate.cells, 'cell')}"
+    console.print()
+    console.print(with_title(title, table(columns, rows, console.width)))
+    console.print(plain(_suggestion(gate), "bold"))
+    for note in ("The true rate is that of these cases in the long run.", *gate.notes):
+        console.print(plain(note))
+
+
+def _suggestion(gate: GateRates) -> str:
+    """``the strictest limit that fails a true 0.95 in 1 of 20 runs or fewer: pass_rate >= 0.86 (1 of 31 runs)``."""
+    good = f"a true {gate.good_rate:g}"
+    share = show_share_of_runs(gate.suggested_fails)
+    return f"the strictest limit that fails {good} in 1 of 20 runs or fewer: {gate.suggested} ({share})"

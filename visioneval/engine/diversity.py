@@ -10,6 +10,7 @@ from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
+from visioneval.aio import processors
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
@@ -18,7 +19,6 @@ from visioneval.engine.shutdown import Progress
 from visioneval.errors import GraderError, ImageError, StoppedError
 from visioneval.expansion.plan import Plan
 from visioneval.graders.base import SampleDistance, SampleGrader
-from visioneval.processors import processors
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.suite.entries.graders import BaseGrader

@@ -12,12 +12,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
+from visioneval.aio import processors
 from visioneval.engine.listener import Interrupt
-from visioneval.engine.memory import release_memory, unmap_large_blocks
-from visioneval.engine.open_files import allow_open_files
+from visioneval.engine.process import prepare_process
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
-from visioneval.garbage import collect_new_objects
-from visioneval.processors import processors
 from visioneval.stopwatch import MeasuredPool
 
 _CHECK_S = 0.2
@@ -73,17 +71,13 @@ def run_to_end(
             say(str(progress.failure))
         return Outcome(complete=False)
 
-    unmap_large_blocks()
-    allow_open_files()
-    collect_new_objects()
+    prepare_process()
     try:
         if not _is_in_event_loop():
             return asyncio.run(supervised())
         return _run_in_thread(supervised, request)
     except BaseExceptionGroup as group:
         raise root_error(group) from None
-    finally:
-        release_memory()
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from visioneval.engine.components import Components
 from visioneval.engine.diversity import measure_diversity
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
-from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
 from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.expansion.file_hashes import FileHashes
@@ -173,23 +172,15 @@ async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progre
 
 @contextlib.asynccontextmanager
 async def _reporting(calls: Calls, listener: Listener) -> AsyncIterator[None]:
-    """Reports running and waiting calls, and returns free memory to the operating system, at intervals."""
-    background = [asyncio.create_task(coroutine) for coroutine in (_report_status(calls, listener), trim_memory())]
+    """Reports running and waiting calls at intervals."""
+    background = asyncio.create_task(_report_status(calls, listener))
     try:
         yield
     finally:
-        for task in background:
-            task.cancel()
+        background.cancel()
 
 
 async def _report_status(calls: Calls, listener: Listener) -> None:
     while True:
         await asyncio.sleep(STATUS_INTERVAL_S)
         listener.status(calls.throttle.status())
-
-
-async def trim_memory() -> None:
-    """Returns free memory to the operating system at intervals, until it is cancelled."""
-    while True:
-        await asyncio.sleep(TRIM_INTERVAL_S)
-        await asyncio.to_thread(release_memory)

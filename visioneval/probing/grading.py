@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.aio import gather_all
+from visioneval.aio import gather_all, processors
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.cells.cell import StoredOutput, regrade_output
@@ -30,7 +30,6 @@ from visioneval.probing.originals import Original
 from visioneval.probing.prepare import PreparedProbe
 from visioneval.probing.subjects import as_control, open_subject, with_lines
 from visioneval.probing.thumbnails import side_by_side
-from visioneval.processors import processors
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule

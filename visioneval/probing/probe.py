@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from visioneval import __version__
 from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
@@ -16,6 +15,7 @@ from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
 from visioneval.suite.filters import Scope
+from visioneval.version import __version__
 
 
 @dataclass(frozen=True, slots=True, repr=False)

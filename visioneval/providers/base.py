@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from visioneval.atomic import read_whole
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -142,7 +141,7 @@ class FilePart(ImagePart):
     def data(self) -> bytes:
         """The file's bytes. Raises ``OSError``."""
         path: Path = self.__dict__["path"]
-        return read_whole(path)
+        return path.read_bytes()
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-import jiter
 import pybase64
 
 from visioneval.errors import ProviderError
 from visioneval.providers.error_replies import beginning
-from visioneval.providers.lenient_json import BYTE_ORDER_MARK, read_answer
+from visioneval.providers.lenient_json import BYTE_ORDER_MARK, read_answer, read_beginning
 
 _DATA_URL = re.compile(r"data:(?P<kind>[^,]{0,200}),", re.IGNORECASE)
 _BASE64 = re.compile("[A-Za-z0-9+/]*")
@@ -99,8 +98,7 @@ def answer_of(reply: bytes) -> PaidAnswer:
             start = beginning(reply[:_READ_BYTES].decode("utf-8", "replace"))
             raise unusable(f"the answer is not from this API; check base_url. It {start}", reply) from None
         try:
-            data = jiter.from_json(reply.removeprefix(BYTE_ORDER_MARK), partial_mode=True)
-            return PaidAnswer(data, is_cut_off="trailing characters" not in str(error))  # after a whole answer
+            return PaidAnswer(*read_beginning(reply))
         except ValueError:
             raise unusable(f"the answer is not JSON: {error}", reply) from None
 

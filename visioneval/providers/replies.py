@@ -65,7 +65,8 @@ def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
     if is_video:
         return ProviderError(f"the video is over the limit of {limit:,} bytes", kind="invalid", may_be_billed=True)
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
-    message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
+    setting = REPLY_MB.setting
+    message = f"the reply is over the limit of {megabytes}: {setting.flag} or {setting.environment} raises it"
     return ProviderError(message, kind="unusable", may_be_billed=True)
 
 

@@ -25,7 +25,7 @@ from visioneval.records.files.run_folders import header_bytes, parse_header
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.suite.cases.case import CaseId
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
@@ -264,16 +264,19 @@ class RunInfo(Frozen):
             return narrowed
         return view.selected
 
-    def of_model_runs(self, label: str, cells: int) -> RunInfo:
-        """The run narrowed to the model runs with a label, or with labels that match a glob: ``cells`` records."""
+    def within(self, scope: Scope, cells: int) -> RunInfo:
+        """The run narrowed to the cases and model runs of a scope: ``cells`` records."""
         suite = self.selected_suite
-        models = tuple(entry for entry in suite.models if any_glob((label,), str(entry.label)))
-        planned = self.planned_cells if len(models) == len(suite.models) else cells
-        selection = self.selection.model_copy(update={"models": (label,)})
+        cases = tuple(case for case in suite.cases if scope.fits(case.id, case.task_type, case.tags))
+        models = tuple(entry for entry in suite.models if not scope.models or any_glob(scope.models, str(entry.label)))
+        is_whole = (len(cases), len(models)) == (len(suite.cases), len(suite.models))
+        chosen = {name: patterns for name in ("cases", "tags", "models") if (patterns := getattr(scope, name))}
+        selection = self.selection.model_copy(update=chosen)
+        planned = self.planned_cells if is_whole else cells
         info = self.model_copy(update={"selection": selection, "planned_cells": planned})
         # not by the selection, whose limit may mean other cases without the other model runs
         info._view = _View(  # noqa: SLF001 - of the same class
-            info.suite, info.selection, suite.model_copy(update={"models": models})
+            info.suite, info.selection, suite.model_copy(update={"cases": cases, "models": models})
         )
         return info
 

@@ -10,9 +10,14 @@ from visioneval import bounds
 from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.stores.locations import display_name
+from visioneval.settings import SELECTION, SETTINGS, GradeKeywords, settings_of
 from visioneval.suite.load import HIDDEN
 
-_GRADE_FLAGS = {"--suite", "--judge", "--var", "--case", "--tag", "--model", "--grader", "--limit", "--runs", "--cache"}
+_GRADE_FLAGS = {
+    "--suite",
+    *(setting.flag for setting in settings_of(GradeKeywords).values() if setting.group == SELECTION),
+    *(SETTINGS[name].flag for name in ("runs", "cache")),
+}
 """The flags of ``grade`` that choose what is asked about which cells, and where runs and answers are."""
 
 
@@ -26,24 +31,17 @@ def resume_command(
     again, with the flags that change it. The values of ``hidden`` variables must be given again: ``***`` replaces them.
     """
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
-    with_value = {
-        "--cache",
-        "--reuse",
-        "--budget",
-        "--env-file",
-        "--ray-address",
-        "--workers",
-        *(bound.flag for bound in bounds.ALL),
-    }
-    with_value |= {"--var", "--judge", "--samples"} if named else set()
+    kinds = ("always", "with_suite") if named else ("always",)
+    settings = (*SETTINGS.values(), *(bound.setting for bound in bounds.ALL))
+    repeated = {setting.flag: setting.metavar for setting in settings if setting.resumed in kinds}
     before: list[str] = []
     after: list[str] = []
     arguments = iter(typed)
     for argument in arguments:
         name, sign, value = argument.partition("=")
-        if argument in ("--trust-suite", "--offline", "--ray"):
+        if repeated.get(argument) == "":
             after.append(argument)
-        elif name in with_value:
+        elif name == "--env-file" or repeated.get(name):
             (before if name == "--env-file" else after).extend((name, value if sign else next(arguments, "")))
     if not named:
         after += [argument for name in hidden for argument in ("--var", f"{name}={HIDDEN}")]

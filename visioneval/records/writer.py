@@ -29,8 +29,6 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-_MAX_FOLDERS = 1024
-StrPath = str | os.PathLike[str]
 _LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
 
@@ -43,8 +41,6 @@ class OutputWriter:
         self.info = info
         self.links = True
         """Whether hard links work in this folder, as far as known: linking is faster than copying."""
-        self._folders: set[str] = set()
-        """The last folders that were checked and created, relative to the run's."""
 
     def append(self, record: Record) -> None:
         """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
@@ -52,7 +48,7 @@ class OutputWriter:
     def flush(self) -> None:
         """Sends what was written so far to where it outlives this machine; a local folder is all there is."""
 
-    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
 
         ``source`` is an immutable file with the bytes: it is hard-linked if possible.
@@ -66,49 +62,34 @@ class OutputWriter:
             path = f"{self.folder}/{folder}/{name}"
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
 
-    def _write(self, cell_folder: str, name: str, data: bytes | None, source: StrPath | None) -> str:
+    def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
         """Writes or replaces a file of a cell. Returns its name."""
-        path = f"{self.folder}/{cell_folder}/{name}"
+        path = self.folder / cell_folder / name
         if source is None:
-            write_whole(Path(path), data or b"")
+            write_whole(path, data or b"")
         elif not hard_link(source, path):
             self.links = False
-            write_whole(Path(path), Path(source).read_bytes() if data is None else data)
+            write_whole(path, source.read_bytes() if data is None else data)
         return name
 
     def _cell_folder(self, test_id: str, label: str) -> str:
-        """The folder of the cells of a case on a model run, relative to the run's folder. Creates it."""
-        relative = cells_folder(test_id, label)
+        """The folder of the cells of a case on a model run, relative to the run's folder.
+
+        Creates it and those above it. What exists must not lead out of the run.
+        """
+        relative, folder = cells_folder(test_id, label), Path()
         try:
-            self._create(relative)
+            for name in relative.split("/"):
+                folder /= name
+                path = self.folder / folder
+                if path.is_symlink():
+                    place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
+                    problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
+                    raise StorageError(f"{path}: {problem}")
+                path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{self.folder}/{relative}: cannot write: {error.strerror or error}") from error
         return relative
-
-    def _create(self, relative: str) -> None:
-        """Creates a folder and those above it. What it creates is no link; what exists must not lead out of the run.
-
-        Each is checked at its first use: nobody else changes the folders while the run writes.
-        """
-        if relative in self._folders:
-            return
-        above, _, _ = relative.rpartition("/")
-        if above:
-            self._create(above)
-        path = f"{self.folder}/{relative}"
-        try:
-            os.mkdir(path)  # noqa: PTH102 - half the time, as is linking by text
-        except FileExistsError:
-            if os.path.islink(path):  # noqa: PTH114 - half the time
-                place = "of the run" if is_inside(self.folder, relative) else "outside the run"
-                problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
-                raise StorageError(f"{path}: {problem}") from None
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - an error if it is a file
-        except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - the run's folder was deleted meanwhile
-        if len(self._folders) >= _MAX_FOLDERS:
-            self._folders.clear()
-        self._folders.add(relative)
 
 
 class RunWriter(OutputWriter):
@@ -289,15 +270,15 @@ def _json_bytes(model: BaseModel) -> bytes:
     return to_json(model, indent=2) + b"\n"  # bytes only, without a copy as text: a suite may have many cases
 
 
-def hard_link(source: StrPath, path: StrPath) -> bool:
+def hard_link(source: Path | str, path: Path | str) -> bool:
     """Hard-links a regular file, replacing an older file. Returns ``False`` if the file system cannot."""
     try:
         if not S_ISREG(os.lstat(source).st_mode):  # a link to a symbolic link would lead out of the folder
             return False
         os.link(source, path)
     except FileExistsError:
-        folder, name = os.path.split(path)
-        part = Path(folder, f".{name}.{threading.get_ident()}.part")  # two cells may share an image
+        target = Path(path)
+        part = target.with_name(f".{target.name}.{threading.get_ident()}.part")  # two cells may share an image
         try:
             part.hardlink_to(source)
             part.replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
+from visioneval.defaults import SUITE_FILE
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
 from visioneval.suite.cases.outputs import RunLabels
@@ -73,14 +75,11 @@ def load_suite(
     judges: Mapping[str, str] | None = None,
     run_labels: RunLabels,
 ) -> LoadedSuite:
-    """Reads and checks a suite. Raises ``SuiteError`` with all problems, also for a bad path.
+    """Reads and checks a suite, or the ``suite.yaml`` of a folder. Raises ``SuiteError`` with all problems.
 
     ``variables`` override the suite's ``vars``; ``judges`` override judges by key, as ``provider:model``.
     """
-    try:
-        data = read_bytes(path)
-    except UsageError as error:
-        raise SuiteError([Problem(str(path), 0, 0, str(error))]) from None
+    path, data = _read(path)
     document = _document(data, str(path))
     document.data.update(_apply_flags(document.data, variables or {}, judges or {}))
     folder = path.absolute().parent
@@ -225,6 +224,16 @@ def _check_cases(document: Document) -> None:
     if isinstance(cases, list) and len(cases) > CELLS.limit:
         message = f"{len(cases):,} cases exceed the limit of {CELLS.limit:,} cells ({CELLS.hint})"
         raise SuiteError([Problem(*document.source.position(("cases",)), message)])
+
+
+def _read(path: Path) -> tuple[Path, bytes]:
+    """The file that a suite is in, and its bytes. Raises ``SuiteError`` if it cannot be read."""
+    with suppress(OSError):  # such as a name that is too long, which reading reports
+        path = path / SUITE_FILE if path.is_dir() else path
+    try:
+        return path, read_bytes(path)
+    except UsageError as error:
+        raise SuiteError([Problem(str(path), 0, 0, str(error))]) from None
 
 
 def _document(data: bytes, name: str) -> Document:

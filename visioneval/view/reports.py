@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.analysis.run_lookup import without_garbage_collection
 from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
@@ -75,8 +74,7 @@ class ReportPages:
             if not (self.page(run.name, version) / "index.html").is_file():
                 info = with_current_state(run, read_info(run))
                 fetch_outputs(run)
-                with without_garbage_collection():
-                    slim_run = read_slim(run, info, None, GalleryFilters(max_cells=self.max_cells))
+                slim_run = read_slim(run, info, None, GalleryFilters(max_cells=self.max_cells))
                 self._write(slim_run, version)
             return version
 

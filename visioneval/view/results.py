@@ -13,7 +13,6 @@ from visioneval.analysis.agreement.reading import read_labeled
 from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.reading import compare_stored
-from visioneval.analysis.run_lookup import without_garbage_collection
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.compare.page import comparison_page
 from visioneval.report.html.pages import PageFrame
@@ -26,14 +25,13 @@ def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     notes: list[str] = []
     criteria = parse_criteria()
-    with without_garbage_collection():
-        comparison = compare_stored(
-            str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(), warn=notes.append
-        )
-        comparison = replace(
-            comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)
-        )  # not by their paths
-        results = decide(comparison, criteria)
+    comparison = compare_stored(
+        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(), warn=notes.append
+    )
+    comparison = replace(
+        comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)
+    )  # not by their paths
+    results = decide(comparison, criteria)
     for folder in (a, b):
         fetch_outputs(folder)
     return comparison_page(comparison, results, frame)

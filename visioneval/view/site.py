@@ -9,7 +9,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.analysis.run_lookup import without_garbage_collection
 from visioneval.atomic import write_whole
 from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import UsageError, VisionEvalError
@@ -101,8 +100,7 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, l
         prepare_folder(report)
         info = with_current_state(folder, read_info(folder))
         fetch_outputs(folder)
-        with without_garbage_collection():
-            run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells))
+        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells))
         images = FolderImages(folder, suite_folder(info), report, trust=options.trust)
         frame = PageFrame(((BACK, "../../index.html"),), live_notice(info, len(run.records)))
         write_files(run, report, images, frame)

@@ -15,7 +15,7 @@ import yaml
 from toys import Toy
 
 from visioneval.cli import app
-from visioneval.cli.commands.init import WORKFLOWS, Ci
+from visioneval.cli.start import WORKFLOWS, Ci
 
 ROOT = Path(__file__).parents[3]
 PIN = re.compile(r"uses: (actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$", re.MULTILINE)

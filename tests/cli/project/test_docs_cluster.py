@@ -11,8 +11,8 @@ import typer
 import yaml
 from test_docs import ROOT
 
+from visioneval.api.options import run_options
 from visioneval.cli import app
-from visioneval.settings import run_options
 
 
 @cache

@@ -21,7 +21,7 @@ from visioneval import bounds
 from visioneval.analysis.compare.gates import DEFAULT as DEFAULT_GATES
 from visioneval.analysis.sample_size import DEFAULT_CORRELATION, DEFAULT_PASS_RATE
 from visioneval.cli import app
-from visioneval.cli.commands.init import DEFAULT_TEMPLATE
+from visioneval.cli.start import DEFAULT_TEMPLATE
 from visioneval.local_server.serving import DEFAULT_PORT
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.types import Frozen
@@ -39,7 +39,7 @@ STATED: dict[str, tuple[object, ...]] = {
     "--case-correlation": (DEFAULT_CORRELATION,),
     "--template": (DEFAULT_TEMPLATE,),
     "--fail-on": DEFAULT_GATES,
-    **{bound.flag: (f"{bound.default:,}", bound.variable) for bound in bounds.ALL},
+    **{bound.setting.flag: (f"{bound.setting.default:,}", bound.setting.environment) for bound in bounds.ALL},
 }
 """What the help of options whose default is computed must contain."""
 
@@ -195,7 +195,9 @@ def test_the_page_of_suites_states_defaults(title: str, model: type[BaseModel]) 
 
 def test_the_table_of_bounds_is_true() -> None:
     rows = rows_of("suite.md", "Bounds")
-    assert set(rows) == {bound.flag for bound in bounds.ALL}
-    assert [
-        bound.flag for bound in bounds.ALL if f"`{bound.variable}` | {bound.default:,} |" not in rows[bound.flag]
-    ] == []
+    settings = {bound.setting.flag: bound.setting for bound in bounds.ALL}
+    assert set(rows) == set(settings)
+    wrong = [
+        flag for flag, bound in settings.items() if f"`{bound.environment}` | {bound.default:,} |" not in rows[flag]
+    ]
+    assert wrong == []

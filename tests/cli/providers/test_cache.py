@@ -135,7 +135,7 @@ def test_an_output_that_is_edited_in_place_is_a_miss_of_the_cache_that_shares_it
     output = tmp_path / "output.png"
     cache = open_cache()
     cache.put("generate:1", "generate", {}, named(ONE))
-    assert hard_link(cache.file(digest(ONE)), output)
+    assert hard_link(cache.path(digest(ONE)), output)
     output.write_bytes(TWO)
     assert cache.read(digest(ONE)) is None
     cache.put("generate:1", "generate", {}, named(ONE))
@@ -361,8 +361,8 @@ def test_an_image_that_is_deleted_before_its_answer_is_stored_is_stored_again(
     """As another process may do that clears the cache: no answer refers to the image yet."""
     cache, deleted = open_cache(), []
 
-    def store(file: str, content: Any) -> None:
-        if file.endswith(".json"):
+    def store(file: Path, content: Any) -> None:
+        if file.suffix == ".json":
             deleted.append(cache.path(digest(ONE)).unlink())
         store_content(file, content)
 

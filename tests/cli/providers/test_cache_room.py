@@ -88,7 +88,7 @@ def test_an_image_that_is_stored_again_is_not_taken_for_one_that_a_killed_proces
     cache = open_cache()
     cache.put("a", "generate", {}, named(ONE))
     abandon(cache.path(digest(ONE)))
-    store_content(cache.file(digest(ONE)), ONE)  # of an answer that is being stored
+    store_content(cache.path(digest(ONE)), ONE)  # of an answer that is being stored
     for path in answer_files(open_cache.folder):
         path.unlink()
     command("clear", "--yes", "--cache", str(open_cache.folder))

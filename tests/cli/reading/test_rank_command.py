@@ -204,7 +204,6 @@ def test_several_model_runs_of_a_run_and_of_others(tmp_path: Path, call: Any) ->
         (("r", "--case", "d*"), "--case 'd*': no match in these runs"),
         (("r", "--tag", "sign"), "--tag 'sign': no match in these runs"),
         (("r", "--model", "v"), "--model 'v': no match in these runs"),
-        ((), "Missing argument 'RUN'"),
     ],
 )
 def test_usage_errors_are_one_line(tmp_path: Path, call: Any, arguments: tuple[str, ...], message: str) -> None:

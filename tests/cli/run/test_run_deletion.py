@@ -74,7 +74,7 @@ def test_deleting_needs_a_yes_without_a_terminal(toy: Toy) -> None:
 def test_deleting_asks_at_a_terminal(toy: Toy, monkeypatch: pytest.MonkeyPatch, answer: str, is_deleted: bool) -> None:
     add(toy, "a")
     monkeypatch.setattr("visioneval.cli.options.sys.stdin", _Terminal(answer))
-    from visioneval.cli.commands.runs import _delete
+    from visioneval.cli.inspect import _delete
 
     _delete(RUNS, None, None, 0, is_confirmed=False)
     assert left() == (set() if is_deleted else {"a"})

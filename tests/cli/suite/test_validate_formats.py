@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import visioneval as ve
 from visioneval.cli import app
-from visioneval.cli.problem_formats import github_annotations
+from visioneval.cli.start import github_annotations
 from visioneval.errors import Problem
 
 GOOD = """\

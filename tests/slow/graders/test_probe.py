@@ -21,6 +21,7 @@ import visioneval as ve
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
+from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.listener import Listener
@@ -34,7 +35,6 @@ from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
-from visioneval.settings import run_options
 from visioneval.suite.cases.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict
 

@@ -306,7 +306,7 @@ def test_export_omits_superseded_answers_by_default(run: Folder) -> None:
 def test_unknown_command_opens_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
-    from visioneval.cli.commands.judging.label import RunOrCommand
+    from visioneval.cli.label import RunOrCommand
 
     group = typer.Typer(cls=RunOrCommand)
     text: list[tuple[str, int]] = []

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.cli.commands.init import MODELINE, SCHEMA_FILE, SUITE_FILE
+from visioneval.cli.start import MODELINE, SCHEMA_FILE, SUITE_FILE
 from visioneval.records.model import read_records
 from visioneval.resources import suite_folders
 from visioneval.suite.model import json_schema

@@ -149,14 +149,14 @@ def test_one_impossible_count_makes_the_usage_unknown(answers: Answers, provider
 @pytest.mark.parametrize(
     ("provider", "body", "problem"),
     [
-        ("openai", json.dumps(chat())[:-2], "the answer could not be read: EOF while parsing"),
+        ("openai", json.dumps(chat())[:-2], "the answer could not be read: Expecting"),
         ("openai", chat(choices=[]), "the answer has no choices"),
         ("openai", chat(choices=[7]), "the answer could not be read: AttributeError"),
         ("openai", chat(choices={"0": {}}), "the answer has no message"),
         ("openai", chat([{"type": "thinking", "text": GOOD}]), "the answer was empty"),
         ("openai", chat([{"text": {"value": None}}]), "the answer was empty"),
         ("openai", chat('{"good": true'), "the JSON is incomplete"),
-        ("gemini", json.dumps(gemini())[:-2], "the answer is not JSON: EOF while parsing"),
+        ("gemini", json.dumps(gemini())[:-2], "the answer is not JSON: Expecting"),
         ("gemini", gemini(candidates=[]), "the answer has no candidates"),
         ("gemini", [gemini(), gemini()], "the answer could not be read"),
         ("gemini", candidate(content="good"), "the answer was empty"),

@@ -418,8 +418,8 @@ def test_no_call_describes_this_machine(save_image: Callable[..., Path]) -> None
         generate(server.url, request(files=edited))
     generated, edit = ({name.lower() for name in sent} for sent in server.headers)
     needed = {"host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "authorization"}
-    assert generated == needed
-    assert edit - needed <= {"x-stainless-retry-count", "x-stainless-raw-response"}
+    assert needed <= generated & edit
+    assert (generated | edit) - needed <= {"x-stainless-retry-count", "x-stainless-raw-response"}
 
 
 def test_each_path_of_a_server_has_its_own_url(save_image: Callable[..., Path]) -> None:

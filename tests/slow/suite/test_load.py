@@ -440,7 +440,7 @@ def test_paths_in_a_file_of_cases_are_relative_to_that_file(
 def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
     for path, message in [
         (tmp_path / "gone.yaml", "no such file or directory"),
-        (tmp_path, "is a folder: name a file in it"),
+        (tmp_path / "suite.yaml", "no such file or directory"),
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:

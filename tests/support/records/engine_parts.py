@@ -33,7 +33,7 @@ def planned(
     path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any
 ) -> Planned:
     """A trusted suite and its plan; ``select`` are fields of the selection."""
-    options = SuiteOptions(selection=Selection(**select), samples=samples, variables=variables or {}, trust=True)
+    options = SuiteOptions(selection=Selection(**select, samples=samples), variables=variables or {}, trust=True)
     return load_plan(path, options)
 
 

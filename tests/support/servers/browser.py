@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,19 +32,25 @@ ARGS = [
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first starts and opens a page in a third of the time of the others."""
 CHROMIUM = next((match for name in NAMES if (match := shutil.which(name))), None)
+IS_REQUIRED = os.environ.get("CI") == "true"
+"""Where CI runs, pages are tested."""
 WIDTH, HEIGHT = 1280, 800
 PHONE = {"width": 380, "height": 760}
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; the test is skipped where it or Playwright is absent.
+    """Headless Chromium. Where it or Playwright is absent, the test is skipped, and fails in CI.
 
     Not for the whole session: while it is open, an event loop runs in this thread, and no other test could start one.
     """
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    give_up = pytest.fail if IS_REQUIRED else pytest.skip
+    if find_spec("playwright") is None:
+        give_up("playwright is not installed")
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine (apt-get install chromium-headless-shell)")
+        give_up("there is no Chromium on this machine (apt-get install chromium-headless-shell)")
+    from playwright import sync_api
+
     with sync_api.sync_playwright() as driver:
         result = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS, env=dict(os.environ))
         yield result

@@ -28,7 +28,7 @@ from types import MappingProxyType, ModuleType
 COMMAND = "import runpy; runpy.run_module('visioneval', run_name='__main__', alter_sys=True)"
 IMPORTS = (
     "visioneval.api.runs",
-    "visioneval.cli.commands.run",
+    "visioneval.cli.run",
     "visioneval.engine.run",
     "visioneval.graders.properties.grader",
     "visioneval.graders.rubric.grader",

@@ -19,7 +19,6 @@ from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.components import Components
 from visioneval.engine.listener import Interrupt, Listener
-from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.run import by_limit_key, every_cell, execute
 from visioneval.engine.shutdown import Outcome
 from visioneval.errors import AuthError, ProviderError, StorageError
@@ -173,7 +172,6 @@ def test_a_cell_that_an_interrupt_did_not_start_leaves_the_run_incomplete(toy: T
 
 def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
-    monkeypatch.setattr(run_module, "TRIM_INTERVAL_S", 0)
     suite = planned(toy.write())
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
@@ -241,7 +239,3 @@ class TestHashes:
         with (tmp_path / "a").open("wb") as file:
             os.truncate(file.fileno(), file_hashes.MAX_BYTES + 1)
         assert FileHashes(tmp_path)(Path("a")) == "too large"
-
-
-def test_memory_is_released_or_the_system_has_no_glibc() -> None:
-    assert unmap_large_blocks() == release_memory()

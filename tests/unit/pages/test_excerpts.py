@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from visioneval.cli.excerpts import MAX_EXCERPTS, with_excerpts
-from visioneval.cli.problem_formats import github_annotations, problems_json
+from visioneval.cli.errors import MAX_EXCERPTS, with_excerpts
+from visioneval.cli.start import github_annotations, problems_json
 from visioneval.errors import SHOWN_PROBLEMS, TRUST_HINT, Problem, SuiteError
 
 

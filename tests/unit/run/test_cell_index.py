@@ -18,6 +18,7 @@ from visioneval.records.cell_index import CellIndex, written_cell
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.model import Record, index_cells, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.suite.filters import Scope
 
 CELLS = st.tuples(st.sampled_from("ab"), st.sampled_from("mn"), st.integers(0, 130) | st.just(1_000_000))
 
@@ -93,7 +94,7 @@ def test_stored_records_come_in_both_orders_and_by_label(tmp_path: Path) -> None
         ("lost", "m", 1), ("one", "m", 0), ("one", "other", 0), ("one", "m", 1),
     ]  # fmt: skip
     assert "outdated" not in {record.prompt for record in in_order}
-    part = stored.of_model_runs("o*")
+    part = stored.within(Scope(models=("o*",)))
     assert (len(stored), len(part)) == (4, 1)
     assert [record.cell for record in part] == [record.cell for record in part.in_order(suite)] == [("one", "other", 0)]
 

@@ -20,7 +20,7 @@ from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.loop import run_to_end
-from visioneval.engine.open_files import OPEN_FILES
+from visioneval.engine.process import OPEN_FILES
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, BudgetError, StorageError
 

@@ -43,7 +43,7 @@ def secret_run(toy: Toy) -> Path:
 
 def test_a_plan_has_the_selected_cells(toy: Toy) -> None:
     path = toy.write({}, {"tags": ["x"]}, {"tags": ["x"]})
-    options = SuiteOptions(selection=Selection(tags=("x",), limit=1), samples=2, trust=True)
+    options = SuiteOptions(selection=Selection(tags=("x",), limit=1, samples=2), trust=True)
     suite = load_plan(path, options)
     assert [case.id for case in suite.plan.suite.cases] == ["case1"]
     assert (suite.plan.cells, len(suite.loaded.suite.cases)) == (2, 3)

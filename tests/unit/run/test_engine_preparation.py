@@ -135,7 +135,7 @@ class TestPrepareRun:
         return prepared
 
     def test_a_new_run_generates_every_cell(self, toy: Toy) -> None:
-        prepared = self.prepare(planned(toy.write({}, {}, samples=2)), options(note="hello"))
+        prepared = self.prepare(planned(toy.write({}, {}, samples=2)), options(note="hello", words=("--trust-suite",)))
         assert (prepared.cells, len(jobs_of(prepared)), prepared.notes) == (4, 4, ())
         assert prepared.writer.folder == Path("runs/r")
         assert read_info(prepared.writer.folder).note == "hello"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import visioneval as ve
+from visioneval.api.options import run_options
 from visioneval.bounds import CELLS, Bound
 from visioneval.cli.options import exit_with, pairs
 from visioneval.counted import count_of
 from visioneval.errors import ExitCode, UsageError
-from visioneval.settings import run_options
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,13 @@ def test_counts(number: int, text: str) -> None:
     assert count_of(number, "cell") == text
 
 
+VARIABLE = "VISIONEVAL_MAX_CELLS"
+
+
 def test_a_flag_outweighs_the_environment_and_that_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = Bound("--max-cells", CELLS.variable, 7, "")
+    bound = Bound(replace(CELLS.setting, default=7))
     assert bound.limit == 7
-    monkeypatch.setenv(CELLS.variable, "9")
+    monkeypatch.setenv(VARIABLE, "9")
     assert bound.limit == 9
     bound.override = 8
     assert bound.limit == 8
@@ -56,8 +60,8 @@ def test_a_flag_outweighs_the_environment_and_that_the_default(monkeypatch: pyte
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e3", "٣", "many", "9" * 20])
 def test_an_invalid_limit_in_the_environment_is_an_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CELLS.variable, text)
-    with pytest.raises(UsageError, match=f"^{CELLS.variable}='{text}': must be a whole number from 1 to "):
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(UsageError, match=f"^{VARIABLE}='{text}': must be a whole number from 1 to "):
         _ = CELLS.limit
 
 

@@ -15,13 +15,13 @@ from engine_parts import plan_of
 from typer.testing import CliRunner
 
 from visioneval import __version__
+from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.prepare.runs import ClusterOptions
 from visioneval.errors import UsageError
 from visioneval.scale.ray import cluster
 from visioneval.scale.ray.assignment import Assignment, Probe
-from visioneval.settings import run_options
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_another_version_of_visioneval(assignment: Assignment) -> None:
         (("--workers", "2"), "--workers needs --ray"),
         (("--ray-address", "auto"), "--ray-address needs --ray"),
         (("--ray", "--workers", "0"), "--workers: 0 is less than 1"),
-        (("--ray", "--workers", "10001"), "workers must be from 1 to 10000, not 10001"),
+        (("--ray", "--workers", "10001"), "--workers: 10001 is more than 10000"),
     ],
 )
 def test_flags(flags: tuple[str, ...], message: str, write_suite: Callable[..., Path]) -> None:

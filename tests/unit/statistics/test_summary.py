@@ -12,6 +12,7 @@ from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
 from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, RunState
 from visioneval.report.outcome import outcome
+from visioneval.suite.filters import Scope
 from visioneval.suite.model import Suite
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
@@ -302,7 +303,7 @@ def test_the_outcome_in_one_sentence(changes: dict[str, Any], text: str) -> None
 def test_a_model_run_narrows_gates() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
-    summary = summarize(info.of_model_runs("n", 1), [cell("a", "n")])
+    summary = summarize(info.within(Scope(models=("n",)), 1), [cell("a", "n")])
     assert [gate_entry.state for gate_entry in summary.gates] == ["passed", "skipped", "passed", "passed"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)

@@ -251,7 +251,7 @@ def test_a_video_that_is_cut_off_is_an_error(clean: Path, moving: moving_videos.
 def test_work_is_bounded_before_anything_is_decoded(
     clean: Path, monkeypatch: pytest.MonkeyPatch, moving: moving_videos.Frames, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("visioneval.bounds.VIDEO_GIGAPIXELS.default", 0)
+    monkeypatch.setattr("visioneval.bounds.VIDEO_GIGAPIXELS.override", 0)
     with pytest.raises(GraderError, match=r"more than 0 gigapixels .*--max-video-gigapixels N or VISIONEVAL_MAX_VIDEO"):
         graded(clean)
     monkeypatch.undo()

@@ -407,7 +407,7 @@ class Calls:
                 if data is None:
                     return None
                 checked = image if image.is_checked else check_media(data, task)
-                image = replace(checked, data=None, file=cache.file(image.sha256))
+                image = replace(checked, data=None, file=cache.path(image.sha256))
             outputs.append(image)
         return tuple(outputs)
 
@@ -448,8 +448,8 @@ class Calls:
         if not is_stored or not self.cache.has_file(image.sha256):  # a very small cache has deleted it already
             if image.fault is not None:  # nothing is there to be checked again
                 image = replace(image, fault_kind="bad_image")
-            return image if image.file is None else replace(image, data=Path(image.file).read_bytes(), file=None)
-        return replace(image, data=None, file=self.cache.file(image.sha256))
+            return image if image.file is None else replace(image, data=image.file.read_bytes(), file=None)
+        return replace(image, data=None, file=self.cache.path(image.sha256))
 
 
 def _size_of(generation: Generation) -> float:

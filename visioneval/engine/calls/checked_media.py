@@ -27,7 +27,7 @@ class CheckedMedia:
     """
 
     data: bytes | None = None
-    file: str | None = None
+    file: Path | None = None
     """The cached file, or a file that is still to be cached, instead of ``data``."""
     sha256: str = ""
     mime: str = ""
@@ -98,14 +98,14 @@ def _check_file(path: Path) -> CheckedMedia:
         return _faulty(error, path)
     except OSError as error:
         return CheckedMedia(fault=f"the downloaded file cannot be read: {error.strerror}")
-    return CheckedMedia(None, str(path), video.sha256, video.mime, video.width, video.height, decoded=True)
+    return CheckedMedia(None, path, video.sha256, video.mime, video.width, video.height, decoded=True)
 
 
 def _faulty(error: ImageError, content: Content) -> CheckedMedia:
     fault = CheckedMedia(fault=str(error), fault_kind=error.kind)
     if fault.is_bad:
         return fault
-    data, file = (content, None) if isinstance(content, bytes) else (None, str(content))
+    data, file = (content, None) if isinstance(content, bytes) else (None, content)
     return replace(fault, data=data, file=file, sha256=content_digest(content))
 
 

@@ -27,10 +27,10 @@ T = TypeVar("T")
 class CachedImage(bytes):
     """An image of a measurement that is also a file of the cache, so that a run can link to it."""
 
-    file: str | None = None
+    file: Path | None = None
 
     @classmethod
-    def of(cls, file: str, data: bytes) -> CachedImage:
+    def of(cls, file: Path, data: bytes) -> CachedImage:
         """The image with its file."""
         image = cls(data)
         image.file = file
@@ -126,7 +126,7 @@ class Measurements:
         if not self._is_broken:
             try:
                 cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
-                images = {name: _linkable(data, cache.file(sha)) for name, (sha, data) in entry.images.items()}
+                images = {name: _linkable(data, cache.path(sha)) for name, (sha, data) in entry.images.items()}
             except StorageError as error:  # nothing is lost: what is not cached is measured again
                 self._stop_caching(error)
         return result_of(entry.plain, images, measure)
@@ -143,7 +143,7 @@ class Measurements:
         try:
             plain, digests = checked_entry(key, entry.answer, measure)
             images = {
-                name: CachedImage.of(cache.file(image_sha256), data)
+                name: CachedImage.of(cache.path(image_sha256), data)
                 for name, image_sha256 in digests.items()
                 if (data := cache.read(image_sha256)) is not None
             }
@@ -154,9 +154,9 @@ class Measurements:
             return None
 
 
-def _linkable(data: bytes, file: str) -> bytes:
+def _linkable(data: bytes, file: Path) -> bytes:
     """A new image with its file in the cache; a read-only cache has none."""
-    return CachedImage.of(file, data) if Path(file).exists() else data
+    return CachedImage.of(file, data) if file.exists() else data
 
 
 def _sha256_of(path: Path) -> str:

@@ -215,7 +215,8 @@ def plan_confirmation(
     stored = (cell[2] + 1 - own for cell in (record.cell for record in read_confirmations(folder)))
     flags = Selection(cases=tuple(dict.fromkeys(case.test_id for case in cases)), models=labels)
     selection = narrowed_further(info.suite, info.selection, flags)
-    plan = load_stored_plan(folder, replace(options, selection=selection, samples=own + max([samples, *stored]))).plan
+    most = own + max([samples, *stored])
+    plan = load_stored_plan(folder, replace(options, selection=selection), samples=most).plan
     graders = tuple(grader for grader in plan.suite.graders if not grader.after_run)  # they compare the run's own
     plan = replace(plan, suite=plan.suite.model_copy(update={"graders": graders}))
     return ConfirmationPlan(folder, info, plan, samples)

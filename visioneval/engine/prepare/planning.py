@@ -29,8 +29,6 @@ class SuiteOptions:
     """Override the suite's ``vars``."""
     judges: Mapping[str, str] = field(default_factory=dict)
     """Overrides: ``PROVIDER:MODEL`` by the name of a judge of the suite."""
-    samples: int | None = None
-    """Overrides the suite's."""
     trust: bool = False
     """Whether the suite may run its own code and read files outside its folder."""
     runs: Path = RUNS
@@ -45,8 +43,11 @@ class Planned:
     plan: Plan
 
 
-def load_plan(path: Path, options: SuiteOptions) -> Planned:
-    """Loads and expands a suite. Raises ``SuiteError`` and ``UsageError``."""
+def load_plan(path: Path, options: SuiteOptions, *, samples: int | None = None) -> Planned:
+    """Loads and expands a suite, with ``samples`` instead of any other number of them.
+
+    Raises ``SuiteError`` and ``UsageError``.
+    """
     loaded = load_suite(
         path,
         trust=options.trust,
@@ -54,7 +55,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return _expanded(loaded, options, suite_samples=loaded.suite.samples)
+    return _expanded(loaded, options, samples=samples, suite_samples=loaded.suite.samples)
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
@@ -114,8 +115,8 @@ def _problems_by_entry(
             yield Problem(*position(("models", index)), f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
 
 
-def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
-    """Checks and expands the suite stored in a run. Raises ``SuiteError`` and ``UsageError``."""
+def load_stored_plan(folder: Path, options: SuiteOptions, *, samples: int | None = None) -> Planned:
+    """Checks and expands the suite stored in a run, as ``load_plan`` does."""
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, options)
     loaded = recheck_suite(
@@ -130,13 +131,11 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
     )
     # the stored suite has the number that was used, so a flag hides the suite's own
     suite_samples = info.suite.samples if info.selection.samples is None else None
-    return _expanded(loaded, options, suite_samples=suite_samples)
+    return _expanded(loaded, options, samples=samples, suite_samples=suite_samples)
 
 
-def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | None) -> Planned:
-    plan = expand(
-        loaded, options.selection, samples=options.samples, suite_samples=suite_samples, runs_root=options.runs
-    )
+def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, samples: int | None, suite_samples: int | None) -> Planned:
+    plan = expand(loaded, options.selection, samples=samples, suite_samples=suite_samples, runs_root=options.runs)
     return Planned(loaded, plan)
 
 

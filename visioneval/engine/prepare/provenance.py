@@ -9,11 +9,11 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval import __version__
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo
 from visioneval.suite.load import HIDDEN, LoadedSuite
+from visioneval.version import __version__
 
 
 def now() -> str:
@@ -51,7 +51,7 @@ def describe_run(
         python_version=platform.python_version(),
         experiment=plan.suite.experiment,
         note=None if note is None else text(note),
-        command_line=tuple(text(_hide_values(word, hidden)) for word in command_line),
+        command_line=without_secrets(command_line, plan, hidden),
         git_commit=_git_commit(loaded.folder),
         suite_path=text(loaded.path),
         source_sha256=loaded.source_sha256,
@@ -60,6 +60,12 @@ def describe_run(
         hidden_vars=hidden,
         suite=suite,
     )
+
+
+def without_secrets(words: tuple[str, ...], plan: Plan, hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """A command line without keys and the values of ``hidden`` variables."""
+    text = sanitizer_for(plan).text
+    return tuple(text(_hide_values(word, hidden)) for word in words)
 
 
 def _hide_values(word: str, hidden: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from visioneval.engine.prepare.planning import (
     missing_outputs,
     secrets_to_give,
 )
-from visioneval.engine.prepare.provenance import describe_run, resumed_info
+from visioneval.engine.prepare.provenance import describe_run, resumed_info, without_secrets
 from visioneval.engine.prepare.regrade import copy_questions, plan_regrade
 from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
@@ -34,7 +34,6 @@ from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
 from visioneval.records.writer import RunWriter
-from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
 from visioneval.types import TaskType
 
@@ -64,7 +63,9 @@ class RunOptions:
     keep_errors: bool = False
     """Whether a resumed run does not repeat cells that ended in an error."""
     command_line: tuple[str, ...] = ()
-    """As typed, for ``run.json`` and for the command that resumes the run."""
+    """As typed, for ``run.json``; empty for a run of the Python API."""
+    words: tuple[str, ...] = ()
+    """The settings as flags, for the command that resumes a run of the Python API."""
     cluster: ClusterOptions | None = None
     """Where the cells are done; ``None`` for this process."""
 
@@ -111,7 +112,7 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
     if options.resume is None:
         return load_plans(suites, options.suite)
     info = read_info(options.resume)
-    samples = options.suite.samples or info.selection.samples
+    samples = options.suite.selection.samples or info.selection.samples
     selection = info.selection.model_copy(update={"samples": samples})
     repeated = options.suite.selection.model_copy(update={"samples": samples})
     if repeated.narrows and repeated != selection:
@@ -181,7 +182,12 @@ def prepare_run(planned: Planned, components: Components, options: RunOptions) -
     info = describe_run(plan, loaded, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
-        hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
+        hint = resume_command(
+            writer.folder,
+            without_secrets(options.command_line or options.words, plan, info.hidden_vars),
+            loaded.path,
+            info.hidden_vars,
+        )
         return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(planned))
     return _resume(planned, components, info, options)
 
@@ -227,7 +233,12 @@ def _resume_claimed(
         more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
         notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
     suite = None if uses_stored_suite else planned.loaded.path
-    hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
+    hint = resume_command(
+        writer.folder,
+        without_secrets(options.command_line or options.words, plan, info.hidden_vars),
+        suite,
+        info.hidden_vars,
+    )
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
 
 
@@ -237,28 +248,6 @@ def _warnings(planned: Planned) -> tuple[str, ...]:
     return (
         warnings if planned.plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
     )
-
-
-def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
-    """The words of the command line of a run. For a run of the Python API: the flags for the same settings."""
-    if options.command_line:
-        return info.command_line
-    suite, calls = options.suite, options.calls
-    flags = {"--trust-suite": suite.trust, "--offline": calls.reuse.offline}
-    values = [
-        ("--cache", None if calls.cache is None else display_name(calls.cache)),
-        ("--reuse", calls.reuse.choice),
-        ("--budget", calls.budget_usd),
-        ("--samples", suite.samples),
-        *(("--judge", f"{name}={judge}") for name, judge in suite.judges.items()),
-        *(("--var", f"{name}={_typed_value(name, value, info)}") for name, value in suite.variables.items()),
-    ]
-    words = (str(word) for name, value in values if value is not None for word in (name, value))
-    return (*(name for name, is_set in flags.items() if is_set), *words)
-
-
-def _typed_value(name: str, value: str, info: RunInfo) -> str:
-    return HIDDEN if name in info.hidden_vars else value
 
 
 def prepare_grading(
@@ -307,12 +296,12 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         flags = flags.model_copy(update={"models": (source.label,)})
-    options = replace(options, samples=source.info.suite.samples)
+    samples = source.info.suite.samples
     if suite is None:
         selection = narrowed_further(source.info.suite, source.info.selection, flags)
-        return load_stored_plan(source.folder, replace(options, selection=selection))
+        return load_stored_plan(source.folder, replace(options, selection=selection), samples=samples)
     options = replace(options, selection=merged(source.info.selection, flags))
-    planned = load_plan(suite, options)
+    planned = load_plan(suite, options, samples=samples)
     check_secrets(source.folder, secrets_to_give(source.info, planned.plan), options)
     return planned
 

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.processors import processors
 from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo
 
@@ -42,7 +41,7 @@ def changed_outputs(records: Iterable[Record], folder: Path, since: float) -> di
         and (path := file_inside(folder, record.artifact_path)) is not None
         and may_be_changed(path, since)
     ]
-    with ThreadPoolExecutor(processors()) as pool:
+    with ThreadPoolExecutor() as pool:
         digests = pool.map(digest_of, (path for _, path in suspects))
         return {
             record.cell: str(record.artifact_path)

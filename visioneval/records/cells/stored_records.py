@@ -19,7 +19,7 @@ from visioneval.records.model import (
     parse_record,
     suite_order,
 )
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import Scope, any_glob
 
 _LABEL_STEP = 1 << 20
 """More than the largest sample index."""
@@ -27,26 +27,28 @@ _LABEL_STEP = 1 << 20
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """The records of a run, one per cell, or those of its model runs whose label matches a glob.
+    """The records of a run, one per cell, or those that all ``scopes`` cover.
 
     They may be read several times. Memory grows with cases and model runs, hardly with samples.
     """
 
     folder: Path
     index: CellIndex
-    label: str | None = None
+    scopes: tuple[Scope, ...] = ()
 
     @classmethod
     def of_run(cls, folder: Path) -> Self:
         """Counts the cells of a run. Raises ``RunFormatError``."""
         return cls(folder, index_cells(folder))
 
-    def of_model_runs(self, label: str) -> Self:
-        """The records of the model runs whose label matches a glob."""
-        return replace(self, label=label)
+    def within(self, scope: Scope) -> Self:
+        """Those of these records that a scope covers."""
+        return replace(self, scopes=(*self.scopes, scope))
 
     def __len__(self) -> int:
-        return sum(count for label, count in self.index.cells.items() if self._covers(label))
+        if any(scope.cases or scope.tags or scope.tasks for scope in self.scopes):
+            return sum(1 for _ in self)
+        return sum(count for label, count in self.index.cells.items() if self._has_label(label))
 
     def __iter__(self) -> Iterator[Record]:
         """In the order of the file. Raises ``RunFormatError``."""
@@ -55,7 +57,7 @@ class StoredRecords:
     def numbered(self) -> Iterator[tuple[int, Record]]:
         """Each with the number of its line, for ``records_at``."""
         lines = indexed_lines(self.folder, self.index)
-        return ((number, record) for number, _, record in lines if self._covers(record.model_label))
+        return ((number, record) for number, _, record in lines if self._covers(record))
 
     def in_order(self, info: RunInfo) -> Iterator[Record]:
         """In the order of the suite. 24 bytes per cell are in memory: where its line is. Raises ``RunFormatError``."""
@@ -67,7 +69,7 @@ class StoredRecords:
                 for _, start, number in sorted(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)):
                     lines.seek(start)
                     line, where = next(located_lines(lines, path, "record", number))
-                    if (record := parse_record(line, where)) is not None:
+                    if (record := parse_record(line, where)) is not None and self._covers(record):
                         yield record
 
     def _positions(self, info: RunInfo) -> dict[int, array[int]]:
@@ -78,12 +80,16 @@ class StoredRecords:
             counted = zip(range(self.index.lines), located_lines(lines, path, "record"), strict=False)
             for number, (line, where) in counted:
                 cell = cell_of_line(line, where)
-                if cell is None or not self.index.is_last(cell, number) or not self._covers(cell[1]):
+                if cell is None or not self.index.is_last(cell, number) or not self._has_label(cell[1]):
                     continue
                 case, label, sample = position(*cell)
                 entry = (label * _LABEL_STEP + sample, lines.tell() - len(line), int(where.rpartition(":")[2]))
                 positions.setdefault(case, array("q")).extend(entry)
         return positions
 
-    def _covers(self, label: str) -> bool:
-        return self.label is None or any_glob((self.label,), label)
+    def _has_label(self, label: str) -> bool:
+        return all(not scope.models or any_glob(scope.models, label) for scope in self.scopes)
+
+    def _covers(self, record: Record) -> bool:
+        cell = (record.test_id, record.task_type, record.tags, record.model_label)
+        return all(scope.covers(*cell) for scope in self.scopes)

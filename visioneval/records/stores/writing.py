@@ -6,7 +6,6 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -41,9 +40,7 @@ class PublishedRunWriter(RunWriter):
         super().append_line(line)
         self.publisher.add_cell()
 
-    def save(
-        self, test_id: str, label: str, name: str, data: bytes | None, *, source: str | PathLike[str] | None = None
-    ) -> str:
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Also notes that the file is to be sent."""
         relative = super().save(test_id, label, name, data, source=source)
         self.publisher.add_output(relative)

@@ -23,6 +23,7 @@ from visioneval.report.html.images import ReportImages
 from visioneval.report.html.slim_run import SlimRun
 from visioneval.report.numbers import thresholds_of
 from visioneval.rules import parse_rule, show_score
+from visioneval.settings import SETTINGS
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.model import Suite
@@ -30,9 +31,9 @@ from visioneval.types import Score
 
 PART = 40
 """Cells in one part of the details."""
-_REPEATED_FLAGS = ("--var", "--judge", "--samples", "--runs", "--cache")
-_TRUSTED_FLAGS = ("--env-file", *(bound.flag for bound in bounds.ALL))
-_TRUST = "--trust-suite"
+_REPEATED_FLAGS = tuple(SETTINGS[name].flag for name in ("variables", "judges", "samples", "runs", "cache"))
+_TRUSTED_FLAGS = ("--env-file", *(bound.setting.flag for bound in bounds.ALL))
+_TRUST = SETTINGS["trust_suite"].flag
 _UNTRUSTED = f"The run had {_TRUST}: add it if you trust this suite, or write the report with it."
 NOT_DOWNLOADED = "not downloaded: the output stayed at its address, where the judges read it"
 _OMITTED_FIELDS = {"schema_version", "run_id", "test_id", "model_label", "sample_index", "prompt", "artifact_sha256"}

@@ -17,7 +17,6 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
-from visioneval.processors import processors
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.stores.locations import copies_of, display_name
@@ -154,7 +153,7 @@ def _thumbs(cells: Sequence[Record], images: ReportImages) -> list[str]:
 
     generated = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
     addresses = [""] * len(cells)
-    with ThreadPoolExecutor(processors()) as pool:
+    with ThreadPoolExecutor() as pool:
         for (at, _), address in zip(generated, pool.map(images.thumb, [path for _, path in generated]), strict=True):
             addresses[at] = address
     return addresses

@@ -13,7 +13,7 @@ from visioneval.errors import UsageError
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Fingerprint, Record, RunInfo, records_at, suite_order
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import Scope, any_glob
 from visioneval.types import Verdict
 
 _MIN_RANKED = 1000
@@ -73,8 +73,9 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: Ga
     filters = filters or GalleryFilters()
     stored = StoredRecords.of_run(folder)
     if label is not None:
-        stored = stored.of_model_runs(label)
-        info = info.of_model_runs(label, len(stored))
+        scope = Scope(models=(label,))
+        stored = stored.within(scope)
+        info = info.within(scope, len(stored))
     position = suite_order(info)
     chosen = _chosen_lines(stored, filters, position)
     if not chosen and len(stored):

@@ -12,7 +12,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.errors import UsageError
@@ -22,6 +22,7 @@ from visioneval.records.model import RunInfo
 from visioneval.records.stores.copies import OUTPUTS
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.types import TaskType
+from visioneval.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
         None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
-        {bound.variable: bound.override for bound in bounds.ALL},
+        {bound.setting.name: bound.override for bound in bounds.ALL},
         tuple(probes),
         {extra: PACKAGES[extra] for extra, is_needed in needs.items() if is_needed},
         __version__,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from visioneval.aio import processors
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.listener import Listener
@@ -20,7 +21,6 @@ from visioneval.engine.run import Jobs
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
-from visioneval.processors import processors
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""

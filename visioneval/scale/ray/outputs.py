@@ -30,7 +30,7 @@ from visioneval.records.model import RunInfo
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.copies import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
-from visioneval.records.writer import OutputWriter, StrPath, cells_folder
+from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.scale.ray.assignment import Assignment
 from visioneval.scale.ray.jobs import UnsentFile
 from visioneval.types import TaskType
@@ -56,8 +56,8 @@ class ExclusiveWriter(OutputWriter):
         super().__init__(folder, info)
         self._by_content = by_content
 
-    def _write(self, cell_folder: str, name: str, data: bytes | None, source: StrPath | None) -> str:
-        content = data if data is not None else b"" if source is None else Path(source).read_bytes()
+    def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
+        content = data if data is not None else b"" if source is None else source.read_bytes()
         last_name = named_by_content(name, content)
         for free_name in (last_name,) if self._by_content else (name, last_name):
             path = self.folder / cell_folder / free_name
@@ -70,7 +70,7 @@ class ExclusiveWriter(OutputWriter):
         return super()._write(cell_folder, last_name, content, None)
 
 
-def _create(path: Path, content: bytes, source: StrPath | None) -> bool:
+def _create(path: Path, content: bytes, source: Path | None) -> bool:
     """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call created it."""
     if source is not None and S_ISREG(os.lstat(source).st_mode):
         try:
@@ -105,7 +105,7 @@ class JobWriter(ExclusiveWriter):
         for relative in [name for name in self.saved if self._send_now(name)]:
             del self.saved[relative]
 
-    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Also notes the file."""
         relative = super().save(test_id, label, name, data, source=source)
         self.saved[relative] = (test_id, label, relative.rpartition("/")[2])

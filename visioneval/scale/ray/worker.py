@@ -18,9 +18,8 @@ from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
-from visioneval.engine.memory import unmap_large_blocks
-from visioneval.engine.open_files import allow_open_files
-from visioneval.engine.run import finish_job, open_context, trim_memory
+from visioneval.engine.process import prepare_process
+from visioneval.engine.run import finish_job, open_context
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, VisionEvalError
 from visioneval.records.model import Record
@@ -67,7 +66,7 @@ class Worker:
         """For jobs that no worker had begun, and, by ``True``, for those that a lost worker had."""
         self._outputs: FolderOutputs | StoreOutputs | None = None
         self._messages: list[str] = []
-        self._background: list[asyncio.Task[None]] = []
+        self._serving: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     async def start(self) -> tuple[str, str | None]:
@@ -85,10 +84,9 @@ class Worker:
         assignment, say = self._assignment, self._messages.append
         assignment.check_node()
         for bound in bounds.ALL:
-            bound.override = assignment.bounds.get(bound.variable)
+            bound.override = assignment.bounds.get(bound.setting.name)
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
-        unmap_large_blocks()
-        allow_open_files()
+        prepare_process()
         plan, settings = assignment.plan, assignment.settings
         if assignment.cache_url is not None:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
@@ -102,7 +100,7 @@ class Worker:
         context = self._stack.enter_context(open_context(plan, components, writer, calls, listener, NewQuestions))
         again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
         self._contexts = {False: context, True: again}
-        self._background = [asyncio.create_task(work) for work in (self._leases.serve(), trim_memory())]
+        self._serving = asyncio.create_task(self._leases.serve())
 
     def _open_outputs(self, say: Callable[[str], None]) -> FolderOutputs | StoreOutputs:
         if self._assignment.runs_url is None:
@@ -141,8 +139,8 @@ class Worker:
 
     async def close(self) -> None:
         """Closes the run's files and the cache."""
-        for task in self._background:
-            task.cancel()
+        if self._serving is not None:
+            self._serving.cancel()
         self._stack.close()
 
 

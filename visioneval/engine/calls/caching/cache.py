@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
-from visioneval.atomic import read_whole, write_whole
+from visioneval.atomic import write_whole
 from visioneval.engine.calls.caching.cache_files import (
     Content,
     LocalFolder,
@@ -73,7 +73,7 @@ def open_folder(folder: Path) -> bool:
             raise UsageError(f"{folder}: the cache cannot be used (it is a file): {USE_ANOTHER_FOLDER}")
         names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
         if MARK in names:
-            check_mark(read_whole(folder / MARK), folder)
+            check_mark((folder / MARK).read_bytes(), folder)
             return os.access(folder, os.W_OK)
         if OLD_INDEX in names:
             raise UsageError(
@@ -138,7 +138,7 @@ class Cache:
     def _answers(self, key: str) -> list[tuple[str, CacheEntry]]:
         folder = answer_folder(key)
         try:
-            names = os.listdir(f"{self.folder}/{folder}")  # noqa: PTH208 - a third of the time
+            names = [path.name for path in (self.folder / folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -150,7 +150,7 @@ class Cache:
 
     def _entry(self, name: str) -> CacheEntry | None:
         try:
-            return decoded(name, read_whole(f"{self.folder}/{name}"))
+            return decoded(name, (self.folder / name).read_bytes())
         except FileNotFoundError:  # deleted by the upkeep of another process
             return None
         except (OSError, ValueError) as error:
@@ -170,9 +170,9 @@ class Cache:
         if not is_digest(digest):
             self._warn(f"{self.folder}: ignoring a damaged answer in the cache: {digest!r:.100} names no image")
             return None
-        path = self.file(digest)
+        path = self.path(digest)
         try:
-            data = read_whole(path)
+            data = path.read_bytes()
         except OSError as error:
             self._warn_once(digest, f"{path}: cannot read a cached image: {error.strerror}")
             return None
@@ -183,15 +183,11 @@ class Cache:
 
     def path(self, digest: str) -> Path:
         """The path of an image."""
-        return Path(self.file(digest))
-
-    def file(self, digest: str) -> str:
-        """The path of an image as text, which is faster to create and to link."""
-        return f"{self.folder}/{image_file(digest)}"
+        return self.folder / image_file(digest)
 
     def has_file(self, digest: str) -> bool:
         """Whether an image is there."""
-        return os.path.exists(self.file(digest))  # noqa: PTH110 - half the time
+        return self.path(digest).exists()
 
     def pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
         """Makes the answers that other machines have available to ``get``, and the images of the first ``usable`` one.
@@ -236,11 +232,11 @@ class Cache:
         """Writes the images of an answer and then the answer. Raises ``StorageError``."""
         try:
             for digest, image in images:
-                store_content(self.file(digest), image)
-            store_content(f"{self.folder}/{name}", data)
+                store_content(self.path(digest), image)
+            store_content(self.folder / name, data)
             for digest, image in images:  # the upkeep of another process could delete one that no answer named
                 if not self.has_file(digest):
-                    store_content(self.file(digest), image)
+                    store_content(self.path(digest), image)
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot write to the cache: {error.strerror or error}") from None
 

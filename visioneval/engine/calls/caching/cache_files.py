@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from visioneval.atomic import read_whole, write_whole
+from visioneval.atomic import write_whole
 from visioneval.records.stores.store import StoredObject
 
 Content = bytes | Path
@@ -48,7 +48,7 @@ class LocalFolder:
         """The contents of listed files; nothing of those that cannot be read."""
         for item in items:
             try:
-                yield read_whole(f"{self.folder}/{item.key}")
+                yield (self.folder / item.key).read_bytes()
             except OSError:
                 yield b""
 
@@ -70,17 +70,16 @@ def content_digest(content: Content) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def store_content(file: str, content: Content) -> None:
+def store_content(path: Path, content: Content) -> None:
     """Writes a file of the cache, unless it is there; a damaged one is replaced. Raises ``OSError``."""
     if isinstance(content, Path):
-        _take(content, Path(file))
+        _take(content, path)
         return
     with contextlib.suppress(FileNotFoundError):
-        if read_whole(file) == content:
+        if path.read_bytes() == content:
             with contextlib.suppress(OSError):  # a file of another user
-                os.utime(file)  # so that the upkeep of another process does not take it for abandoned
+                os.utime(path)  # so that the upkeep of another process does not take it for abandoned
             return
-    path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 

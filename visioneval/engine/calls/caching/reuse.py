@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.engine.calls.caching.layout import CacheEntry
+from visioneval.settings import ReuseChoice
 
 ReusedGenerations = Literal["none", "own", "all"]
 """Which cached generations may be reused: none, those that this run paid for, or all."""
-ReuseChoice = Literal["all", "judges", "none"]
-"""What ``--reuse`` takes; ``judges`` reuses answers about identical images."""
 
 
 @dataclass(frozen=True, slots=True)

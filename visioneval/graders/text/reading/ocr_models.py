@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from visioneval.aio import processors
 from visioneval.errors import GraderError
 from visioneval.extras import has_extra, install_command, needs
-from visioneval.processors import processors
 from visioneval.stopwatch import waiting
 
 MODELS = {

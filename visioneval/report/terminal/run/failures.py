@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.summary.findings import FailingCell, Summary
 from visioneval.counted import count_of
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
+from visioneval.types import Verdict
 
 MAX_REASONS = 20
 _MAX_EXPLANATION = 200
@@ -42,6 +43,36 @@ def failures_table(summary: Summary, width: int, max_examples: int) -> Renderabl
     return with_title(
         "Why cells did not pass, with examples by model run (#)", Group(table(columns, rows, width), *_notes(summary))
     )
+
+
+def print_failing(summary: Summary, console: Console) -> None:
+    """Prints a row for each cell that did not pass, the worst first."""
+    rows: list[list[Cell]] = []
+    for cell in worst_first(summary.failing):
+        reasons = (f"{rule}: {text}" if text else rule for rule, text in cell.explanations.items())
+        case = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
+        rows.append([cell.verdict, case, cell.model_label, plain(one_line("; ".join(reasons), _MAX_EXPLANATION))])
+    counts = summary.counts
+    title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
+    if not rows:
+        console.print(title)
+        return
+    columns = (Column("verdict"), Column("case [sample]", min_width=10), Column("model run", min_width=10))
+    console.print(
+        with_title(f"{title}, the worst first", table((*columns, Column("why", min_width=24)), rows, console.width))
+    )
+    if (more := counts.failed + counts.errors - len(rows)) > 0:
+        console.print(f"... and {more:,} more, which come later in the suite")
+
+
+def worst_first(cells: Iterable[FailingCell]) -> list[FailingCell]:
+    """First failed cells, then errors, which say nothing about an image; of each, those in failed gates first, and then
+    those with more failed rules."""
+
+    def rank(cell: FailingCell) -> tuple[bool, bool, int]:
+        return cell.verdict is Verdict.ERROR, not cell.failed_gates, -len(cell.explanations)
+
+    return sorted(cells, key=rank)
 
 
 def failure_examples(summary: Summary, total: int) -> dict[str, list[_Example]]:

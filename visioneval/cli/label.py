@@ -1,41 +1,87 @@
-"""The commands ``label``, ``label import`` and ``label export``."""
+"""The commands ``label``, ``label draw``, ``label import`` and ``label export``."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.commands.judging import label_page
-from visioneval.cli.help_pages import HelpWithoutTypes
+from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
-from visioneval.defaults import RUNS
+from visioneval.defaults import LATEST, RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.label.importing import Imported
 
+
 PAGE = "page"
 
 
 class RunOrCommand(HelpWithoutTypes):
-    """``label RUN`` is short for ``label page RUN``."""
+    """``label RUN`` is short for ``label page RUN``, and ``label`` for ``label page latest``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Inserts ``page`` before arguments that do not start with a command."""
-        if PAGE in self.commands and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+        """Inserts ``page`` unless the arguments start with a command."""
+        if PAGE in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
             args = [PAGE, *args]
         return super().parse_args(ctx, args)
 
 
 label = typer.Typer(
     cls=RunOrCommand,
-    no_args_is_help=True,
-    help="Collect human labels for a run's images. 'label RUN' is short for 'label page RUN'.",
+    help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'.",
 )
-label.command(PAGE)(label_page.page)
+
+
+@label.command(PAGE)
+def page(
+    run: options.RunOrLatest = LATEST,
+    rater: Annotated[
+        str | None, options.value("--rater", "NAME", "The rater's name; the page asks for it by default.")
+    ] = None,
+    which: Annotated[
+        str,
+        options.value(
+            "--which",
+            "all|random:N|...",
+            "Which cells: all, random:N, stratified:N (by verdict) or disputed:N. Random and stratified cells are"
+            " recorded as a draw, for 'agreement --correct'.",
+        ),
+    ] = "all",
+    pairs: Annotated[
+        str | None,
+        options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's."),
+    ] = None,
+    repeat: Annotated[
+        float, options.value("--repeat", "SHARE", "The share of items to ask again later.", min=0.0, max=1.0)
+    ] = 0.0,
+    seed: Annotated[
+        int | None,
+        options.value(
+            "--seed", "N", "The seed for order and sides; default: that of the last session, or a new one.", min=0
+        ),
+    ] = None,
+    port: options.Port = None,
+    host: options.Host = options.HOST,
+    open_page: options.OpenBrowser = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Label a run's images in a browser on this machine, without model names and scores."""
+    from visioneval.label.page.serve import serve
+    from visioneval.label.work import LabelRequest
+
+    serve(
+        LabelRequest(run, runs, which=which, pairs=pairs, repeat=repeat, seed=seed),
+        host=host,
+        port=port,
+        rater=rater,
+        open_page=sys.stdout.isatty() if open_page is None else open_page,
+        log=lambda line: print(line, flush=True),
+    )
 
 
 @label.command("draw")
@@ -133,7 +179,7 @@ def _report(result: Imported, folder: Path) -> None:
 
 @label.command("export")
 def export_labels(
-    run: options.RunName,
+    run: options.RunOrLatest = LATEST,
     output: Annotated[
         Path | None,
         options.value("--output/-o", "FILE", "Write to this file (.csv, .tsv, .jsonl) instead of standard output."),

@@ -1,27 +1,33 @@
-"""The command ``init``: writes a shipped suite with its files, or a CI workflow."""
+"""The commands ``init``, ``validate``, ``plan`` and ``schema``."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from visioneval import bounds
 from visioneval.atomic import write_whole
 from visioneval.cli import completion, options
-from visioneval.defaults import RUNS
-from visioneval.errors import UsageError
+from visioneval.defaults import RUNS, SUITE_FILE
+from visioneval.errors import Problem, UsageError
+from visioneval.settings import CaseKeywords, settings_of
 
 if TYPE_CHECKING:
+    from visioneval.api.suites import ValidSuite
     from visioneval.suite.model import Suite
+
 
 DEFAULT_TEMPLATE = "quickstart"
 DEFAULT_BUDGET = 10.0
-SUITE_FILE, SCHEMA_FILE = Path("suite.yaml"), Path("visioneval.schema.json")
+SCHEMA_FILE = Path("visioneval.schema.json")
 MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
 """Editors with a YAML language server check and complete the suite by this schema."""
 
@@ -35,7 +41,7 @@ class Ci(StrEnum):
     gitlab = "gitlab"
 
 
-_CLI = Path(__file__).parents[1]
+_CLI = Path(__file__).parent
 WORKFLOWS = {
     Ci.github: (_CLI / "github.yml", Path(".github/workflows/visioneval.yml")),
     Ci.gitlab: (_CLI / "gitlab.yml", Path(".gitlab-ci.yml")),
@@ -217,3 +223,175 @@ def _write(files: Mapping[Path, bytes], folder: Path) -> None:
         raise UsageError(f"{folder}: cannot write: {error.strerror or error}; nothing was written") from None
     for path in written:
         print(f"wrote {path}")
+
+
+DETECT = "Sample size"
+OF_SUITES = ("variables", "judges", "runs", "trust_suite")
+"""The settings that say how a suite is read."""
+
+
+@options.with_settings(*OF_SUITES, bounds=bounds.ALL)
+def validate(
+    suites: options.Suites,
+    settings: dict[str, Any],
+    strict: Annotated[bool, options.flag("--strict", "Warnings are errors, notes are not.")] = False,
+    form: Annotated[
+        str,
+        options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
+    ] = "text",
+) -> None:
+    """Check suites. Prints all problems at once, as file:line:column."""
+    from visioneval.api.options import run_options
+    from visioneval.api.suites import check_suite
+    from visioneval.engine.sanitize import Sanitizer
+    from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
+
+    if form not in (formats := ("text", "json", "github")):
+        raise UsageError(f"--format: unknown format {form!r}{did_you_mean(form, formats)}")
+    suite_options = run_options(**settings).suite
+    problems: list[Problem] = []
+    valid: list[ValidSuite] = []
+    for path in suites:
+        try:
+            valid.append(suite := check_suite(path, suite_options, strict=strict))
+        except SuiteError as error:
+            problems.extend(error.problems)
+        else:
+            if form == "text":
+                print("\n".join(valid_lines(suite)))
+    if form == "text" and problems:
+        raise SuiteError(problems)
+    if form != "text":
+        listed = [*problems, *(warning for suite in valid for warning in suite.warnings)]
+        text = problems_json(valid, listed) if form == "json" else "\n".join(github_annotations(listed))
+        print(Sanitizer.around().text(text))
+    if problems:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+@options.with_settings(*settings_of(CaseKeywords), "samples", "shard", *OF_SUITES, bounds=bounds.ALL)
+def plan(
+    suites: options.Suites,
+    settings: dict[str, Any],
+    detect: Annotated[
+        str | None,
+        options.value(
+            "--detect",
+            "POINTS|METRIC:VALUE",
+            "Also show how many cases and samples detect this difference between two runs with 80 % power: points of "
+            "the pass rate, or a difference of a metric.",
+            DETECT,
+        ),
+    ] = None,
+    gate: Annotated[
+        str | None,
+        options.value(
+            "--gate",
+            "GATE",
+            "Also show how often a gate over a rate fails by chance with these cases and samples, such as "
+            "'pass_rate >= 0.9'.",
+            DETECT,
+        ),
+    ] = None,
+    like: Annotated[
+        list[str] | None,
+        options.value(
+            "--like", "RUN", "Take the variance from this run; from two runs, that of their differences.", DETECT
+        ),
+    ] = None,
+    pass_rate: Annotated[
+        float | None,
+        options.value(
+            "--pass-rate", "RATE", "Without --like: the pass rate, or share of yes, 0 to 1. Default: 0.8.", DETECT
+        ),
+    ] = None,
+    case_correlation: Annotated[
+        float | None,
+        options.value(
+            "--case-correlation",
+            "RHO",
+            "The correlation between samples of a case, 0 to 1, where no run shows it. Default: 0.5.",
+            DETECT,
+        ),
+    ] = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
+) -> None:
+    """Show what a run would do and cost. Makes no calls and writes nothing."""
+    from visioneval.api.options import run_options
+    from visioneval.api.runs import detect_options, estimate_plan
+    from visioneval.cli.plan_table import plan_json, print_plan
+    from visioneval.engine.prepare.planning import load_plans
+    from visioneval.engine.prepare.sample_sizes import size_notes
+
+    run_settings = run_options(**settings)
+    runs = run_settings.suite.runs
+    difference = detect_options(detect, gate, like or [], pass_rate, case_correlation, runs, options.say)
+    with options.prints_on_stderr():
+        plans = load_plans(suites, run_settings.suite)
+    for warning in (warning for planned in plans for warning in (*planned.loaded.warnings, *size_notes(planned))):
+        options.say(str(warning))
+    for suite_plan in [estimate_plan(planned, run_settings, difference) for planned in plans]:
+        if as_json:
+            print(plan_json(suite_plan))
+        else:
+            print_plan(suite_plan, options.console())
+
+
+def schema() -> None:
+    """Print the JSON Schema of a suite, for editors.
+
+    visioneval schema > visioneval.schema.json
+    """
+    from visioneval.suite.model import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+_LEVELS = {"warning": "warning", "note": "notice"}
+"""The words before messages that are no errors, and what GitHub calls them."""
+_ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
+
+
+def valid_lines(suite: ValidSuite) -> Iterator[str]:
+    """What people read about a valid suite."""
+    from visioneval.cli.plan_table import missing_key_lines
+
+    yield f"{suite.path}: valid: {suite.sizes}"
+    yield from map(str, suite.warnings)
+    yield from (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
+
+
+def _valid_data(suite: ValidSuite) -> dict[str, Any]:
+    """What programs read about it."""
+    sizes = {"cases": suite.cases, "model_runs": suite.model_runs, "cells": suite.cells}
+    return {"path": suite.path, **sizes, "missing_keys": sorted(suite.missing_keys)}
+
+
+def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> str:
+    """One JSON object: the valid suites, and all problems and warnings with their positions."""
+    rows = [
+        {"file": problem.file, "line": problem.line, "column": problem.column, "severity": level, "message": message}
+        for problem, level, message in _levels(problems)
+    ]
+    return json.dumps({"suites": [_valid_data(suite) for suite in suites], "problems": rows})
+
+
+def github_annotations(problems: Iterable[Problem]) -> Iterator[str]:
+    """A workflow command of GitHub Actions for each problem and warning, shown beside the line in a pull request."""
+    for problem, level, message in _levels(problems):
+        where = f"file={_escaped(problem.file, _ESCAPED_IN_PROPERTIES)}"
+        if problem.line:
+            where += f",line={problem.line},col={problem.column}"
+        yield f"::{_LEVELS.get(level, level)} {where}::{_escaped(message, _ESCAPED)}"
+
+
+def _levels(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str, str]]:
+    """Each problem with ``error``, ``warning`` or ``note``, and its message without this word."""
+    for problem in problems:
+        level, _, message = problem.message.partition(": ")
+        yield (problem, level, message) if level in _LEVELS else (problem, "error", problem.message)
+
+
+def _escaped(text: str, table: dict[str, str]) -> str:
+    return "".join(table.get(sign, sign) for sign in text)

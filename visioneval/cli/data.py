@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.help_pages import HelpWithoutTypes
+from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.api.cache import StoredCache
+
 
 app = typer.Typer(
     cls=HelpWithoutTypes,
@@ -94,7 +95,7 @@ def prune(
     Runs the suites offline into a temporary folder. Deletes nothing if one of them does not load, or lacks an answer.
     """
     from visioneval.api.cache import read_answers
-    from visioneval.settings import run_options
+    from visioneval.api.options import run_options
 
     if not keep:
         raise UsageError("--keep SUITE: name each suite whose answers are needed; 'cache clear' deletes without regard")

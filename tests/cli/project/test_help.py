@@ -1,0 +1,35 @@
+"""The help of every command, as it is printed at 100 columns. ``UPDATE_HELP=1`` writes it anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+
+GOLDEN = Path(__file__).with_name("help.txt")
+
+
+def command_lines(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name in getattr(group, "commands", ()):
+        yield from command_lines(group.commands[name], (*words, name))
+
+
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(app, words, prog_name="visioneval", env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    assert result.exit_code == 0, result.output
+    return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
+
+
+def test_the_help_of_every_command_is_the_golden_one() -> None:
+    pages = [printed(*words, "--help") for words in command_lines(typer.main.get_command(app))]
+    text = "".join((*pages, printed("run", "--help-all")))
+    if os.environ.get("UPDATE_HELP"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")

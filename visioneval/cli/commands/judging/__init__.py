@@ -1,1 +1,0 @@
-"""Commands about judges and people: agreement, label, questions, pairwise and rank."""

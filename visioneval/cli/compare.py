@@ -1,0 +1,313 @@
+"""The commands ``compare`` and ``baseline``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visioneval.cli import completion, options
+from visioneval.cli.help import HelpWithoutTypes
+from visioneval.counted import count_of
+from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONFIRM, RUNS
+from visioneval.errors import ExitCode, RunFormatError, UsageError
+from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS, CallKeywords, settings_of
+
+if TYPE_CHECKING:
+    from visioneval.api.comparisons import ComparisonResult
+    from visioneval.records.baselines import Baseline
+
+
+NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
+"""The settings of new samples."""
+SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for model runs (globs)."
+
+
+@options.with_settings(*NEW_SAMPLES, "runs")
+def compare(
+    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
+    b: Annotated[str, options.argument("B", "The candidate run, named the same way.")],
+    settings: dict[str, Any],
+    model_map: options.ModelMap = None,
+    metric: Annotated[
+        list[str] | None,
+        options.value(
+            "--metric",
+            "GLOB",
+            "Only these metrics. Repeatable.",
+            SELECTION,
+            autocompletion=completion.metric_names,
+        ),
+    ] = None,
+    tag: options.Tags = None,
+    case: options.Cases = None,
+    fail_on: Annotated[
+        list[str] | None,
+        options.value(
+            "--fail-on",
+            "WHAT",
+            "broken, broken_same_output, regressed, must_pass or METRIC:NUMBER; default: broken_same_output,"
+            " regressed and must_pass. Repeatable.",
+            OUTPUT,
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        options.value(
+            "--allow",
+            "WHAT",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
+            " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
+            " Repeatable.",
+            OUTPUT,
+        ),
+    ] = None,
+    must_detect: Annotated[
+        float | None,
+        options.value(
+            "--must-detect",
+            "POINTS",
+            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
+            " the suite (compare: must_detect).",
+            OUTPUT,
+        ),
+    ] = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
+    junit: Annotated[
+        Path | None, options.value("--junit", "FILE", "Also write JUnit XML, a test case per gate.", OUTPUT)
+    ] = None,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", OUTPUT)
+    ] = None,
+    html: Annotated[
+        Path | None,
+        options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT),
+    ] = None,
+    confirm: Annotated[
+        int | None,
+        options.value(
+            "--confirm",
+            "N",
+            "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
+            " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
+            " new samples decide them.",
+            CALLS,
+            min=1,
+            max=MAX_CONFIRM,
+        ),
+    ] = None,
+    var: Annotated[
+        list[str] | None,
+        options.value("--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", CALLS),
+    ] = None,
+) -> None:
+    """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
+
+    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured or cannot tell, or if B lost metrics,
+    measured cells or cells of A, or excuses cells that A does not (see --allow). Makes calls only with --confirm, which
+    needs a complete run B that generated its images.
+    """
+    from visioneval.analysis.compare.filters import ComparisonFilters
+    from visioneval.analysis.summary.accumulators import Costs
+    from visioneval.api.comparisons import ComparisonRequest, compare_named
+    from visioneval.api.options import run_options
+    from visioneval.cli.progress import ProgressCounts, print_traceback
+    from visioneval.cli.results import check_reports
+    from visioneval.engine.listener import Listener
+    from visioneval.records.model import Record
+
+    if confirm is None:
+        unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
+        unused = ["--var", *unused] if var else unused
+        if unused:
+            raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
+    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
+    request = ComparisonRequest(
+        a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
+    )
+    run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
+    debug = run_settings.calls.debug
+    check_reports(junit, markdown, html)
+    with options.prints_on_stderr():
+        new, on_error = list[Record](), print_traceback if debug else lambda _: None
+        listener = Listener(new.append, say=options.say, note=options.say, debug=on_error)
+        result = compare_named(request, run_settings, listener)
+    if new and (info := result.comparison.b.info) is not None:
+        counts = ProgressCounts(Costs(info))
+        for record in new:
+            counts.add(record)
+        generated = f"new samples: {counts}"
+        options.say(generated)
+        result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
+    _write(result, junit, markdown, html)
+    _print(result, as_json=as_json)
+    raise typer.Exit(result.exit_code)
+
+
+def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
+    from visioneval.report.files import write_report
+
+    if junit is not None:
+        from visioneval.report.junit import comparison_junit
+
+        write_report(junit, comparison_junit(result.comparison, result.gates, result.confirmation_notes))
+    if markdown is not None:
+        from visioneval.report.markdown import comparison_markdown
+
+        write_report(markdown, comparison_markdown(result.comparison, result.gates))
+    if html is not None:
+        from visioneval.records.stores.lookup import fetch_outputs
+        from visioneval.report.compare.page import comparison_page
+
+        for side in (result.comparison.a, result.comparison.b):
+            if side.folder is not None:
+                fetch_outputs(side.folder)
+        write_report(html, comparison_page(result.comparison, result.gates))
+
+
+def _print(result: ComparisonResult, *, as_json: bool) -> None:
+    from visioneval.report.compare.json import comparison_json
+    from visioneval.report.terminal.compare import print_comparison
+
+    if as_json:
+        notes = result.confirmation_notes
+        for part in comparison_json(result.comparison, result.gates, result.exit_code, notes):
+            print(part, end="")
+        print()
+    else:
+        print_comparison(result.comparison, result.gates, options.console(), interrupted=result.interrupted)
+
+
+app = typer.Typer(
+    cls=HelpWithoutTypes, help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True
+)
+
+
+Name = Annotated[str, options.value("--name", "NAME", "The name of the baseline.")]
+Partial = Annotated[
+    bool, options.flag("--partial", "Allow a run that was narrowed by flags, or that has not finished.")
+]
+
+
+@app.command("set")
+def set_baseline(
+    run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
+) -> None:
+    """Write a run's results to baselines/NAME.jsonl, to be committed. It replaces all runs of the baseline."""
+    from visioneval.records.baselines import baseline_path, check_replaceable, write_baseline
+
+    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial)
+    check_replaceable(path, baseline.header.suite)
+    write_baseline([baseline], path)
+    print(f"wrote {path}: {_counts(baseline)}; commit it, then: visioneval compare baseline:{name} latest")
+
+
+@app.command("add")
+def add_run(
+    run: options.RunName,
+    name: Name = "main",
+    keep: Annotated[
+        int, options.value("--keep", "N", "The number of runs to keep, the newest first.", min=1, max=MAX_BASELINE_RUNS)
+    ] = BASELINE_RUNS,
+    partial: Partial = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Add another run of the same suite to a baseline: comparisons test against all of its runs.
+
+    Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
+    """
+    from visioneval.analysis.compare.baseline_runs import differing_runs
+    from visioneval.records.baselines import baseline_path, check_addable, read_baseline, write_baseline
+
+    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial)
+    if not path.is_file():
+        raise UsageError(f"{path}: no such baseline: create it with 'visioneval baseline set {run} --name {name}'")
+    stored = read_baseline(path)
+    check_addable(baseline, stored, path)
+    stored_runs = (baseline, *stored)[:keep]
+    write_baseline(stored_runs, path)
+    print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(baseline)}; commit it")
+    for difference in differing_runs(stored_runs):
+        options.say(f"warning: {difference}")
+
+
+@app.command("show")
+def show_baseline(
+    name: Annotated[str, options.argument("NAME", "The name of the baseline.")] = "main",
+    as_json: Annotated[bool, options.flag("--json", "Print the runs and their noise as JSON.")] = False,
+) -> None:
+    """Show the runs of a baseline, and how much equal runs differ."""
+    import json
+
+    from visioneval.analysis.compare.baseline_runs import summarize_runs
+    from visioneval.records.baselines import baseline_path, read_baseline
+    from visioneval.report.terminal.baseline import print_baseline
+
+    path = baseline_path(name)
+    if not path.is_file():
+        raise UsageError(f"{path}: no such baseline: create one with 'visioneval baseline set RUN'")
+    summary = summarize_runs(read_baseline(path))
+    if as_json:
+        print(json.dumps(summary.model_dump(mode="json"), indent=2))
+    else:
+        print_baseline(name, summary, options.console())
+
+
+def _of_run(run: str, runs: Path, *, partial: bool) -> Baseline:
+    """What a baseline stores of a run. Raises ``UsageError`` for a run that is none without ``partial``."""
+    from visioneval.analysis.run_lookup import open_run, why_partial
+    from visioneval.analysis.sides import writers_of
+    from visioneval.records.baselines import make_baseline
+
+    folder, info, records = open_run(run, runs, options.say)
+    problem = why_partial(info, len(records))
+    if not records or (problem is not None and not partial):
+        raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
+    if not info.suite.has_rules:
+        raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
+    return make_baseline(info, records, writers_of(info), is_partial=problem is not None)
+
+
+def _counts(baseline: Baseline) -> str:
+    from visioneval.types import Verdict
+
+    passed = sum(line.verdict is Verdict.PASS for line in baseline.lines)
+    return f"{count_of(len(baseline.lines), 'cell')}, {passed:,} of them passed"
+
+
+@app.command("list")
+def list_baselines() -> None:
+    """List the baselines of this folder, with cells and pass rate of the newest run."""
+    from visioneval.analysis.summary.accumulators import pass_rate
+    from visioneval.records.baselines import FOLDER, read_baseline
+    from visioneval.report.terminal.run.summary import show_rate
+    from visioneval.report.terminal.table import Column, table
+
+    paths = sorted(FOLDER.glob("*.jsonl"))
+    if not paths:
+        print(f"{FOLDER}: no baselines here: create one with 'visioneval baseline set RUN'")
+        return
+    rows, is_damaged = [], False
+    for path in paths:
+        try:
+            baseline, *older = read_baseline(path)
+        except RunFormatError as error:
+            options.say(str(error))
+            is_damaged = True
+            continue
+        rate = pass_rate((line.test_id, line.verdict) for line in baseline.lines)
+        rows.append([path.stem, baseline.header.suite, str(1 + len(older)), str(len(baseline.lines)), show_rate(rate)])
+    console = options.console()
+    columns = (
+        Column("baseline", min_width=12),
+        Column("suite", min_width=8),
+        Column("runs", right=True),
+        Column("cells", right=True),
+        Column("pass rate [95%]"),
+    )
+    if rows:
+        console.print(table(columns, rows, console.width))
+    if is_damaged:
+        raise typer.Exit(ExitCode.USAGE)

@@ -1,0 +1,474 @@
+"""The commands that read runs: ``show``, ``runs``, ``report``, ``view``, ``site`` and ``export``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import suppress
+from enum import StrEnum
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from visioneval.bounds import MEGAPIXELS
+from visioneval.cli import completion, options
+from visioneval.defaults import LATEST, MAX_GALLERY_CELLS, RUNS
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.settings import SELECTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from visioneval.records.cells.stored_records import StoredRecords
+    from visioneval.records.model import Record, RunInfo
+    from visioneval.report.terminal.run.run_list import ListedRun
+    from visioneval.suite.cases.case import TestCase
+    from visioneval.suite.filters import Scope
+
+
+MAX_STOPPED = 5
+
+
+class VerdictChoice(StrEnum):
+    """The values of ``--verdict``."""
+
+    passed = "PASS"
+    failed = "FAIL"
+    error = "ERROR"
+    none = "NONE"
+
+
+def list_all(
+    runs: options.RunsFolder = RUNS,
+    experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
+    failure_tags: Annotated[
+        bool, options.flag("--failure-tags", "Also show the failure tags of each run, by experiment.")
+    ] = False,
+    delete: Annotated[
+        bool, options.flag("--delete", "Delete the listed runs that --older-than and --keep select, after a question.")
+    ] = False,
+    older_than: Annotated[
+        float | None,
+        options.value("--older-than", "DAYS", "With --delete: only runs older than this.", min=0, max=100_000),
+    ] = None,
+    keep: Annotated[
+        int | None, options.value("--keep", "N", "With --delete: not the newest N of the listed runs.", min=0)
+    ] = None,
+    yes: Annotated[bool, options.flag("--yes", "With --delete: do not ask.")] = False,
+) -> None:
+    """List the runs of a folder, by experiment, oldest first, or delete old ones.
+
+    --delete leaves runs that are in progress, that a baseline was set from, and that another run, or a suite below the
+    working directory, reads.
+    """
+    if delete:
+        _delete(runs, experiment, older_than, keep, is_confirmed=yes)
+        return
+    if older_than is not None or keep is not None or yes:
+        raise UsageError("--older-than, --keep and --yes need --delete")
+    from visioneval.records.resume_command import resume_command
+    from visioneval.records.run_state import current_state
+    from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
+    from visioneval.report.terminal.run.run_list import print_failure_tags, print_runs
+
+    listed = list_runs(runs)
+    for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
+        options.say(f"{display_name(path)}: skipped: its run.json cannot be read")
+    listed = [(path, info) for path, info in listed if experiment in (None, info.get("experiment"))]
+    problems = refresh_runs([path for path, _ in listed])
+    selected = [(path, {**info, "state": current_state(path, info.get("state"))}) for path, info in listed]
+    if not selected:
+        print(f"{display_name(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
+        return
+    listed_runs = [_listed(path, info, problems.get(path)) for path, info in selected]
+    print_runs(listed_runs, options.console())
+    if failure_tags:
+        print_failure_tags(listed_runs, options.console())
+    stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
+    for path in stopped[-MAX_STOPPED:]:
+        options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
+
+
+def _delete(
+    runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
+) -> None:
+    """Deletes runs after a question. Raises ``UsageError``."""
+    from datetime import UTC, datetime, timedelta
+
+    from visioneval.counted import count_of
+    from visioneval.records.run_deletion import delete_run, needed_runs, runs_to_delete
+    from visioneval.records.stores.locations import copies_at
+    from visioneval.records.stores.lookup import display_name, list_runs
+
+    if older_than is None and keep is None:
+        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
+    if copies_at(runs) is not None:
+        raise UsageError(f"{display_name(runs)}: --delete is for runs in a local folder: delete these in the store")
+    listed = list_runs(runs)
+    of_experiment = [run for run in listed if experiment in (None, run[1].get("experiment"))]
+    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
+    chosen = runs_to_delete(of_experiment, before, keep or 0)
+    needed = needed_runs(listed, chosen, Path())
+    for folder, reason in needed.items():
+        options.say(f"{folder}: not deleted: {reason}")
+    folders = [folder for folder, _ in chosen if folder not in needed]
+    what = f"{count_of(len(folders), 'run')} of {len(listed):,} in {runs}"
+    if (
+        folders
+        and not is_confirmed
+        and not options.is_confirmed(
+            f"delete {what}: {', '.join(folder.name for folder in folders[:MAX_STOPPED])}"
+            + (", ..." if len(folders) > MAX_STOPPED else ""),
+            "They cannot be restored.",
+        )
+    ):
+        print("nothing was deleted")
+        return
+    for folder in folders:
+        delete_run(folder)
+    print(f"deleted {what}")
+
+
+def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> ListedRun:
+    """A run as it is listed; without counts if its records cannot be read."""
+    from visioneval.analysis.summary.accumulators import count
+    from visioneval.records.model import read_records
+    from visioneval.records.stores.locations import display_name
+    from visioneval.report.terminal.run.run_list import ListedRun
+    from visioneval.report.text import clean
+
+    tags: Counter[str] = Counter()
+
+    def counted(cells: Iterable[Record]) -> Iterator[Record]:
+        for cell in cells:
+            tags.update(cell.failure_tags)
+            yield cell
+
+    if problem is not None:
+        options.say(clean(problem))
+        return ListedRun(folder.name, info, None)
+    try:
+        return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
+    except RunFormatError as error:
+        options.say(clean(display_name(str(error))))
+        return ListedRun(folder.name, info, None)
+
+
+def show(
+    run: options.RunOrLatest = LATEST,
+    case_id: Annotated[
+        str | None, options.argument("CASE", "A case ID: show its cells in full.", autocompletion=completion.case_ids)
+    ] = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    failed: Annotated[
+        bool,
+        options.flag(
+            "--failed",
+            "List the cells that did not pass, the worst first; with CASE, in full.",
+            SELECTION,
+        ),
+    ] = False,
+    sample: Annotated[
+        int | None, options.value("--sample", "N", "With CASE: only this sample.", SELECTION, min=0)
+    ] = None,
+    verdict: Annotated[
+        VerdictChoice | None,
+        options.value(
+            "--verdict",
+            "PASS|FAIL|ERROR|NONE",
+            "With CASE: only cells with this verdict.",
+            SELECTION,
+            case_sensitive=False,
+        ),
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Show a run's summary, or all cells of one case in full: prompts, scores and reasons.
+
+    --case, --tag and --model leave out all other cells: counts, gates and tables are those of what remains.
+    """
+    from visioneval.api.runs import load_run
+    from visioneval.cli.results import print_pairs
+    from visioneval.records.resume_command import asking_hint
+    from visioneval.report.outcome import never_asked_text
+    from visioneval.report.terminal.agreement.judge_card import print_judges
+    from visioneval.report.terminal.noise import print_noise
+    from visioneval.report.terminal.run.failures import print_failing
+    from visioneval.report.terminal.run.summary import print_summary
+    from visioneval.suite.filters import Scope
+
+    scope = Scope(cases=tuple(case or ()), tags=tuple(tag or ()), models=tuple(model or ()))
+    if failed and verdict is not None:
+        raise UsageError("--failed and --verdict: give one of them")
+    if case_id is not None:
+        verdicts = ("FAIL", "ERROR") if failed else tuple(VerdictChoice) if verdict is None else (verdict,)
+        _show_case(run, runs, case_id, scope, sample, verdicts)
+        return
+    if sample is not None or verdict is not None:
+        raise UsageError("--sample and --verdict need a CASE")
+    result = load_run(run, cases=scope.cases, tags=scope.tags, models=scope.models, runs=runs, warn=options.say)
+    if failed:
+        print_failing(result.summary, options.console())
+    else:
+        print_summary(result.summary, options.console())
+        print_noise(result.summary.noise, options.console())
+        print_judges(result.summary, options.console())
+        if scope == Scope():
+            print_pairs(result)
+    if result.resume_hint is not None:
+        options.say(result.resume_hint)
+    elif text := never_asked_text(result.summary.never_asked):
+        hint = asking_hint(result.folder, result.info, lacks_outputs=result.summary.lacks_outputs)
+        options.say(f"{text}; {hint}")
+
+
+def _show_case(run: str, runs: Path, case: str, scope: Scope, sample: int | None, verdicts: Sequence[str]) -> None:
+    from visioneval.analysis.run_lookup import open_part
+    from visioneval.analysis.summary.summary import in_order
+    from visioneval.report.terminal.run.cell import print_cells
+    from visioneval.suite.turns import chain_of
+
+    folder, info, records = open_part(run, scope, runs, options.say)
+    of_case = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
+    cells = [
+        record
+        for record in in_order(info, of_case)
+        if sample in (None, record.sample_index) and record.verdict.value in verdicts
+    ]
+    if not cells:
+        raise UsageError(_no_cell(case, records, is_known=bool(of_case)))
+    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
+        print_cells(list(turn_cells), _rendered_case(info, turn), folder, options.console())
+
+
+def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
+    """The case, with its criteria as judges saw them."""
+    from visioneval.errors import TemplateError
+    from visioneval.suite.cases.prompts import rendered
+
+    case = next((case for case in info.suite.cases if case.id == case_id), None)
+    if case is None or not case.criteria:
+        return case
+    with suppress(TemplateError):
+        return case.model_copy(update={"criteria": rendered(case, info.suite.vars)[1]})
+    return case
+
+
+def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
+    from visioneval.suite.loading.messages import did_you_mean
+    from visioneval.suite.turns import chain_of
+
+    if is_known:
+        return f"{case!r}: no matching cells in this run"
+    ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
+    return f"no case {case!r} in this run{did_you_mean(case, ids)}"
+
+
+@options.with_settings(bounds=[MEGAPIXELS])
+def report(
+    run: options.RunOrLatest = LATEST,
+    output: Annotated[
+        Path | None,
+        options.value(
+            "--output/-o", "PATH", "The folder to write the report to; default: 'report' in the run's folder."
+        ),
+    ] = None,
+    single_file: Annotated[
+        bool, options.flag("--single-file", "Write one self-contained file; --output can name it.")
+    ] = False,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    max_cells: Annotated[
+        int, options.value("--max-cells", "N", "At most N cells in the gallery.", SELECTION, min=1)
+    ] = MAX_GALLERY_CELLS,
+    open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
+    trust_suite: Annotated[
+        bool,
+        options.flag("--trust-suite", "Show input images from outside the suite's folder and the working directory."),
+    ] = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons.
+
+    The overview counts all cells. The gallery has those of --case and --tag, and if they are more than --max-cells,
+    first those that did not pass.
+    """
+    from visioneval.analysis.run_lookup import named_run, warn_missing
+    from visioneval.records.stores.lookup import fetch_outputs
+    from visioneval.report.html.report import target_of, write_report
+    from visioneval.report.html.slim_run import GalleryFilters, read_slim
+
+    folder, info, label = named_run(run, runs)
+    target = target_of(folder, output, single_file=single_file)
+    fetch_outputs(folder)
+    slim_run = read_slim(folder, info, label, GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells))
+    if label is None:
+        warn_missing(folder, info, len(slim_run.records), options.say)
+    page = write_report(slim_run, target, single_file=single_file, trust=trust_suite)
+    print(f"wrote {page}")
+    if slim_run.left_out is not None:
+        options.say(slim_run.left_out)
+    if open_page:
+        _open(page.resolve().as_uri())
+
+
+def _open(address: str) -> None:
+    """Opens the page, or prints its address if there is no browser."""
+    import webbrowser
+
+    try:
+        is_open = webbrowser.open(address)
+    except (webbrowser.Error, ValueError):  # BROWSER is not a command
+        is_open = False
+    if not is_open:
+        options.say(f"cannot open a browser; open {address}")
+
+
+Metrics = Annotated[
+    list[str] | None,
+    options.value(
+        "--metric",
+        "GLOB",
+        "Draw lines of these metrics; default: those that the rules and gates of the last run read. Repeatable.",
+    ),
+]
+TrustSuite = Annotated[
+    bool,
+    options.flag("--trust-suite", "Show input images from outside the suites' folders and the working directory."),
+]
+
+
+@options.with_settings(bounds=[MEGAPIXELS])
+def view(
+    metric: Metrics = None,
+    trust_suite: TrustSuite = False,
+    port: options.Port = None,
+    host: options.Host = options.HOST,
+    open_page: options.OpenBrowser = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Show all runs of a folder in a browser on this machine: trends, reports, comparisons, labels.
+
+    The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
+    """
+    from visioneval.view.serve import serve
+
+    serve(
+        runs,
+        metrics=metric or (),
+        trust=trust_suite,
+        host=host,
+        port=port,
+        open_page=sys.stdout.isatty() if open_page is None else open_page,
+        log=lambda line: print(line, flush=True),
+    )
+
+
+@options.with_settings(bounds=[MEGAPIXELS])
+def site(
+    output: Annotated[
+        Path, options.value("--output/-o", "DIR", "The folder to write; an earlier site in it is updated.")
+    ],
+    experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
+    last: Annotated[int | None, options.value("--last", "N", "Only the last N runs of each experiment.", min=1)] = None,
+    metric: Metrics = None,
+    max_cells: Annotated[
+        int, options.value("--max-cells", "N", "At most N cells in each gallery.", min=1)
+    ] = MAX_GALLERY_CELLS,
+    trust_suite: TrustSuite = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Write all runs of a folder as static HTML, for a bucket or a web server.
+
+    An index with trends, the report of each run, and each run compared with the one before in its experiment.
+    """
+    from visioneval.view.site import SiteOptions, write_site
+
+    chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite)
+    print(f"wrote {write_site(runs, output, chosen, options.say)}")
+
+
+_TRACKER = "Experiment tracker"
+_FORMATS = ("csv", "jsonl", "parquet")
+
+
+def export(
+    run: options.RunOrLatest = LATEST,
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        options.value(
+            "--format",
+            "csv|jsonl|parquet",
+            "csv: a row per cell; jsonl: records; parquet: typed columns. Default: by the file extension.",
+        ),
+    ] = None,
+    tracker: Annotated[
+        str | None,
+        options.value("--to", "mlflow|wandb|vertex", "Send the whole run to an experiment tracker.", _TRACKER),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        options.value(
+            "--option",
+            "NAME=VALUE",
+            "With --to: an option of the tracker, such as uri=http://HOST:5000 or project=NAME.",
+            _TRACKER,
+        ),
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Export the cells of a run to a file, or a run to an experiment tracker.
+
+    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
+    a leading apostrophe: spreadsheets would read it as a formula.
+    """
+    if tracker is not None:
+        if output is not None or form is not None:
+            raise UsageError("--to sends a run to a tracker: leave out --output and --format")
+        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs)
+        return
+    if option:
+        raise UsageError("--option: needs --to")
+    from visioneval.analysis.run_lookup import open_run
+    from visioneval.export.labels import format_of
+
+    file_format = format_of(form, output, _FORMATS)
+    _, info, records = open_run(run, runs, options.say)
+    _write_table(file_format, info, records, output)
+    if output is not None:
+        print(f"wrote {output}")
+
+
+def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
+    from visioneval.api.trackers import send_run, tracking_of_options
+    from visioneval.report.text import clean
+
+    with options.prints_on_stderr():
+        address = send_run(run, tracking_of_options(tracker, values), runs, options.say)
+    print(clean(address))
+
+
+def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:
+    from visioneval.export.csv import score_columns, write_csv
+    from visioneval.export.jsonl import READ_ROWS, write_jsonl
+    from visioneval.export.parquet import write_parquet
+    from visioneval.report.files import open_output
+
+    if file_format == "parquet":
+        if output is None:
+            raise UsageError("--format parquet: name the file with --output")
+        write_parquet(records.in_order(info), info, score_columns(info), output)
+        return
+    with open_output(output) as file:
+        if file_format == "csv":
+            write_csv(records.in_order(info), score_columns(info), file)
+        elif not write_jsonl(lambda: records.in_order(info), file):
+            options.say(
+                f"the first {READ_ROWS} rows do not have all fields: read all rows for the schema (polars:"
+                " infer_schema_length=None), or use --format parquet"
+            )

@@ -1,0 +1,399 @@
+"""The commands about judges: ``questions``, ``agreement``, ``pairwise``, ``rank`` and ``probe``."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visioneval import bounds
+from visioneval.cli import completion, options
+from visioneval.cli.start import OF_SUITES
+from visioneval.defaults import LATEST, RUNS
+from visioneval.errors import UsageError
+from visioneval.settings import CALLS, OUTPUT, SELECTION, CallKeywords, SelectionKeywords, settings_of
+
+if TYPE_CHECKING:
+    from visioneval.engine.pairwise.runs import PairwiseResult
+    from visioneval.engine.questions import PromptResult
+    from visioneval.probing.probe import ProbeResult
+
+
+@options.with_settings("cases", "tags", "limit", *OF_SUITES, "reuse", "cache", bounds=bounds.ALL)
+def questions(
+    suite: Annotated[Path, options.argument("SUITE", "A suite file, or a folder with a suite.yaml.")],
+    settings: dict[str, Any],
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
+    ] = None,
+) -> None:
+    """Make the questions of every prompt, to review, edit and pin. Generates no images.
+
+    visioneval questions suite.yaml -o questions.yaml
+    """
+    from visioneval.api.options import run_options
+    from visioneval.engine.call_settings import check_budget, open_calls
+    from visioneval.engine.components import build_components
+    from visioneval.engine.prepare.planning import load_plan
+    from visioneval.engine.questions import asker, entries, make_questions, question_plan
+    from visioneval.report.files import open_output
+    from visioneval.report.terminal.questions import pinned_yaml
+
+    if output is not None and output.exists():
+        raise UsageError(f"{output}: already exists and may contain edits; choose another file")
+    run_settings = run_options(**settings)
+    plan = question_plan(load_plan(suite, run_settings.suite).plan)
+    check_budget(plan, run_settings.calls)
+    with open_calls(plan, run_settings.calls, "", options.say) as calls:
+        components = build_components(plan)
+        outcome = make_questions(plan, components, asker(plan, components, calls), calls, _say_questions, options.say)
+    if outcome.refusal is not None:
+        options.say(outcome.refusal)
+    elif not outcome.complete:
+        options.say("interrupted: to continue, repeat the command")
+        raise typer.Exit(outcome.exit_code)
+    question_sets = entries(outcome.results)
+    if question_sets:
+        with open_output(output) as file:
+            file.write(pinned_yaml(question_sets))
+        if output is not None:
+            print(f"wrote {output}; to pin the questions, add 'questions: {output.name}' to the gecko grader")
+    raise typer.Exit(outcome.exit_code)
+
+
+def _say_questions(result: PromptResult) -> None:
+    from visioneval.report.text import one_line
+
+    cases = ", ".join(case.id for case in result.task.cases)
+    if result.entry is None:
+        options.say(f"{cases}: no questions: {one_line(str(result.error))}")
+        return
+    dropped = f", {len(result.entry.dropped)} dropped" if result.entry.dropped else ""
+    options.say(f"{cases}: {len(result.entry.questions)} questions, {result.entry.source}{dropped}")
+
+
+def agreement(
+    names: options.RunsOrLatest = None,
+    minimum: Annotated[
+        list[str] | None,
+        options.value(
+            "--min",
+            "METRIC[:MEASURE]:VALUE",
+            "Exit 1 if the lower bound of the 95 % interval of the agreement on METRIC is below VALUE. Repeatable.",
+        ),
+    ] = None,
+    minimum_point: Annotated[
+        list[str] | None,
+        options.value("--min-point", "METRIC[:MEASURE]:VALUE", "The same for the estimate. Repeatable."),
+    ] = None,
+    correct: Annotated[
+        bool,
+        options.flag(
+            "--correct",
+            "Also correct the graders' rates and means with labels of a random draw; with two runs, compare them.",
+        ),
+    ] = False,
+    allow: Annotated[
+        list[str] | None,
+        options.value(
+            "--allow",
+            "unmeasured[=RATE]",
+            "Accept that more than 5% of the labeled cells were not measured. Repeatable.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Compare graders with human labels: agreement, confusion, and the largest disagreements.
+
+    Without MEASURE, --min applies to kappa for yes/no metrics, to quadratic_kappa for a rubric's scale, and to spearman
+    for other numbers. MEASURE is one of these, or accuracy, fail_precision, fail_recall, kendall, pearson or
+    pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval, or if more than 5% of the
+    labeled cells were not measured.
+
+    --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
+    """
+    from visioneval.api.graders import agreement as compare_with_labels
+    from visioneval.report.terminal.agreement.agreement import print_agreement
+
+    result = compare_with_labels(
+        *names or (LATEST,),
+        minimums=_minimums("--min", minimum),
+        minimum_points=_minimums("--min-point", minimum_point),
+        correct=correct,
+        allow=allow or (),
+        runs=runs,
+        warn=options.say,
+    )
+    if as_json:
+        print(json.dumps(result.model_dump(mode="json")))  # ASCII: a run may be a stranger's
+    else:
+        print_agreement(result, options.console())
+    raise typer.Exit(result.exit_code)
+
+
+def _minimums(flag: str, texts: list[str] | None) -> dict[str, float]:
+    """The required values by ``METRIC`` or ``METRIC:MEASURE``."""
+    minimums: dict[str, float] = {}
+    for text in texts or []:
+        target, _, number = text.rpartition(":")
+        try:
+            value = float(number)
+        except ValueError:
+            value = float("nan")
+        if not target or not -1 <= value <= 1:
+            raise UsageError(f"{flag} {text!r}: write METRIC:VALUE or METRIC:MEASURE:VALUE with a value from -1 to 1")
+        if target in minimums:
+            raise UsageError(f"{flag} {target}: given twice")
+        minimums[target] = value
+    return minimums
+
+
+SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
+
+
+@options.with_settings("cases", "tags", "limit", *settings_of(CallKeywords), "debug", bounds=bounds.ALL)
+def pairwise(
+    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
+    b: Annotated[str, options.argument("B", "The candidate run; its suite provides the prompts and the judge.")],
+    settings: dict[str, Any],
+    judge: Annotated[
+        str | None,
+        options.value(
+            "--judge",
+            "NAME[=PROVIDER:MODEL]",
+            "A judge in B's suite, or another model under that name; default: the judge of its pairwise grader,"
+            " or 'default'.",
+        ),
+    ] = None,
+    model_map: options.ModelMap = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
+    quiet: Annotated[bool, options.flag("--quiet", "Print only the results.", OUTPUT)] = False,
+) -> None:
+    """Ask a judge whether it prefers the images of run A or of run B: side by side, unlabeled, in both orders.
+
+    The answers are stored in run B and are not asked again, except with --reuse none.
+
+    Exits 3 if a pair could not be judged.
+    """
+    from visioneval.analysis.compare.preferences import never_asked_pairs
+    from visioneval.api.comparisons import judge_pairs, plan_pairs
+    from visioneval.api.options import run_options
+    from visioneval.engine.listener import Listener
+    from visioneval.report.outcome import never_asked_text
+
+    run_settings = run_options(**settings)
+    with options.prints_on_stderr():
+        job = plan_pairs(a, b, judge, model_map or (), run_settings, options.say)
+    if not quiet:
+        options.say(str(job.pairs))
+    with options.prints_on_stderr():
+        result = judge_pairs(job, run_settings.calls, Listener(say=options.say))
+    _print_pairs(result, job.folder, as_json=as_json, quiet=quiet)
+    if text := never_asked_text(never_asked_pairs(result.preferences)):
+        options.say(f"{text}; to ask, repeat the command without --offline")
+    if not result.complete:
+        reason = "the budget is used up" if result.out_of_budget else "interrupted"
+        again = "to continue, repeat the command"
+        if not run_settings.calls.reuse.judgements:
+            again = "to continue, repeat the command without --reuse none, which would ask about all pairs again"
+        options.say(f"{reason}: {again}")
+    raise typer.Exit(result.exit_code)
+
+
+def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
+    from visioneval.report.terminal.preferences import preference_data, print_preferences
+
+    if as_json:
+        data = {
+            "complete": result.complete,
+            "cost_usd": result.meters.total.cost_usd,
+            "cost_usd_by_judge": {name: meter.cost_usd for name, meter in result.meters.by_judge.items()},
+            "preferences": list(map(preference_data, result.preferences)),
+        }
+        print(json.dumps(data))
+    elif result.preferences:
+        print_preferences(result.preferences, options.console())
+    if not quiet:
+        options.say(str(result.meters))
+        if result.preferences:
+            options.say(f"stored in {folder / 'preferences.jsonl'}")
+
+
+class RankBy(StrEnum):
+    """The values of ``--by``."""
+
+    judges = "judges"
+    people = "people"
+
+
+def rank(
+    names: options.RunsOrLatest = None,
+    by: Annotated[
+        RankBy,
+        options.value("--by", "WHO", "Whose answers rank: judges ('pairwise') or people ('label --pairs')."),
+    ] = RankBy.judges,
+    judge: Annotated[
+        str | None,
+        options.value(
+            "--judge",
+            "NAME",
+            "Only this judge: PROVIDER:MODEL, or its name in the suite; default: one ranking per judge.",
+            SELECTION,
+        ),
+    ] = None,
+    model: options.Models = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
+    ] = None,
+    html: Annotated[
+        Path | None, options.value("--html", "FILE", "Also write one HTML file with a plot.", OUTPUT)
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Rank model runs by pairwise answers of judges or people: Bradley-Terry strengths, and ranks with 95% intervals.
+
+    The answers are those that 'pairwise', graders of type pairwise and 'label --pairs' stored in the runs.
+
+    Exits 3 if a pair could not be judged, or if the answers do not connect all model runs.
+    """
+    from visioneval.api.comparisons import rank as rank_runs
+    from visioneval.report.terminal.ranking import print_rankings
+
+    result = rank_runs(
+        *names or (LATEST,),
+        by=by.value,
+        judge=judge,
+        cases=case or (),
+        tags=tag or (),
+        models=model or (),
+        runs=runs,
+        warn=options.say,
+    )
+    if markdown is not None:
+        from visioneval.report.files import write_report
+        from visioneval.report.markdown import rankings_markdown
+
+        write_report(markdown, rankings_markdown(result))
+    if html is not None:
+        from visioneval.report.files import write_report
+        from visioneval.report.html.ranking import rankings_page
+
+        write_report(html, rankings_page(result))
+    if as_json:
+        print(result.model_dump_json())
+    else:
+        print_rankings(result, options.console())
+    raise typer.Exit(result.exit_code)
+
+
+@options.with_settings(*settings_of(SelectionKeywords), "debug", bounds=bounds.ALL)
+def probe(
+    settings: dict[str, Any],
+    source: Annotated[
+        str, options.argument("SUITE|RUN", "A suite file, or a run as for 'show'. Default: the latest run.")
+    ] = LATEST,
+    kinds: Annotated[
+        list[str] | None,
+        options.value(
+            "--kinds",
+            "KIND",
+            "Only these kinds of change, such as pixels, copy.letter or harmless. Repeatable.",
+            SELECTION,
+        ),
+    ] = None,
+    with_judges: Annotated[
+        bool,
+        options.flag(
+            "--judges",
+            "Also probe graders that ask judges, on the same images and with changed prompts.",
+            CALLS,
+        ),
+    ] = False,
+    seed: Annotated[int, options.value("--seed", "N", "Where damage lies; the same probe twice is the same.")] = 0,
+    min_detection: Annotated[
+        list[str] | None,
+        options.value(
+            "--min-detection",
+            "KIND[@STRENGTH]:RATE",
+            "Exit 1 if less of this damage is surely caught, such as copy.letter:0.9. Repeatable.",
+            OUTPUT,
+        ),
+    ] = None,
+    max_false_alarm: Annotated[
+        float | None,
+        options.value(
+            "--max-false-alarm",
+            "RATE",
+            "Exit 1 if more harmless changes may fail.",
+            OUTPUT,
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
+    markdown: Annotated[
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
+    ] = None,
+    html: Annotated[
+        Path | None,
+        options.value("--html", "FILE", "Also write one HTML file with each missed damage.", OUTPUT),
+    ] = None,
+) -> None:
+    """Plant damage of known kind and strength in outputs that pass, and count what the graders catch.
+
+    A RUN is probed on its outputs that passed, a SUITE on its existing outputs, references and input images. Harmless
+    changes, such as JPEG, show the false alarms. Nothing is generated, and no judge is asked without --judges.
+
+    Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
+    """
+    from visioneval.api.options import run_options
+    from visioneval.cli.progress import print_traceback
+    from visioneval.cli.results import check_reports
+    from visioneval.engine.listener import Listener
+    from visioneval.probing.prepare import ProbeRequest
+    from visioneval.probing.probe import run_probe
+
+    request = ProbeRequest(
+        source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None
+    )
+    run_settings = run_options(**settings)
+    calls = run_settings.calls
+    check_reports(markdown, html)
+    with options.prints_on_stderr():
+        on_error = print_traceback if calls.debug else lambda _: None
+        result = run_probe(
+            request, run_settings.suite, calls, Listener(say=options.say, note=options.say, debug=on_error)
+        )
+    _write_probe(result, markdown, html)
+    _print_probe(result, as_json=as_json)
+    raise typer.Exit(result.exit_code)
+
+
+def _write_probe(result: ProbeResult, markdown: Path | None, html: Path | None) -> None:
+    from visioneval.report.files import write_report
+
+    if markdown is not None:
+        from visioneval.report.probe_markdown import probe_markdown
+
+        write_report(markdown, probe_markdown(result.findings))
+    if html is not None:
+        from visioneval.report.html.probe import probe_page
+
+        write_report(html, probe_page(result.findings, result.images))
+
+
+def _print_probe(result: ProbeResult, *, as_json: bool) -> None:
+    from visioneval.report.terminal.probe import print_probe
+
+    with options.ignore_closed_output():
+        if as_json:
+            print(result.findings.model_dump_json())
+        else:
+            print_probe(result.findings, options.console())

@@ -1,0 +1,147 @@
+"""The commands ``run``, ``grade`` and ``merge``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from visioneval import bounds
+from visioneval.cli import options
+from visioneval.defaults import RUNS
+from visioneval.errors import ExitCode, UsageError
+from visioneval.settings import SETTINGS, GradeKeywords, settings_of
+
+if TYPE_CHECKING:
+    from visioneval.api.runs import Run
+    from visioneval.engine.prepare.planning import Planned
+    from visioneval.engine.prepare.runs import RunOptions
+
+
+@options.with_settings(*SETTINGS, bounds=bounds.ALL)
+def run(
+    settings: dict[str, Any],
+    suites: options.OptionalSuites = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
+    dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
+) -> None:
+    """Run suites: generate or read every image, grade it, and check the gates.
+
+    Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
+    """
+    from visioneval.api.options import run_options
+    from visioneval.engine.prepare.runs import plan_runs
+
+    if dry_run and (as_json or junit or markdown or settings.keys() & {"run_id", "note"}):
+        raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
+    run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
+    with options.prints_on_stderr():
+        planned = plan_runs(suites or [], run_settings)
+    if dry_run:
+        _print_plans(planned, run_settings)
+        return
+    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet), junit, markdown)
+    raise options.exit_with(code, no_fail=no_fail)
+
+
+def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
+    from visioneval.api.runs import estimate_plan
+    from visioneval.cli.plan_table import print_plan
+
+    for warning in (warning for suite in planned for warning in suite.loaded.warnings):
+        options.say(str(warning))
+    for suite in planned:
+        print_plan(estimate_plan(suite, settings), options.console())
+
+
+def _run(
+    planned: Sequence[Planned],
+    settings: RunOptions,
+    output: options.ResultOptions,
+    junit: Path | None,
+    markdown: Path | None,
+) -> ExitCode:
+    """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
+    from visioneval.api.runs import run_planned
+    from visioneval.cli.progress import progress_of
+    from visioneval.cli.results import check_reports, show_result, write_reports
+
+    check_reports(junit, markdown)
+    finished: list[Run] = []
+    try:
+        results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
+        while (result := _next_run(results)) is not None:
+            finished.append(result)
+            show_result(result, output, offline=settings.calls.reuse.offline)
+    finally:
+        write_reports(finished, junit, markdown)
+    return ExitCode.most_severe(result.exit_code for result in finished)
+
+
+def _next_run(results: Iterator[Run]) -> Run | None:
+    with options.prints_on_stderr():
+        return next(results, None)
+
+
+@options.with_settings(*settings_of(GradeKeywords), "debug", bounds=bounds.ALL)
+def grade(
+    name: options.RunName,
+    settings: dict[str, Any],
+    suite: Annotated[
+        Path | None, options.value("--suite", "SUITE", "Grade with this suite instead of the run's own.")
+    ] = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
+) -> None:
+    """Grade the images of a run again, by a changed suite or another judge, into a new run. Generates nothing.
+
+    'visioneval compare RUN NEW' then shows what the new graders changed.
+    """
+    from visioneval.api.options import run_options
+    from visioneval.api.runs import grade_run
+    from visioneval.cli.progress import progress_of
+    from visioneval.cli.results import check_reports, show_result, write_reports
+
+    run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
+    calls = run_settings.calls
+    check_reports(junit, markdown)
+    output = options.ResultOptions(as_json, quiet)
+    with options.prints_on_stderr():
+        result = grade_run(name, suite, run_settings, progress_of(output, debug=calls.debug), options.say)
+    show_result(result, output, offline=calls.reuse.offline)
+    write_reports([result], junit, markdown)
+    raise options.exit_with(result.exit_code, no_fail=no_fail)
+
+
+def merge(
+    names: Annotated[list[str], options.argument("RUN...", "The runs of all shards, in any order.")],
+    run_id: Annotated[str, options.value("--run-id", "ID", "ID of the merged run.", options.OUTPUT)],
+    runs: options.RunsFolder = RUNS,
+    note: options.Note = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    junit: options.Junit = None,
+    markdown: options.Markdown = None,
+    no_fail: options.NoFail = False,
+) -> None:
+    """Combine the runs of all shards (run --shard I/N) into one, and evaluate its gates. Makes no network calls.
+
+    The result equals a run of the whole suite, except for times and IDs. Exits as that run would.
+    """
+    from visioneval.api.runs import merge as merge_runs
+    from visioneval.cli.results import check_reports, show_result, write_reports
+
+    check_reports(junit, markdown)
+    with options.prints_on_stderr():
+        result = merge_runs(*names, run_id=run_id, note=note, runs=runs, warn=options.say)
+    show_result(result, options.ResultOptions(as_json, quiet))
+    write_reports([result], junit, markdown)
+    raise options.exit_with(result.exit_code, no_fail=no_fail)
