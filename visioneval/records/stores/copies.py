@@ -136,10 +136,8 @@ class RunCopies:
     def refresh_headers(self) -> None:
         """Brings ``run.json`` of all runs up to date, and deletes the copies of runs that are gone."""
 
-        def refresh(run_id: str) -> None:
-            header = [item for item in self.store.entries(run_id) if item.name == "run.json"]
-            with self._locked(run_id) as state:
-                self._bring(header, state)
+        def refresh(run_id: str) -> None:  # without a lock, which a process has for as long as it reads a run
+            self._bring((item for item in self.store.entries(run_id) if item.name == "run.json"), self._state(run_id))
 
         ids = self.run_ids()
         for path in self.root.iterdir():

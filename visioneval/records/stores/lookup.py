@@ -10,7 +10,6 @@ from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records.files import run_folders
 from visioneval.records.files.jsonl import append_lines
-from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.locations import copies_at, copies_of, display_name, runs_folder
 from visioneval.records.stores.store import in_threads
 
@@ -23,7 +22,12 @@ def find_run(name: str, root: Path) -> Path:
     copies = copies_at(root)
     if copies is None or is_url(name) or (Path(name) / "run.json").is_file():
         return run_folders.find_run(name, root)
-    return _find(name, copies)
+    if name != "latest":
+        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
+    runs = list_runs(root)
+    if not runs:
+        raise UsageError(f"{copies.url}: contains no runs")
+    return copies.refresh(runs[-1][0].name)
 
 
 def find_named_run(name: str, root: Path) -> Path:
@@ -88,15 +92,6 @@ def append_shared(path: Path, lines: Sequence[bytes]) -> None:
 def _url_start(url: str) -> str:
     """A URL without what may be credentials: before its @, which also separates a run and a label."""
     return url if url.count(":") == 1 else f"{url.partition('://')[0]}://..."
-
-
-def _find(name: str, copies: RunCopies) -> Path:
-    if name != "latest":
-        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
-    runs = list_runs(copies.root)
-    if not runs:
-        raise UsageError(f"{copies.url}: contains no runs")
-    return copies.refresh(runs[-1][0].name)
 
 
 __all__ = ["display_name", "fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder"]

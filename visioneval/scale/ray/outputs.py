@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -62,26 +61,25 @@ class ExclusiveWriter(OutputWriter):
         for free_name in (last_name,) if self._by_content else (name, last_name):
             path = self.folder / cell_folder / free_name
             try:
-                if _create(path, content, source) or path.read_bytes() == content:
+                if self._create(path, content, source) or path.read_bytes() == content:
                     return free_name
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
         return super()._write(cell_folder, last_name, content, None)
 
-
-def _create(path: Path, content: bytes, source: Path | None) -> bool:
-    """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call created it."""
-    if source is not None and S_ISREG(os.lstat(source).st_mode):
-        try:
-            os.link(source, path)
-        except FileExistsError:
-            return False
-        except (OSError, NotImplementedError):
-            pass  # of another file system, for instance
-        else:
-            return True
-    return create_whole(path, content)
+    def _create(self, path: Path, content: bytes, source: Path | None) -> bool:
+        """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call did."""
+        if source is not None and S_ISREG(source.lstat().st_mode):
+            try:
+                path.hardlink_to(source)
+            except FileExistsError:
+                return False
+            except (OSError, NotImplementedError):
+                self.links = False
+            else:
+                return True
+        return create_whole(path, content)
 
 
 def named_by_content(name: str, data: bytes) -> str:
