@@ -28,8 +28,8 @@ from suite_runner import SuiteRunner
 from toys import Toy
 
 from visioneval import registry
-from visioneval.engine.calls import limiters
 from visioneval.errors import SuiteError, UsageError
+from visioneval.running.calls import limiters
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
     from visioneval.api.suites import ValidSuite, validate
     from visioneval.api.trackers import track
-    from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, TrackerError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
     from visioneval.graders.testing import grading_context
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         Reply,
     )
     from visioneval.records.model import Record
+    from visioneval.running.pairs import PairwiseResult
     from visioneval.suite.cases.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output
 
@@ -47,7 +47,7 @@ _MODULES = {
     "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
     "visioneval.api.suites": ("ValidSuite", "validate"),
     "visioneval.api.trackers": ("track",),
-    "visioneval.engine.pairwise.runs": ("PairwiseResult",),
+    "visioneval.running.pairs": ("PairwiseResult",),
     "visioneval.errors": (
         "GraderError",
         "ProviderError",

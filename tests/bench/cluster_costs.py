@@ -24,10 +24,10 @@ import ray
 from PIL import Image
 
 import visioneval as ve
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.records.model import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim
+from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 
 CELLS = 600

@@ -21,8 +21,8 @@ from typing import Any
 from tests.bench.measured import LINES, poster
 from visioneval.api.options import run_options
 from visioneval.api.runs import run_planned
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.runs import PreparedRun, RunOptions, plan_runs
+from visioneval.running.cells.services import Listener
+from visioneval.running.prepare import PreparedRun, RunOptions, plan_runs
 
 CELLS, REPEATS, WORKERS = 80, 3, 2
 

@@ -28,11 +28,11 @@ from PIL import Image
 
 from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, CopyImage, Part, copy_images
 from visioneval import GraderError, grading_context
-from visioneval.engine.cells.measurement_entries import measure_key
 from visioneval.graders.base import GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.grader import Text
+from visioneval.running.cells.measurements import measure_key
 from visioneval.suite.cases.case import Expect, TestCase
 
 KEY = "copy"

@@ -30,9 +30,9 @@ class Mutant:
 
     @property
     def package(self) -> str:
-        """The package that has the bug; for the engine also its folder."""
+        """The package that has the bug; for the engine (``running``) also its folder."""
         folders = Path(self.file).parent.parts[1:]
-        return "/".join(folders[: 2 if folders[:1] == ("engine",) else 1]) or Path(self.file).name
+        return "/".join(folders[: 2 if folders[:1] == ("running",) else 1]) or Path(self.file).name
 
     def planted(self, root: Path) -> str:
         """The text of its file with the bug. Raises ``EntryError``."""

@@ -10,7 +10,7 @@ import pytest
 from api_runs import FIFTH, ApiRun
 from fake_api import FakeAPI
 
-from visioneval.engine.calls import limiters
+from visioneval.running.calls import limiters
 
 CELLS = 2000
 

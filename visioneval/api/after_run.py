@@ -7,10 +7,10 @@ from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
 from visioneval.analysis.summary.findings import Summary
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import VisionEvalError
 from visioneval.records.model import RunInfo
 from visioneval.records.stores.locations import display_name
+from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.tracking import BaseTracking
 
 

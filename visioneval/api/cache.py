@@ -10,18 +10,18 @@ from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import logging_run
-from visioneval.api.runs import execute_planned
+from visioneval.api.runs import run_planned
 from visioneval.counted import count_of
-from visioneval.engine.calls.caching import upkeep
-from visioneval.engine.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
-from visioneval.engine.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
-from visioneval.engine.calls.caching.layout import ANSWERS, MARK, as_stored_at
-from visioneval.engine.calls.caching.shared_cache import check_shared_cache
-from visioneval.engine.calls.caching.upkeep import Contents
-from visioneval.engine.prepare.runs import RunOptions, plan_runs
 from visioneval.errors import ExitCode, StoppedError, UsageError
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import ObjectStore
+from visioneval.running.calls.caching import upkeep
+from visioneval.running.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
+from visioneval.running.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
+from visioneval.running.calls.caching.layout import ANSWERS, MARK, as_stored_at
+from visioneval.running.calls.caching.shared_cache import check_shared_cache
+from visioneval.running.calls.caching.upkeep import Contents
+from visioneval.running.prepare import RunOptions, plan_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def read_answers(suites: Sequence[Path], options: RunOptions, warn: Warn) -> set
             suite=replace(options.suite, runs=runs),
             calls=replace(options.calls, cache_reads=reads),
         )
-        for run in execute_planned(planned, here, logging_run, warn):
+        for run in run_planned(planned, here, logging_run, warn, is_tracked=False):
             errors = run.summary.counts.errors
             if errors or run.exit_code not in (ExitCode.PASSED, ExitCode.GATE_FAILED):
                 raise StoppedError(

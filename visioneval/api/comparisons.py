@@ -22,20 +22,20 @@ from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.confirm import confirm_comparison
-from visioneval.engine.listener import Listener
-from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
-from visioneval.engine.prepare.planning import load_stored_plan
-from visioneval.engine.prepare.runs import (
-    RunOptions,
-)
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import write_summary
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Listener
+from visioneval.running.confirm import confirm_comparison
+from visioneval.running.loading import load_stored_plan
+from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import (
+    RunOptions,
+)
 from visioneval.settings import CallKeywords
 from visioneval.suite.selection.selection import narrowed_further
 
@@ -226,6 +226,6 @@ def plan_pairs(
         fetch_outputs(folder)
     info = read_info(folders[1])
     selection = narrowed_further(info.suite, info.selection, options.suite.selection)
-    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)).plan, judge)
+    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)), judge)
     sides = read_side(a, runs, warn), read_side(b, runs, warn)
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])

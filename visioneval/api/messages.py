@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, nullcontext
 
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.runs import (
+from visioneval.running.cells.services import Listener
+from visioneval.running.prepare import (
     PreparedRun,
 )
 

@@ -8,13 +8,13 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.caching.reuse import Reuse
-from visioneval.engine.prepare.planning import SuiteOptions
-from visioneval.engine.prepare.runs import ClusterOptions, RunOptions
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.stores.lookup import find_named_run, runs_folder
+from visioneval.running.calls.caching.reuse import Reuse
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.loading import SuiteOptions
+from visioneval.running.prepare import ClusterOptions, RunOptions
 from visioneval.settings import SETTINGS, CommandKeywords, Setting, as_text, as_words, settings_of
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard

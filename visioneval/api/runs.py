@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
@@ -23,13 +23,19 @@ from visioneval.api.messages import LOG, logging_run
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.counted import count_of
 from visioneval.defaults import LATEST, RUNS
-from visioneval.engine.call_settings import CallSettings, open_calls
-from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
-from visioneval.engine.listener import Listener
-from visioneval.engine.loop import InterruptRequest
-from visioneval.engine.prepare.planning import Planned, load_plans
-from visioneval.engine.prepare.provenance import now
-from visioneval.engine.prepare.runs import (
+from visioneval.errors import UsageError
+from visioneval.records.cells.stored_records import StoredRecords
+from visioneval.records.diversity import read_diversity
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.resume_command import resume_hint
+from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.stores.writing import send_run, writing_root
+from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.running.cells.services import Listener
+from visioneval.running.execution import InterruptRequest
+from visioneval.running.loading import load_plans
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
@@ -38,7 +44,8 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.prepare.sample_sizes import (
+from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
+from visioneval.running.sizes import (
     DetectOptions,
     MustDetect,
     SampleSizes,
@@ -46,15 +53,6 @@ from visioneval.engine.prepare.sample_sizes import (
     planned_gate,
     sample_sizes,
 )
-from visioneval.engine.run import RunCells, execute, run_cells_here
-from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
-from visioneval.expansion.plan import Plan
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.diversity import read_diversity
-from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
-from visioneval.records.resume_command import resume_hint, stopped_text
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
-from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
 from visioneval.settings import GradeKeywords, PlanKeywords, RunKeywords
 from visioneval.suite.filters import Scope
@@ -261,18 +259,18 @@ def merge(
     return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
-def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
+def estimate_plan(planned: Plan, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
     """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for.
 
     Shards are merged before their gates are evaluated and before they are compared: what a gate and a comparison can
     show is that of all shards.
     """
     past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
-    work = estimate(planned.plan, past_costs, options.calls.budget_usd)
-    merged = planned.plan.of_all_shards
+    work = estimate(planned, past_costs, options.calls.budget_usd)
+    merged = planned.of_all_shards
     sizes = None if detect is None else sample_sizes(merged, detect, past_costs)
     gate = None if detect is None else planned_gate(merged, detect)
-    return SuitePlan(planned.plan, work, sizes, gate, must_detect(merged, sizes))
+    return SuitePlan(planned, work, sizes, gate, must_detect(merged, sizes))
 
 
 def detect_options(
@@ -299,23 +297,25 @@ def detect_options(
     return DetectOptions(difference, sides, pass_rate, case_correlation, gate)
 
 
-def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
-    """Executes plans, and sends each run to the tracker of its suite."""
-    for finished in execute_planned(planned, options, watch, warn):
-        yield finished
-        _track(finished, options, warn)
+def run_planned(
+    planned: Sequence[Plan], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
+) -> Iterator[Run]:
+    """Executes plans one after the other, with one budget, and sends each run to its tracker.
 
-
-def execute_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
-    """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
+    All plans are checked first, and an interrupt ends them all.
+    """
     components = check_runs(planned, options, warn)
     spent_usd = 0.0
     with _cells_runner(options) as run_cells:
         for suite, parts in zip(planned, components, strict=True):
             prepared = prepare_run(suite, parts, options)
-            finished, spent_usd = _finish(prepared, options.calls, watch, spent_usd, run_cells)
+            with watch(prepared) as listener:
+                ended = run_prepared(prepared, options.calls, listener, spent_usd=spent_usd, run_cells=run_cells)
+            finished, spent_usd = _summarized(prepared, ended), ended.spent_usd
             yield finished
-            if finished.info.state == "interrupted" and finished.info.stopped_by is None:
+            if is_tracked:
+                _track(finished, options, warn)
+            if ended.info.state == "interrupted" and ended.info.stopped_by is None:
                 return
 
 
@@ -334,7 +334,10 @@ def _cells_runner(options: RunOptions) -> Iterator[RunCells]:
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
-    finished, _ = _finish(prepare_grading(source, suite, options, warn), options.calls, watch)
+    prepared = prepare_grading(source, suite, options, warn)
+    with watch(prepared) as listener:
+        ended = run_prepared(prepared, options.calls, listener)
+    finished = _summarized(prepared, ended)
     _track(finished, options, warn)
     return finished
 
@@ -356,45 +359,6 @@ def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     return finished
 
 
-def _finish(
-    prepared: PreparedRun,
-    calls: CallSettings,
-    watch: Watch,
-    spent_usd: float = 0.0,
-    run_cells: RunCells = run_cells_here,
-) -> tuple[Run, float]:
-    """Executes a prepared run and summarizes it, which decides its exit code. Also returns what is spent so far."""
-    folder = prepared.writer.folder
-    with watch(prepared) as listener:
-        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd, run_cells)
-    pairs = preferences_within(folder, info)
-    cards, costs = read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
-    prepared.writer.write_summary(summary)
-    return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
-
-
-def _execute(
-    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float, run_cells: RunCells
-) -> tuple[RunInfo, str | None, float]:
-    """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
-
-    Returns its contents, the message of a refused API key or a spent quota, and what is spent so far.
-    """
-    writer, error = prepared.writer, None
-    writer.watch(listener.say)
-    try:
-        with open_calls(prepared.plan, calls, writer.info.payer, listener.say, spent_usd=spent_usd) as session:
-            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs, run_cells)
-        stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
-    except AuthError as refusal:
-        error, stopped_by = str(refusal), "quota" if isinstance(refusal, QuotaError) else "refused_key"
-    except BaseException:
-        with suppress(StorageError):
-            writer.finish("interrupted", now())
-        listener.say(stopped_text(writer.folder, prepared.resume_hint))
-        raise
-    is_complete = error is None and outcome.complete
-    state: Literal["complete", "interrupted"] = "complete" if is_complete else "interrupted"
-    info = writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since)
-    return info, error, session.budget.spent
+def _summarized(prepared: PreparedRun, ended: EndedRun) -> Run:
+    summary = summarize_run(prepared, ended.info)
+    return Run(prepared.writer.folder, ended.info, summary, None, prepared.resume_hint, ended.error)

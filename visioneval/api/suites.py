@@ -10,10 +10,10 @@ from typing import Any
 from visioneval.api.options import run_options
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.prepare.planning import SuiteOptions, load_plan, missing_outputs
-from visioneval.engine.prepare.sample_sizes import size_notes
 from visioneval.errors import Problem, SuiteError
-from visioneval.expansion.plan import unset_keys
+from visioneval.running.loading import SuiteOptions, load_plan, missing_outputs
+from visioneval.running.plan import unset_keys
+from visioneval.running.sizes import size_notes
 from visioneval.suite.loading.messages import WARNING
 
 
@@ -58,9 +58,9 @@ def validate(
 
 def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuite:
     """The size of a suite, its warnings and missing keys. Raises ``SuiteError``, with ``strict`` also for warnings."""
-    planned = load_plan(path, options)
-    missing, plan = missing_outputs(planned, options), planned.plan
-    warnings = (*planned.loaded.warnings, *missing.warnings, *planned.loaded.notes, *size_notes(planned))
+    plan = load_plan(path, options)
+    missing = missing_outputs(plan, options)
+    warnings = (*plan.loaded.warnings, *missing.warnings, *plan.loaded.notes, *size_notes(plan))
     refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
     if errors := [
         *missing.errors,
@@ -68,4 +68,4 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
     ]:
         raise SuiteError(errors)
     sizes = (len(plan.suite.cases), len(plan.runs), plan.cells)
-    return ValidSuite(planned.loaded.name, *sizes, warnings, unset_keys(plan))
+    return ValidSuite(plan.loaded.name, *sizes, warnings, unset_keys(plan))

@@ -100,9 +100,9 @@ def _error_exit(error: VisionEvalError) -> Exception:
 
     Returns the exception that ends the program.
     """
-    from visioneval.engine.sanitize import Sanitizer
     from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
+    from visioneval.running.sanitize import Sanitizer
 
     message = str(error)
     if isinstance(error, SuiteError) and sys.stderr.isatty():
@@ -212,7 +212,7 @@ def main() -> None:
 def _end_despite_threads(code: int | str | None) -> None:
     """Ends the process if an interrupted run has left a thread at work, which Python would wait for: OCR cannot be
     stopped, and other people's code may wait forever."""
-    from visioneval.ordered_pool import is_any_busy
+    from visioneval.threads import is_any_busy
 
     if not is_any_busy():
         return

@@ -48,10 +48,10 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
 @_completer
 def model_labels(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
     """The labels of the model runs of the suite or run on the command line."""
-    from visioneval.engine.prepare.planning import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield from (run.label for run in load_plan(path, SuiteOptions()).plan.runs)
+        yield from (run.label for run in load_plan(path, SuiteOptions()).runs)
     for name in _run_arguments(ctx):
         yield from _run_labels(ctx, name)
 
@@ -94,10 +94,10 @@ def template_names(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
 def _suites(ctx: Any) -> Iterator[Suite]:
     """The suites on the command line, and those of the runs on it."""
     from visioneval.analysis.run_lookup import named_run
-    from visioneval.engine.prepare.planning import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield load_plan(path, SuiteOptions()).plan.suite
+        yield load_plan(path, SuiteOptions()).suite
     for name in _run_arguments(ctx):
         yield named_run(name, _runs_folder(ctx))[1].suite
 

@@ -17,9 +17,9 @@ from visioneval.errors import UsageError
 from visioneval.settings import CALLS, OUTPUT, SELECTION, CallKeywords, SelectionKeywords, settings_of
 
 if TYPE_CHECKING:
-    from visioneval.engine.pairwise.runs import PairwiseResult
-    from visioneval.engine.questions import PromptResult
     from visioneval.probing.probe import ProbeResult
+    from visioneval.running.pairs import PairwiseResult
+    from visioneval.running.questions import PromptResult
 
 
 @options.with_settings("cases", "tags", "limit", *OF_SUITES, "reuse", "cache", bounds=bounds.ALL)
@@ -35,21 +35,21 @@ def questions(
     visioneval questions suite.yaml -o questions.yaml
     """
     from visioneval.api.options import run_options
-    from visioneval.engine.call_settings import check_budget, open_calls
-    from visioneval.engine.components import build_components
-    from visioneval.engine.prepare.planning import load_plan
-    from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
+    from visioneval.running.calls.settings import check_budget, open_calls
+    from visioneval.running.cells.services import build_components
+    from visioneval.running.loading import load_plan
+    from visioneval.running.questions import entries, make_questions, question_plan
 
     if output is not None and output.exists():
         raise UsageError(f"{output}: already exists and may contain edits; choose another file")
     run_settings = run_options(**settings)
-    plan = question_plan(load_plan(suite, run_settings.suite).plan)
+    plan = question_plan(load_plan(suite, run_settings.suite))
     check_budget(plan, run_settings.calls)
     with open_calls(plan, run_settings.calls, "", options.say) as calls:
         components = build_components(plan)
-        outcome = make_questions(plan, components, asker(plan, components, calls), calls, _say_questions, options.say)
+        outcome = make_questions(plan, components, calls, _say_questions, options.say)
     if outcome.refusal is not None:
         options.say(outcome.refusal)
     elif not outcome.complete:
@@ -182,8 +182,8 @@ def pairwise(
     from visioneval.analysis.compare.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
     from visioneval.api.options import run_options
-    from visioneval.engine.listener import Listener
     from visioneval.report.outcome import never_asked_text
+    from visioneval.running.cells.services import Listener
 
     run_settings = run_options(**settings)
     with options.prints_on_stderr():
@@ -356,9 +356,9 @@ def probe(
     from visioneval.api.options import run_options
     from visioneval.cli.progress import print_traceback
     from visioneval.cli.results import check_reports
-    from visioneval.engine.listener import Listener
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
+    from visioneval.running.cells.services import Listener
 
     request = ProbeRequest(
         source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None

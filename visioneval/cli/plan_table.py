@@ -14,13 +14,13 @@ from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.api.runs import SuitePlan
 from visioneval.counted import count_of
-from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
-from visioneval.engine.prepare.sample_sizes import MustDetect, SampleSize, SampleSizes
-from visioneval.expansion.plan import Plan, unset_keys
 from visioneval.report.numbers import show_share_of_runs
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
+from visioneval.running.calls.estimate import CostEstimate, total_text
+from visioneval.running.plan import Plan, unset_keys
+from visioneval.running.sizes import MustDetect, SampleSize, SampleSizes
 from visioneval.suite.cases.case import TestCase
 
 SHOWN_CASES = 30

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from visioneval.analysis.summary.accumulators import Costs
-    from visioneval.engine.listener import Listener
-    from visioneval.engine.prepare.runs import PreparedRun
     from visioneval.records.model import Record
+    from visioneval.running.cells.services import Listener
+    from visioneval.running.prepare import PreparedRun
 
 INTERVAL_S = 10.0
 WINDOW_S = 30.0
@@ -107,7 +107,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
     @contextmanager
     def watch(prepared: PreparedRun) -> Iterator[Listener]:
         from visioneval.analysis.summary.accumulators import Costs
-        from visioneval.engine.listener import Listener
+        from visioneval.running.cells.services import Listener
 
         on_error = print_traceback if debug else lambda _: None
         if output.quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +15,8 @@ from visioneval.settings import SETTINGS, GradeKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run
-    from visioneval.engine.prepare.planning import Planned
-    from visioneval.engine.prepare.runs import RunOptions
+    from visioneval.running.plan import Plan
+    from visioneval.running.prepare import RunOptions
 
 
 @options.with_settings(*SETTINGS, bounds=bounds.ALL)
@@ -35,7 +35,7 @@ def run(
     Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
     """
     from visioneval.api.options import run_options
-    from visioneval.engine.prepare.runs import plan_runs
+    from visioneval.running.prepare import plan_runs
 
     if dry_run and (as_json or junit or markdown or settings.keys() & {"run_id", "note"}):
         raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
@@ -49,7 +49,7 @@ def run(
     raise options.exit_with(code, no_fail=no_fail)
 
 
-def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
+def _print_plans(planned: Sequence[Plan], settings: RunOptions) -> None:
     from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
@@ -60,7 +60,7 @@ def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
 
 
 def _run(
-    planned: Sequence[Planned],
+    planned: Sequence[Plan],
     settings: RunOptions,
     output: options.ResultOptions,
     junit: Path | None,
@@ -75,17 +75,16 @@ def _run(
     finished: list[Run] = []
     try:
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
-        while (result := _next_run(results)) is not None:
+        while True:
+            with options.prints_on_stderr():
+                result = next(results, None)
+            if result is None:
+                break
             finished.append(result)
             show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
         write_reports(finished, junit, markdown)
     return ExitCode.most_severe(result.exit_code for result in finished)
-
-
-def _next_run(results: Iterator[Run]) -> Run | None:
-    with options.prints_on_stderr():
-        return next(results, None)
 
 
 @options.with_settings(*settings_of(GradeKeywords), "debug", bounds=bounds.ALL)

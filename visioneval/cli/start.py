@@ -243,8 +243,8 @@ def validate(
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
-    from visioneval.engine.sanitize import Sanitizer
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
+    from visioneval.running.sanitize import Sanitizer
 
     if form not in (formats := ("text", "json", "github")):
         raise UsageError(f"--format: unknown format {form!r}{did_you_mean(form, formats)}")
@@ -320,8 +320,8 @@ def plan(
     from visioneval.api.options import run_options
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
-    from visioneval.engine.prepare.planning import load_plans
-    from visioneval.engine.prepare.sample_sizes import size_notes
+    from visioneval.running.loading import load_plans
+    from visioneval.running.sizes import size_notes
 
     run_settings = run_options(**settings)
     runs = run_settings.suite.runs

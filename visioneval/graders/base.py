@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
@@ -28,7 +27,7 @@ class RunOnce(Protocol):
     async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T: ...
 
 
-async def _run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - the default for a single cell
+async def run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - the default for a single cell
     return await make()
 
 
@@ -64,9 +63,9 @@ class GradingContext:
     """Encodes an image of the cell for judges, once for all judges. Raises ``GraderError``."""
     watching: frozenset[str] = frozenset()
     """The keys of the judges that accept videos and URIs; all others get frames."""
-    once: RunOnce = _run_directly
+    once: RunOnce = run_directly
     """Runs a task that many cells share once per run."""
-    once_per_panel: RunOnce = _run_directly
+    once_per_panel: RunOnce = run_directly
     """Runs a task that does not depend on the judge, such as OCR, once for all judges of a panel."""
     known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
     """Finds questions that the run already has, by the hashes of the prompt, the templates and the options."""
@@ -146,15 +145,6 @@ class Choice:
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
     how: How = "json"
     """How the reply was read (see ``judging.ask.Answer``)."""
-
-
-SMALL_FILE = 256_000
-"""Writing fewer bytes than this is faster than starting a thread."""
-
-
-async def save_image(context: GradingContext, name: str, data: bytes) -> str:
-    """Stores an image next to the output. Returns its path in the run."""
-    return await run_in_thread(context.save, name, data, when=len(data) > SMALL_FILE)
 
 
 class PairGrader(Protocol):

@@ -8,10 +8,10 @@ from hashlib import sha256
 
 import numpy as np
 
-from visioneval.expansion.plan import Call
 from visioneval.probing.counter_prompts import exchange_of
 from visioneval.probing.damage.kinds import Kind, Level, planted
 from visioneval.probing.damage.subject import CannotPlantError, PlantedFile, Subject
+from visioneval.running.plan import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.engine.call_settings import CallSettings, budget_of
-from visioneval.engine.calls.cost.estimate import judging_costs, total_text
-from visioneval.engine.calls.cost.paid_calls import budget_warnings
 from visioneval.probing.damage.kinds import COPY
 from visioneval.probing.prepare import PreparedProbe
 from visioneval.probing.subjects import LINES_TO_TRY
+from visioneval.running.calls.budget import budget_warnings
+from visioneval.running.calls.estimate import judging_costs, total_text
+from visioneval.running.calls.settings import CallSettings, budget_of
 
 
 def cost_lines(prepared: PreparedProbe, settings: CallSettings, runs: Path) -> Iterator[str]:
@@ -36,5 +36,5 @@ def gradings(prepared: PreparedProbe) -> Counter[str]:
     controls = LINES_TO_TRY if any(kind.group == COPY for kind in prepared.kinds) else 0
     times: Counter[str] = Counter()
     for original in prepared.originals:
-        times.update({grader.key: 1 + prepared.changes + controls for grader in original.call.graders})
+        times.update({grader.key: 1 + prepared.changes + controls for grader in original.call.grading.graders})
     return times

@@ -8,19 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.aio import gather_all, processors
+from visioneval.aio import gather_all
 from visioneval.analysis.probe.findings import ProbedCell
-from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
-from visioneval.engine.cells.cell import StoredOutput, regrade_output
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.components import build_components
-from visioneval.engine.listener import Listener
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.prepare.provenance import describe_run, now
-from visioneval.engine.run import open_context
-from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ClosingError, ImageError
-from visioneval.expansion.plan import Call
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
 from visioneval.probing.changes import Change, changes_of, planted_or_reason
@@ -33,6 +23,13 @@ from visioneval.probing.thumbnails import side_by_side
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
+from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.running.cells.cell import StoredOutput, regrade_output
+from visioneval.running.cells.services import Listener, Services, build_components
+from visioneval.running.execution import Progress, execute
+from visioneval.running.plan import Call
+from visioneval.running.prepare import describe_run, now
+from visioneval.threads import processors
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2
@@ -75,30 +72,27 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
     check_budget(prepared.plan, settings)
     check_session(prepared.plan, settings, listener.say)
     components = build_components(prepared.plan, offline=settings.reuse.offline)
-    info = describe_run(prepared.plan, prepared.planned.loaded, run_id="probe", note=None, command_line=())
+    info = describe_run(prepared.plan, run_id="probe", note=None, command_line=())
     changes: list[ProbedChange] = []
     with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
         writer = RunWriter.create(Path(folder), info)
         with open_calls(prepared.plan, settings, info.payer, listener.say) as calls:
-            progress, never_asked = Progress(calls), False
+            interrupted, never_asked = True, False
 
-            async def work() -> Outcome:
-                nonlocal never_asked
-                with open_context(prepared.plan, components, writer, calls, listener) as context:
-                    progress.measurements = context.measurements
-                    prober = _Prober(prepared, context, progress, listener, changes)
-                    await prober.run()
-                    never_asked = prober.never_asked
-                progress.check()
-                return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
+            async def work(services: Services, progress: Progress) -> bool:
+                nonlocal interrupted, never_asked
+                prober = _Prober(prepared, services, progress, listener, changes)
+                await prober.run()
+                interrupted, never_asked = progress.is_over, prober.never_asked
+                return interrupted
 
             try:
-                outcome = run_to_end(work, progress, listener.say, listener.started)
+                execute(work, prepared.plan, components, writer, calls, listener)
             finally:
                 writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
     stopped = calls.budget.refusal or (_WAS_NEVER_ASKED if never_asked else None)
-    return ProbeMeasurements(ordered, stopped, interrupted=not outcome.complete)
+    return ProbeMeasurements(ordered, stopped, interrupted=interrupted)
 
 
 class _Prober:
@@ -107,7 +101,7 @@ class _Prober:
     def __init__(
         self,
         prepared: PreparedProbe,
-        context: RunContext,
+        context: Services,
         progress: Progress,
         listener: Listener,
         results: list[ProbedChange],
@@ -228,7 +222,7 @@ def _why_not_probed(record: Record) -> str:
 
 
 def _probed_cell(original: Original, change: Change, record: Record, detail: str) -> ProbedCell:
-    metrics = {rule.metric for rule, _ in original.call.rules}.intersection(record.scores)
+    metrics = {rule.metric for rule, _ in original.call.grading.rules}.intersection(record.scores)
     unmeasured = frozenset(metric for metric in metrics if record.scores[metric] is None)
     return ProbedCell(
         case=original.call.case.id,

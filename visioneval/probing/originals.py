@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.errors import ImageError, UsageError
-from visioneval.expansion.plan import Call, Plan
 from visioneval.media import images
 from visioneval.media.urls import is_url
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
+from visioneval.running.cells.turns import call_on_records, is_edit_of
+from visioneval.running.plan import Call, Plan
 from visioneval.suite.filters import any_glob
 from visioneval.types import Output, Status, Verdict
 
@@ -182,4 +182,4 @@ def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[_Cell]:
         edits = [on_base(planned, sample) for sample in planned.samples]
         for number in range(1 + len(planned.dependents)):
             for sample, edit in zip(planned.samples, edits, strict=True):
-                yield _Cell((edit, *edit.dependents)[number], sample, edit.needs_base)
+                yield _Cell(edit.with_dependents[number], sample, edit.needs_base)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from visioneval.analysis.probe.gates import MinDetection, check_max_false_alarm, parse_min_detection
 from visioneval.analysis.run_lookup import named_run
-from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
-from visioneval.engine.prepare.runs import RunToGrade, plan_grading
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Call, Plan
 from visioneval.probing.counter_prompts import PROMPT_KINDS
 from visioneval.probing.damage.kinds import KINDS, Kind, is_within, matching
 from visioneval.probing.originals import Notes, Original, passing_outputs, suite_outputs
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.running.loading import SuiteOptions, load_plan
+from visioneval.running.plan import Call, Plan
+from visioneval.running.prepare import RunToGrade, plan_grading
 from visioneval.suite.entries.graders import BaseGrader
 
 
@@ -40,7 +40,8 @@ class PreparedProbe:
     """A probe that can be executed. ``metrics`` are the graders of the metrics that rules read."""
 
     request: ProbeRequest
-    planned: Planned
+    plan: Plan
+    """With the graders that are probed only."""
     originals: tuple[Original, ...]
     kinds: tuple[Kind, ...]
     prompt_kinds: tuple[str, ...]
@@ -64,11 +65,6 @@ class PreparedProbe:
         outputs, graders = len(self.originals), ", ".join(grader.key for grader in self.plan.suite.graders)
         return f"probing {graders} with up to {self.changes} changes of each of {outputs} output{'s' * (outputs != 1)}"
 
-    @property
-    def plan(self) -> Plan:
-        """The plan with the graders that are probed."""
-        return self.planned.plan
-
 
 def prepare_probe(request: ProbeRequest, options: SuiteOptions) -> PreparedProbe:
     """Loads a suite or a run. Raises ``UsageError`` and ``SuiteError``."""
@@ -78,11 +74,11 @@ def prepare_probe(request: ProbeRequest, options: SuiteOptions) -> PreparedProbe
     kinds, prompt_kinds = _kinds(request)
     notes = Notes()
     planned, source = _load(request.name, options)
-    graders = tuple(_probed_graders(planned.plan, notes, judges=request.judges))
+    graders = tuple(_probed_graders(planned, notes, judges=request.judges))
     if not graders:
         raise UsageError(f"{request.name}: no grader to probe: {'; '.join(notes.lines()) or 'it has none'}")
-    suite = planned.plan.suite.model_copy(update={"graders": graders})
-    plan = replace(planned.plan, suite=suite, generates=False)
+    suite = planned.suite.model_copy(update={"graders": graders})
+    plan = replace(planned, suite=suite, generates=False)
     if source is None:
         originals = suite_outputs(plan, notes)
     else:
@@ -91,9 +87,7 @@ def prepare_probe(request: ProbeRequest, options: SuiteOptions) -> PreparedProbe
         originals = passing_outputs(plan, source.folder, source.label, notes)
     originals = [replace(original, call=_strict(original.call)) for original in originals]
     metrics = _read_metrics(plan, [original.call for original in originals], notes)
-    return PreparedProbe(
-        request, replace(planned, plan=plan), tuple(originals), kinds, prompt_kinds, metrics, minimums, notes
-    )
+    return PreparedProbe(request, plan, tuple(originals), kinds, prompt_kinds, metrics, minimums, notes)
 
 
 def _kinds(request: ProbeRequest) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
@@ -110,7 +104,7 @@ def _kinds(request: ProbeRequest) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     )
 
 
-def _load(name: str, options: SuiteOptions) -> tuple[Planned, RunToGrade | None]:
+def _load(name: str, options: SuiteOptions) -> tuple[Plan, RunToGrade | None]:
     if Path(name).is_file():
         return load_plan(Path(name), options), None
     if Path(name).suffix.lower() in (".yaml", ".yml"):
@@ -136,20 +130,21 @@ def _probed_graders(plan: Plan, notes: Notes, *, judges: bool) -> Iterator[BaseG
 
 def _strict(call: Call) -> Call:
     """The call with rules that only warn as rules that fail: the question is what a grader sees."""
-    optional = frozenset(grader.key for grader in call.graders if grader.optional)
-    return replace(call, rules=tuple((rule, False) for rule, _ in call.rules), optional_graders=optional)
+    optional = frozenset(grader.key for grader in call.grading.graders if grader.optional)
+    rules = tuple((rule, False) for rule, _ in call.grading.rules)
+    return replace(call, grading=replace(call.grading, rules=rules, optional_graders=optional))
 
 
 def _read_metrics(plan: Plan, calls: Sequence[Call], notes: Notes) -> dict[str, str]:
     """The grader of each metric that a rule of these calls reads, in the order of the graders."""
     metrics: dict[str, str] = {}
     for grader in plan.suite.graders:
-        applying = [call for call in calls if grader.key in {entry.key for entry in call.graders}]
+        applying = [call for call in calls if grader.key in {entry.key for entry in call.grading.graders}]
         read_by_rules = {
             metric: grader.key
             for call in applying
             for metric in grader.metrics(call.case)
-            if any(rule.metric == metric for rule, _ in call.rules)
+            if any(rule.metric == metric for rule, _ in call.grading.rules)
         }
         metrics |= read_by_rules
         if not read_by_rules:

@@ -8,12 +8,12 @@ from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.counted import count_of
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Listener
+from visioneval.running.loading import SuiteOptions
 from visioneval.suite.filters import Scope
 from visioneval.version import __version__
 

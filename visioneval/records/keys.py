@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
+from typing import Any
+
 VERDICT_PARTS = frozenset({"rules", "optional", "metrics"})
 """The parts of a grading key that no grader's score depends on."""
 
@@ -20,3 +24,16 @@ def changed_parts(old: str, new: str) -> frozenset[str]:
 def describe_parts(parts: frozenset[str]) -> str:
     """The names of changed parts, for a message; empty if there are none."""
     return " and ".join(sorted(parts))
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """A hash of plain data, independent of the order of keys."""
+    return sha256(_ENCODER.encode(value).encode()).hexdigest()
+
+
+def short_digest(value: Any) -> str:
+    """The first 12 digits of ``digest``."""
+    return digest(value)[:12]

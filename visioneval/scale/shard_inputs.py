@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.errors import SuiteError, UsageError
-from visioneval.expansion.file_hashes import FileHashes
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call, Plan
 from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.records.keys import changed_parts, describe_parts, key_parts
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_preferences
+from visioneval.running.keys import FileHashes, generation_key, grade_key
+from visioneval.running.loading import SuiteOptions, load_stored_plan
+from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import Suite
 
@@ -158,7 +157,7 @@ class _SuiteNow:
         self.missing_outputs: set[str] = set()
         """The existing outputs of records that are not on this machine."""
         for call in plan.calls():
-            for cell_call in (call, *call.dependents):
+            for cell_call in call.with_dependents:
                 calls = self._calls.setdefault((cell_call.case.id, call.run.label), [])
                 if call.run.config.reads_outputs or not calls:
                     calls.append((call, cell_call))
@@ -196,7 +195,7 @@ def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, 
             return None, f"{skipped} its secret variables"
         selection = info.selection.model_copy(update={"shard": None})
         try:
-            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent)).plan
+            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent))
         except SuiteError as error:
             faults = [problem.message for problem in error.problems if "--trust-suite" not in problem.message]
             if not faults:

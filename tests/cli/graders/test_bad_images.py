@@ -18,10 +18,10 @@ from fake_api import FakeAPI, Script
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.engine.calls.caching.layout import CacheEntry
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.records.model import Record
+from visioneval.running.calls.caching.layout import CacheEntry
 
 pytest_plugins = ("fake_api.fixtures",)
 

@@ -15,7 +15,6 @@ from toys import Toy
 
 pytest.importorskip("rapidocr")
 
-from visioneval.engine.calls.caching.layout import CacheEntry
 from visioneval.errors import GraderError
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
@@ -24,6 +23,7 @@ from visioneval.graders.text import second_look
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import ocr
 from visioneval.records.model import Record, read_records
+from visioneval.running.calls.caching.layout import CacheEntry
 from visioneval.types import Verdict
 
 pytestmark = pytest.mark.slow
@@ -376,7 +376,7 @@ def test_entries_of_other_files_are_no_results(suite: Suite, tmp_path: Path) -> 
 
 
 def test_a_forged_image_name_deletes_and_reads_no_file(suite: Suite, tmp_path: Path) -> None:
-    from visioneval.engine.cells.measurement_entries import _checksum
+    from visioneval.running.cells.measurements import _checksum
 
     cache, victim = tmp_path / "cache", tmp_path / "victim"
     victim.write_text("here first")
@@ -444,7 +444,7 @@ def test_a_full_cache_does_not_stop_measuring(suite: Suite, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     suite.write("a", "b")
-    monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", full)
+    monkeypatch.setattr("visioneval.running.calls.caching.cache.store_content", full)
     assert suite.run("one")["locality"] == 2
     assert suite.output.count("measurements of this run are no longer cached") == 1
     assert {record.verdict for record in suite.records("one").values()} == {Verdict.PASS}

@@ -16,8 +16,8 @@ from toys import Toy
 
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
-from visioneval.engine.prepare.planning import SuiteOptions, load_plan
-from visioneval.expansion.keys import grade_key
+from visioneval.running.keys import grade_key
+from visioneval.running.loading import SuiteOptions, load_plan
 
 pytestmark = pytest.mark.slow
 
@@ -229,7 +229,7 @@ class TestRuns:
     def test_what_changes_the_grade_key(self, panel: Callable[..., SuiteRunner], change: dict[str, Any]) -> None:
         def key(grader: Mapping[str, Any]) -> str:
             path = panel({}, "tree", graders=[grader]).folder / "suite.yaml"
-            (call,) = load_plan(path, SuiteOptions()).plan.calls()
+            (call,) = load_plan(path, SuiteOptions()).calls()
             return grade_key(call, lambda _: "hash")
 
         assert key(ABC) == key({**ABC, "optional": None})

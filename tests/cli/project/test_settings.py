@@ -16,8 +16,8 @@ from toys import Toy
 
 import visioneval as ve
 from visioneval.api.options import run_options
-from visioneval.engine.prepare import runs
-from visioneval.engine.prepare.runs import RunOptions
+from visioneval.running import prepare as runs
+from visioneval.running.prepare import RunOptions
 from visioneval.settings import ADVANCED, SETTINGS, Setting, as_words
 
 PAGE = Path(__file__).parents[3] / "docs" / "api.md"

@@ -15,10 +15,10 @@ from caches import ONE, TWO, CacheOpener, answer_files, digest, files, named, re
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.cache_files import store_content
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.cache_files import store_content
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ def test_an_image_that_is_deleted_before_its_answer_is_stored_is_stored_again(
             deleted.append(cache.path(digest(ONE)).unlink())
         store_content(file, content)
 
-    monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", store)
+    monkeypatch.setattr("visioneval.running.calls.caching.cache.store_content", store)
     cache.put("generate:1", "generate", {"n": 2}, named(ONE))
     assert (len(deleted), cache.read(digest(ONE))) == (1, ONE)
 
@@ -375,8 +375,8 @@ WRITER = """\
 import sys
 from hashlib import sha256
 from pathlib import Path
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.cache_files import store_content
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.cache_files import store_content
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")

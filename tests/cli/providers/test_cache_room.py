@@ -11,10 +11,10 @@ from caches import ONE, TWO, CacheOpener, abandon, answer_files, digest, files, 
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.caching.cache import MAX_GB_VARIABLE, Cache, default_folder
-from visioneval.engine.calls.caching.cache_files import LocalFolder, store_content
-from visioneval.engine.calls.caching.upkeep import tidy
 from visioneval.errors import UsageError
+from visioneval.running.calls.caching.cache import MAX_GB_VARIABLE, Cache, default_folder
+from visioneval.running.calls.caching.cache_files import LocalFolder, store_content
+from visioneval.running.calls.caching.upkeep import tidy
 
 
 @pytest.fixture

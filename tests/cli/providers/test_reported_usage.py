@@ -11,8 +11,8 @@ from fake_api import FakeAPI
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.engine.calls.caching.layout import decoded
 from visioneval.records.model import Record, read_records
+from visioneval.running.calls.caching.layout import decoded
 
 pytest_plugins = ("fake_api.fixtures",)
 

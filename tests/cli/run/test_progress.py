@@ -14,7 +14,7 @@ from rich.console import Console
 
 from visioneval.cli import progress
 from visioneval.cli.options import ResultOptions
-from visioneval.engine.listener import Listener
+from visioneval.running.cells.services import Listener
 
 RUN_INFO: Any = SimpleNamespace(suite=SimpleNamespace(models=(), graders=(), judges={}))
 WAITING = [

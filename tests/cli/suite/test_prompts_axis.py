@@ -16,14 +16,14 @@ from toys import Toy
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.engine.calls.cost.bounds import generation_size
-from visioneval.engine.calls.cost.estimate import estimate
-from visioneval.engine.questions import prompt_tasks
 from visioneval.errors import UsageError
-from visioneval.expansion.keys import call_key, grade_key
-from visioneval.expansion.plan import Call, Plan
 from visioneval.media.images import sha256
 from visioneval.records.model import read_info, read_records
+from visioneval.running.calls.budget import generation_size
+from visioneval.running.calls.estimate import estimate
+from visioneval.running.keys import call_key, grade_key
+from visioneval.running.plan import Call, Plan
+from visioneval.running.questions import prompt_tasks
 from visioneval.suite.entries.prompts import without_prompt
 from visioneval.suite.load import LoadedSuite
 from visioneval.types import Verdict

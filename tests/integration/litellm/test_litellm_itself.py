@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.parameters import CLOUD_NAMES, is_reserved
+from visioneval.running.calls.budget import CallSize, CostBound, bound_of
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.prices import Prices
 
 PARAMETERS = """\
 import json

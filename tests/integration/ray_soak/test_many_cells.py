@@ -15,8 +15,8 @@ from PIL import Image, ImageDraw, ImageFont
 from ray.cluster_utils import Cluster
 from ray_clusters import flags, running_cluster
 
-from visioneval.engine.calls.limiters import BURST_S
 from visioneval.records.model import read_info, read_records
+from visioneval.running.calls.limiters import BURST_S
 
 CELLS = 400
 PER_MINUTE = 600

@@ -14,20 +14,20 @@ from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.cost.bounds import (
+from visioneval.errors import BudgetError
+from visioneval.providers.openai.connection import flat_usage
+from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
+    Budget,
     CallSize,
     CostBound,
     bound_of,
     minimum_generation_size,
     stated_maximum,
 )
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.errors import BudgetError
-from visioneval.providers.openai.connection import flat_usage
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.prices import Prices
 from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -22,21 +22,21 @@ from fake_api import FakeAPI, Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.engine.calls.caching import cache_files
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.reuse import Reuse
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.judge_answers import question_key
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError
-from visioneval.expansion.plan import Call
 from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.caching import cache_files
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.reuse import Reuse
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judges import Judges, question_key
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.plan import Call
+from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.entries.limits import Price
 from visioneval.types import TaskType
 
@@ -79,8 +79,9 @@ def calls_of(**changes: Any) -> Calls:
 def test_concurrent_identical_questions_share_one_call() -> None:
     async def scenario() -> None:
         calls, judge, meters = calls_of(), SlowJudge(), [Meter() for _ in range(5)]
-        tasks = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
-        other = asyncio.create_task(calls.ask(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
+        judges = Judges({}, {}, calls)
+        tasks = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
+        other = asyncio.create_task(judges.answer(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
         while judge.call_count < 2:  # noqa: ASYNC110 - its key is made in a thread
             await asyncio.sleep(0.001)
         judge.go.set()
@@ -98,20 +99,20 @@ def test_concurrent_identical_questions_share_one_call() -> None:
 
 def test_shared_call_shares_errors_but_not_cancellation() -> None:
     async def scenario() -> None:
-        calls, judge = calls_of(), SlowJudge(ProviderError("no", kind="invalid"))
-        both = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
+        judges, judge = Judges({}, {}, calls_of()), SlowJudge(ProviderError("no", kind="invalid"))
+        both = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
         await _wait_for_calls(judge, 1)
-        await _wait_until_shared(calls, both)
+        await _wait_until_shared(judges, both)
         judge.go.set()
         message = await asyncio.gather(*both, return_exceptions=True)
         assert [str(item) for item in message] == ["no", "no"]
         assert judge.call_count == 1
 
         judge = SlowJudge()
-        first = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+        first = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
         await _wait_for_calls(judge, 1)
-        second = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
-        await _wait_until_shared(calls, [second])
+        second = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+        await _wait_until_shared(judges, [second])
         first.cancel()
         await _wait_for_calls(judge, 2)
         judge.go.set()
@@ -125,11 +126,11 @@ async def _wait_for_calls(judge: SlowJudge, many: int) -> None:
         await asyncio.sleep(0.001)
 
 
-async def _wait_until_shared(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
+async def _wait_until_shared(judges: Judges, tasks: list[asyncio.Task[Reply]]) -> None:
     """Waits until all tasks wait for the shared call."""
     await asyncio.sleep(0.05)
     await settle()
-    assert len(calls._pending) == 1
+    assert len(judges._pending) == 1
     assert not any(task.done() for task in tasks)
 
 
@@ -137,9 +138,10 @@ async def _wait_until_shared(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> 
 def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: bool, asked: int) -> None:
     async def scenario(cache: Cache) -> None:
         calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=stored)), SlowJudge(), Meter()
+        judges = Judges({}, {}, calls)
         judge.go.set()
         for _ in range(3):
-            reply = await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)
+            reply = await judges.answer(CONFIG, judge, Question(("?",)), ABOUT, meter)
             assert reply.text == "yes"
         assert (judge.call_count, meter.calls, meter.cached) == (asked, 3, 3 - asked)
         assert (meter.usage, meter.cost_usd) == ({"input_tokens": 10 * asked}, 0.25 * asked)
@@ -156,11 +158,15 @@ def test_offline_an_answer_past_the_cache_is_the_cached_one(tmp_path: Path) -> N
         judge.go.set()
         for reuse, past_cache, asked in ((Reuse(), False, 1), (Reuse(), True, 2), (Reuse(offline=True), True, 2)):
             question = Question(("?",), past_cache=past_cache)
-            reply = await calls_of(cache=cache, reuse=reuse).ask(CONFIG, judge, question, ABOUT, Meter())
+            reply = await Judges({}, {}, calls_of(cache=cache, reuse=reuse)).answer(
+                CONFIG, judge, question, ABOUT, Meter()
+            )
             assert (reply.text, judge.call_count) == ("yes", asked)
         other = Question(("other?",), past_cache=True)
         with pytest.raises(ProviderError, match="not in the cache"):
-            await calls_of(cache=cache, reuse=Reuse(offline=True)).ask(CONFIG, judge, other, ABOUT, Meter())
+            await Judges({}, {}, calls_of(cache=cache, reuse=Reuse(offline=True))).answer(
+                CONFIG, judge, other, ABOUT, Meter()
+            )
 
     cache = Cache(tmp_path)
     run_with_timeout(scenario(cache))
@@ -169,10 +175,10 @@ def test_offline_an_answer_past_the_cache_is_the_cached_one(tmp_path: Path) -> N
 def test_an_answer_with_a_key_is_not_cached(tmp_path: Path) -> None:
     async def scenario(cache: Cache) -> None:
         for secrets, asked in (("yes",), 2), (("no",), 1):
-            calls, judge = calls_of(cache=cache, sanitizer=Sanitizer(secrets)), SlowJudge()
+            judges, judge = Judges({}, {}, calls_of(cache=cache, sanitizer=Sanitizer(secrets))), SlowJudge()
             judge.go.set()
             for _ in range(2):
-                assert (await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())).text == "yes"
+                assert (await judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter())).text == "yes"
             assert judge.call_count == asked
 
     cache = Cache(tmp_path)

@@ -11,10 +11,9 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
-from visioneval.expansion.expand import expand, run_labels
+from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.suite.load import load_suite
-from visioneval.suite.selection.selection import Selection
 
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "it is good"}}}
 OPENAI = {"provider": "openai", "params": {"model": "gpt-image-2", "n": 2}}
@@ -24,7 +23,7 @@ PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC
 
 def estimated(path: Path, runs: Path = Path("runs")) -> CostEstimate:
     loaded = load_suite(path, trust=True, run_labels=run_labels(runs))
-    return estimate(expand(loaded, Selection(), runs_root=runs), lambda: read_past_costs(runs))
+    return estimate(expand(loaded, SuiteOptions(runs=runs)), lambda: read_past_costs(runs))
 
 
 def costs(work: CostEstimate) -> dict[str, tuple[float | None, str, int]]:
@@ -50,9 +49,7 @@ def test_earlier_runs_are_not_read_if_prices_suffice(toy: Toy) -> None:
     def never() -> PastCosts:
         raise AssertionError
 
-    plan = expand(
-        load_suite(path, trust=True, run_labels=run_labels(Path("runs"))), Selection(), runs_root=Path("runs")
-    )
+    plan = expand(load_suite(path, trust=True, run_labels=run_labels(Path("runs"))), SuiteOptions())
     assert estimate(plan, never).usd == 0.5 + 2 * 0.5
 
 

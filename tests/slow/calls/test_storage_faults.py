@@ -14,11 +14,11 @@ from api_runs import ApiRun, prompt, scripted
 from fake_api import FakeAPI
 
 from visioneval.analysis.summary.summary import summarize
-from visioneval.engine.calls.caching import cache as cache_module
-from visioneval.engine.prepare import provenance
 from visioneval.records.model import read_info
 from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.overview import overview
+from visioneval.running import prepare as provenance
+from visioneval.running.calls.caching import cache as cache_module
 
 CELLS = 24
 AT_ONCE = 4

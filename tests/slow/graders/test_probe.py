@@ -23,8 +23,6 @@ from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.api.options import run_options
 from visioneval.cli import app
-from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.listener import Listener
 from visioneval.errors import ClosingError, UsageError
 from visioneval.graders.measures import Measure
 from visioneval.probing import subjects
@@ -35,6 +33,8 @@ from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
+from visioneval.running.cells.measurements import Measurements
+from visioneval.running.cells.services import Listener
 from visioneval.suite.cases.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict
 
@@ -452,7 +452,7 @@ def test_a_probe_that_pays_nothing_estimates_nothing(judged: SuiteRunner) -> Non
 
 def test_copy_damage_adds_the_lines_that_are_set_again() -> None:
     names = ("copy.erased", "pixels.blank")
-    original = SimpleNamespace(call=SimpleNamespace(graders=[SimpleNamespace(key="g")]))
+    original = SimpleNamespace(call=SimpleNamespace(grading=SimpleNamespace(graders=[SimpleNamespace(key="g")])))
     for chosen, times in ((names, 1 + 2 + 3), (names[1:], 1 + 1)):
         prepared = SimpleNamespace(originals=[original] * 2, kinds=matching(chosen), changes=len(chosen))
         assert gradings(cast("Any", prepared)) == {"g": 2 * times}

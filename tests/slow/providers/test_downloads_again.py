@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from web_pages import Page, Web, web
 
 from visioneval.cli import app
-from visioneval.engine.calls.caching.cache import open_folder
 from visioneval.providers import output_urls
+from visioneval.running.calls.caching.cache import open_folder
 
 SIGNED = "?sig=s3cr3t"
 HOSTS = ("127.0.0.1",)

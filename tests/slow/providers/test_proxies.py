@@ -17,7 +17,6 @@ from PIL import Image
 from suite_runner import SuiteRunner
 from web_pages import Page, Web, web
 
-from visioneval.engine.calls import limiters
 from visioneval.errors import ProviderError, UsageError
 from visioneval.media import urls
 from visioneval.media.network import ProxyError, proxy_for
@@ -28,6 +27,7 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
+from visioneval.running.calls import limiters
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 

@@ -182,7 +182,7 @@ def test_concurrent_generations_stay_within_limit(toy: Toy, limit: int) -> None:
 
 
 def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.expansion.plan import Plan
+    from visioneval.running.plan import Plan
 
     ahead: list[int] = []
     chains = Plan.chains

@@ -10,9 +10,9 @@ import pytest
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.expansion.expand import expand, run_labels
-from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
+from visioneval.running.loading import SuiteOptions, expand, run_labels
+from visioneval.running.plan import Plan
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.selection.selection import Selection
@@ -42,12 +42,21 @@ def planned(
     path: Path, *, samples: int | None = None, trust: bool = True, out: Path = Path("runs"), **chosen: Any
 ) -> Plan:
     loaded = load_suite(path, trust=trust, run_labels=run_labels(out))
-    return expand(loaded, Selection(**chosen), samples=samples, runs_root=out)
+    return expand(loaded, SuiteOptions(selection=Selection(**chosen, samples=samples), runs=out))
 
 
 def cells(plan: Plan) -> list[tuple[Any, ...]]:
     return [
-        (call.case.id, call.run.label, sample, call.task_type, call.prompt, dict(call.params), call.graders, call.rules)
+        (
+            call.case.id,
+            call.run.label,
+            sample,
+            call.task_type,
+            call.prompt,
+            dict(call.params),
+            call.grading.graders,
+            call.grading.rules,
+        )
         for call in plan.calls()
         for sample in call.samples
     ]
@@ -79,12 +88,12 @@ def test_a_planned_call_has_prompt_params_graders_rules_and_files(sweep: Path) -
     calls = list(planned(sweep).calls())
     first = calls[0]
     assert (first.prompt, first.params) == ("a tree", {"model": "m-1", "ratio": 1.1, "size": "64x64"})
-    assert [grader.key for grader in first.graders] == ["look", "more"]
-    assert [(rule.text, warn) for rule, warn in first.rules] == [("fine", False), ("more", False)]
+    assert [grader.key for grader in first.grading.graders] == ["look", "more"]
+    assert [(rule.text, warn) for rule, warn in first.grading.rules] == [("fine", False), ("more", False)]
     generation = next(call for call in calls if call.run.label == "gen" and call.case.id == "a")
-    assert [(rule.text, warn) for rule, warn in generation.rules][-1] == ("not more", True)
+    assert [(rule.text, warn) for rule, warn in generation.grading.rules][-1] == ("not more", True)
     edit = calls[-1]
-    assert [grader.key for grader in edit.graders] == ["look"]
+    assert [grader.key for grader in edit.grading.graders] == ["look"]
     assert edit.files.base == sweep.parent / "in.png"
 
 
@@ -123,7 +132,7 @@ def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
 
 def _expand_again(suite: Any, path: Path, selection: Selection | None = None) -> Plan:
     loaded = LoadedSuite(suite, path, path.parent, "", Trust(path.parent, path.parent, everything=True))
-    return expand(loaded, selection or Selection(), runs_root=Path("runs"))
+    return expand(loaded, SuiteOptions(selection=selection or Selection()))
 
 
 @pytest.mark.parametrize("flags", [(), ("--model", "*1.10*"), ("--case", "a", "--model", "gen"), ("--samples", "3")])
@@ -163,8 +172,8 @@ def test_flags_that_select_no_cells_are_rejected(sweep: Path, chosen: dict[str, 
 def test_a_case_with_its_own_rules_uses_only_those(toy: Toy) -> None:
     path = toy.write({"verdict": ["level > 0"]}, {})
     first, second = planned(path).calls()
-    assert [rule.text for rule, _ in first.rules] == ["level > 0"]
-    assert [rule.text for rule, _ in second.rules] == ["fine"]
+    assert [rule.text for rule, _ in first.grading.rules] == ["level > 0"]
+    assert [rule.text for rule, _ in second.grading.rules] == ["fine"]
 
 
 def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +185,8 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
-    from visioneval.engine.calls.cost.estimate import estimate
-    from visioneval.expansion.plan import needed_keys
+    from visioneval.running.calls.estimate import estimate
+    from visioneval.running.plan import needed_keys
 
     toy.outputs("images/case0.png")
     models = [

@@ -10,8 +10,8 @@ import pytest
 HEAVY = (
     "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
     "google", "skimage", "scipy", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
-    "visioneval.suite", "visioneval.records.model", "visioneval.expansion", "visioneval.graders", "visioneval.providers",
-    "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
+    "visioneval.suite", "visioneval.records.model", "visioneval.graders", "visioneval.providers",
+    "visioneval.running", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
     "visioneval.templates.render", "visioneval.label", "visioneval.records.labeling.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
 )  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     result = set(done.stdout.splitlines()[-1].split())
     assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & result
-    assert not {"visioneval.engine", "visioneval.judging", "visioneval.expansion"} & result
+    assert not {"visioneval.running", "visioneval.judging"} & result
     packages = [name.split(".") for name in result if name.startswith(("visioneval.graders.", "visioneval.providers."))]
     assert ["visioneval", "graders", "rubric", "config"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {

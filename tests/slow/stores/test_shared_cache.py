@@ -15,10 +15,10 @@ from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
 import visioneval as ve
-from visioneval.engine.calls.caching import cache as cache_module
-from visioneval.engine.calls.caching.shared_cache import SharedCache
 from visioneval.records.stores.publishing import Publisher
 from visioneval.records.stores.store import ObjectStore
+from visioneval.running.calls.caching import cache as cache_module
+from visioneval.running.calls.caching.shared_cache import SharedCache
 
 pytest_plugins = ("fake_api.fixtures",)
 

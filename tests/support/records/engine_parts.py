@@ -10,69 +10,60 @@ from zlib import crc32
 
 from PIL import Image
 
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.paid_calls import prices_of
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.cells.context import RunContext, sanitizer_for
-from visioneval.engine.components import Components, build_components
-from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
-from visioneval.engine.prepare.provenance import describe_run
-from visioneval.expansion.file_hashes import FileHashes
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call, Plan
 from visioneval.media.images import sha256
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
+from visioneval.running.calls.budget import Budget, prices_of
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.cells.services import Components, Services, build_components
+from visioneval.running.keys import FileHashes, generation_key, grade_key
+from visioneval.running.loading import SuiteOptions, load_plan
+from visioneval.running.plan import Call, Plan
+from visioneval.running.prepare import describe_run
+from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.selection.selection import Selection
 
 
-def planned(
-    path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any
-) -> Planned:
-    """A trusted suite and its plan; ``select`` are fields of the selection."""
+def plan_of(path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any) -> Plan:
+    """The plan of a trusted suite; ``select`` are fields of the selection."""
     options = SuiteOptions(selection=Selection(**select, samples=samples), variables=variables or {}, trust=True)
     return load_plan(path, options)
-
-
-def plan_of(path: Path, **options: Any) -> Plan:
-    """The plan of a trusted suite."""
-    return planned(path, **options).plan
 
 
 def calls_for(plan: Plan, **changes: Any) -> Calls:
     """The calls of a run without a cache."""
     budget = Budget(plan.suite.budget_usd)
+    changes = {"sanitizer": sanitizer_for(plan), **changes}
     return Calls(Throttle(plan.suite.limits, 8), prices_of(plan), budget, CallLog(), **changes)
 
 
-def info_of(suite: Planned, run_id: str = "r", *, typed: Iterable[str] = (), note: str | None = None) -> RunInfo:
+def info_of(plan: Plan, run_id: str = "r", *, typed: Iterable[str] = (), note: str | None = None) -> RunInfo:
     """The ``run.json`` of a new run."""
-    return describe_run(
-        suite.plan, suite.loaded, run_id=run_id, note=note, command_line=tuple(typed)
-    )  # fmt: skip
+    return describe_run(plan, run_id=run_id, note=note, command_line=tuple(typed))
 
 
 @contextmanager
-def open_context(
-    suite: Planned, calls: Calls | None = None, components: Components | None = None, **changes: Any
-) -> Iterator[RunContext]:
-    """The context of a new run ``r``; ``changes`` are fields of the context."""
-    plan = suite.plan
-    writer = RunWriter.create(plan.folder / "runs", info_of(suite))
+def open_services(
+    plan: Plan, calls: Calls | None = None, components: Components | None = None, **changes: Any
+) -> Iterator[Services]:
+    """The services of a new run ``r``; ``changes`` are fields of the services."""
+    writer = RunWriter.create(plan.folder / "runs", info_of(plan))
+    parts, calls = components or build_components(plan), calls or calls_for(plan)
     defaults: dict[str, Any] = {
         "plan": plan,
-        "components": components or build_components(plan),
-        "calls": calls or calls_for(plan),
+        "components": parts,
+        "calls": calls,
         "writer": writer,
         "hash_of": FileHashes(plan.folder),
-        "sanitizer": sanitizer_for(plan),
+        "judges": Judges(plan.suite.judges, parts.judges, calls),
         "questions": QuestionsWriter(writer.folder),
     }
     try:
-        yield RunContext(**{**defaults, **changes})
+        yield Services(**{**defaults, **changes})
     finally:
         writer.finish("complete", "2025-01-01T00:00:00+00:00")
 

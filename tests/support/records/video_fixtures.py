@@ -11,7 +11,7 @@ from suite_runner import SuiteRunner
 from vertex import ProxyLog, vertex
 from video_suites import KINDS
 
-from visioneval.engine.calls.attempts import operations
+from visioneval.running.calls import operations
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls import limiters
+from visioneval.running.calls import limiters
 
 
 def run_with_timeout(scenario: Coroutine[Any, Any, None]) -> None:

@@ -29,7 +29,7 @@ COMMAND = "import runpy; runpy.run_module('visioneval', run_name='__main__', alt
 IMPORTS = (
     "visioneval.api.runs",
     "visioneval.cli.run",
-    "visioneval.engine.run",
+    "visioneval.running.runner",
     "visioneval.graders.properties.grader",
     "visioneval.graders.rubric.grader",
     "visioneval.providers.gemini.generator",

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import open_context, planned, record_of
+from engine_parts import open_services, plan_of, record_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine.cells.cell import Job, StoredOutput, run_job
-from visioneval.engine.components import Components
 from visioneval.errors import AuthError, ClosingError, ProviderError, StorageError
-from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Fingerprint, GraderRecord, Record
+from visioneval.running.cells.cell import Job, StoredOutput, run_job
+from visioneval.running.cells.services import Components
+from visioneval.running.plan import Call
 from visioneval.types import Status
 
 PNG = generated_png("red")
@@ -62,13 +62,13 @@ def run(
     records: list[Record] | None = None,
 ) -> list[Record]:  # fmt: skip
     """The records of the only call of a suite, or of a job, in the order of cases and samples."""
-    suite = planned(path)
+    suite = plan_of(path)
     components = Components({"toy": provider or StubProvider()}, {"look": grader or StubGrader()})
     collected = [] if records is None else records
 
     async def scenario() -> None:
-        with open_context(suite, components=components) as context:
-            todo = job or next(Job(call, call.samples) for call in suite.plan.calls())
+        with open_services(suite, components=components) as context:
+            todo = job or next(Job(call, call.samples) for call in suite.calls())
             async for record in run_job(todo, context):
                 collected.append(record)
 
@@ -182,11 +182,11 @@ class TestStoredOutputs:
 
     @pytest.fixture
     def call(self, toy: Toy) -> Call:
-        return next(planned(toy.write()).plan.calls())
+        return next(plan_of(toy.write()).calls())
 
     def stored(self, toy: Toy, call: Call, *, of_another_run: bool = False, **changes: Any) -> StoredOutput:
         """An output of another run in the folder ``source``."""
-        plan = planned(toy.folder / "suite.yaml").plan
+        plan = plan_of(toy.folder / "suite.yaml")
         record = record_of(toy.folder / "source", plan, call, cost_usd=0.5, attempts=2, seconds=3.0).model_copy(
             update=changes
         )

@@ -10,8 +10,8 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.components import OfflineStub, build_components
 from visioneval.errors import ProviderError, UsageError
+from visioneval.running.cells.services import OfflineStub, build_components
 
 OPENAI = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}

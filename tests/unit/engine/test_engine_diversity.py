@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, open_context, plan_of, planned, recorded
+from engine_parts import calls_for, open_services, plan_of, recorded
 from toys import Toy
 
 from visioneval.analysis.summary.summary import summarize
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.cost.estimate import estimate
-from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.diversity import measure_diversity
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.pairwise.runs import pairwise_plan
-from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.estimate import estimate
+from visioneval.running.cells.measurements import Measurements
+from visioneval.running.execution import Outcome, Progress, run_to_end
+from visioneval.running.pairs import pairwise_plan
+from visioneval.running.samples import measure_diversity
 from visioneval.types import TaskType
 
 SPREAD: dict[str, Any] = {"key": "spread", "type": "diversity"}
@@ -42,16 +41,16 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 
 
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.diversity.processors", lambda: 1)
-    parts = planned(suite(toy))
-    with open_context(parts) as context:
-        for record in recorded(context.writer.folder, parts.plan):
+    monkeypatch.setattr("visioneval.running.samples.processors", lambda: 1)
+    parts = plan_of(suite(toy))
+    with open_services(parts) as context:
+        for record in recorded(context.writer.folder, parts):
             context.writer.append(record)
         progress = Progress(context.calls)
         progress.stop()  # the one worker ends after its pair
 
         async def measure() -> Outcome:
-            await measure_diversity(context, parts.plan.suite.graders[1], progress)
+            await measure_diversity(context, parts.suite.graders[1], progress)
             return Outcome(complete=progress.left == 0)
 
         assert not run_to_end(measure, progress, print).complete
@@ -60,16 +59,16 @@ def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.M
 
 
 def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
-    parts = planned(suite(toy))
+    parts = plan_of(suite(toy))
     cache = Cache(toy.folder / "cache")
-    with open_context(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context:
-        for record in recorded(context.writer.folder, parts.plan):
+    with open_services(parts, calls_for(parts, cache=cache), measurements=Measurements(cache)) as context:
+        for record in recorded(context.writer.folder, parts):
             context.writer.append(record)
         progress = Progress(context.calls, measurements=context.measurements)
         progress.interrupt()
 
         async def measure() -> Outcome:
-            await measure_diversity(context, parts.plan.suite.graders[1], progress)
+            await measure_diversity(context, parts.suite.graders[1], progress)
             return Outcome(complete=progress.left == 0)
 
         assert not run_to_end(measure, progress, print).complete
@@ -78,17 +77,17 @@ def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
 
 
 def test_a_pair_that_cannot_be_measured_is_the_error_of_its_case(toy: Toy) -> None:
-    parts = planned(suite(toy))
-    with open_context(parts) as context:
+    parts = plan_of(suite(toy))
+    with open_services(parts) as context:
         folder = context.writer.folder
-        records = recorded(folder, parts.plan)
+        records = recorded(folder, parts)
         for record in records:
             context.writer.append(record)
         (folder / str(records[0].artifact_path)).write_bytes(b"changed")
         progress = Progress(context.calls)
 
         async def measure() -> Outcome:
-            said = await measure_diversity(context, parts.plan.suite.graders[1], progress)
+            said = await measure_diversity(context, parts.suite.graders[1], progress)
             assert said == "spread: 1 of 2 sets of samples compared; 6 pairs measured"
             return Outcome(complete=progress.left == 0)
 

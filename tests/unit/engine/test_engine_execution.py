@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, planned
+from engine_parts import calls_for, info_of, plan_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine import run as run_module
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.components import Components
-from visioneval.engine.listener import Interrupt, Listener
-from visioneval.engine.run import by_limit_key, every_cell, execute
-from visioneval.engine.shutdown import Outcome
 from visioneval.errors import AuthError, ProviderError, StorageError
-from visioneval.expansion import file_hashes
-from visioneval.expansion.file_hashes import FileHashes
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.running import keys as file_hashes
+from visioneval.running import runner as run_module
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.services import Components, Interrupt, Listener
+from visioneval.running.execution import Outcome, execute
+from visioneval.running.jobs import every_cell
+from visioneval.running.keys import FileHashes
+from visioneval.running.runner import by_limit_key, run_all
 
 PNG = generated_png("red")
 PRICED: dict[str, Any] = {
@@ -59,8 +60,8 @@ class Run:
     """Executes the plan of a suite, and collects its records and messages."""
 
     def __init__(self, path: Path, provider: Any = None) -> None:
-        suite = planned(path)
-        self.plan = suite.plan
+        suite = plan_of(path)
+        self.plan = suite
         self.provider = provider or StubProvider()
         self.records: list[Record] = []
         self.messages: list[str] = []
@@ -72,7 +73,8 @@ class Run:
         listener = Listener(self.records.append, say=self.messages.append, started=self.interrupts.append)
         parts = Components(providers, {"look": StubGrader()})
         try:
-            return execute(self.plan, parts, self.writer, calls_for(self.plan), listener, **options)
+            work = partial(run_all, **options)
+            return execute(work, self.plan, parts, self.writer, calls_for(self.plan), listener)
         finally:
             self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
 
@@ -172,12 +174,12 @@ def test_a_cell_that_an_interrupt_did_not_start_leaves_the_run_incomplete(toy: T
 
 def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
-    suite = planned(toy.write())
+    suite = plan_of(toy.write())
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
     parts = Components({"toy": StubProvider()}, {"look": StubGrader()})
     listener = Listener(status=statuses.append)
-    assert execute(suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
+    assert execute(run_all, suite, parts, writer, calls_for(suite), listener) == DONE
     writer.finish("complete", "2025-01-01T00:00:00+00:00")
     assert [] in statuses
 

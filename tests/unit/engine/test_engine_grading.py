@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 from broken_images import encoded
-from engine_parts import open_context, planned
+from engine_parts import open_services, plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.calls.asking import raise_if_stopping
-from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
-from visioneval.engine.components import Components
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import (
     AuthError,
     BudgetError,
@@ -29,8 +25,13 @@ from visioneval.errors import (
     StorageError,
 )
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.ordered_pool import OrderedPool, in_turn
+from visioneval.graders.measures import Measure
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.running.calls.judges import raise_if_stopping
+from visioneval.running.cells.grading import CellGrades, GradedOutput, checked_scores, grade
+from visioneval.running.cells.services import Components, Listener
+from visioneval.running.sanitize import Sanitizer
+from visioneval.threads import processors
 from visioneval.types import Metric
 
 FINE = Grade(scores={"fine": True, "level": 0.5})
@@ -82,14 +83,16 @@ def graded(
     """The grades of a cell without an image, by graders with these results."""
     results = [Scripted(grader) for grader in graders]
     (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + JUDGE)
-    prepared = planned(toy.write(case or {}, **suite))
-    keys = [grader.key for grader in prepared.plan.suite.graders]
+    prepared = plan_of(toy.write(case or {}, **suite))
+    keys = [grader.key for grader in prepared.suite.graders]
     components = Components({}, dict(zip(keys, results, strict=True)), {"default": judge} if judge else {})
-    (call,) = prepared.plan.calls()
+    (call,) = prepared.calls()
 
     async def scenario() -> CellGrades:
-        with open_context(prepared, components=components, debug=debug) as context:
-            return await grade(call, 0, None, {"size": "8x8"}, context, asyncio.get_running_loop().time() + seconds)
+        with open_services(prepared, components=components, listener=Listener(debug=debug)) as context:
+            return await grade(
+                GradedOutput(call, 0, None, {"size": "8x8"}, asyncio.get_running_loop().time() + seconds), context
+            )
 
     return asyncio.run(scenario())
 
@@ -291,30 +294,26 @@ class TestJudges:
         assert record.fingerprint.judge_model == "judge-1"
         assert set(judge.about) == {CellRef("case0", "toy", 0)}
 
-    def test_an_answer_does_not_wait_for_the_measurements_of_other_cells(self, toy: Toy) -> None:
-        done: list[str] = []
-        asked = asyncio.Event()
+    def test_an_answer_does_not_wait_for_measurements(self, toy: Toy) -> None:
+        """Although every slot is taken until it is there."""
+        answered = threading.Event()
 
         class ThreadedJudge(StubJudge):
             async def ask(self, question: Question, about: CellRef) -> Reply:
-                asked.set()
-                await asyncio.to_thread(done.append, "answer")
-                return await super().ask(question, about)
+                reply = await super().ask(question, about)
+                await asyncio.to_thread(answered.set)
+                return reply
 
-        async def ask_behind_another_cell(context: GradingContext) -> Grade:
-            loop, free = asyncio.get_running_loop(), threading.Event()
-            loop.set_default_executor(OrderedPool(1, "test"))
-            busy = loop.run_in_executor(None, free.wait, 30)
-            with in_turn(1):
-                measurement = asyncio.ensure_future(asyncio.to_thread(done.append, "measurement"))
-            answer = asyncio.ensure_future(self.ask_twice(context))
-            await asked.wait()
-            free.set()
-            await asyncio.gather(busy, measurement, answer)
+        def wait() -> Grade:
+            assert answered.wait(30)
             return FINE
 
-        assert graded(toy, ask_behind_another_cell, judge=ThreadedJudge(), **JUDGED).error is None
-        assert done.index("answer") < done.index("measurement")
+        async def ask_behind_measurements(context: GradingContext) -> Grade:
+            measuring = [context.measure(Measure(f"slow{at}", {}, wait, Grade)) for at in range(processors() + 1)]
+            grades = await asyncio.gather(*measuring, self.ask_twice(context))
+            return grades[-1]
+
+        assert graded(toy, ask_behind_measurements, judge=ThreadedJudge(), **JUDGED).error is None
 
     def test_a_refused_key_stops_the_run(self, toy: Toy) -> None:
         judge = StubJudge(ProviderError("401", kind="auth"))

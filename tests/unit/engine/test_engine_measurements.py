@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.cells.measurements import Measurements
 from visioneval.graders.measures import Measure
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.meter import Meter
+from visioneval.running.cells.measurements import Measurements
 
 
 @dataclass(frozen=True)

@@ -9,32 +9,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, planned, record_of, recorded
+from engine_parts import calls_for, info_of, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import JudgeMeters
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.components import Components
-from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, pair_runs, pairwise_plan
-from visioneval.engine.pairwise.session import (
-    Matchup,
-    Matchups,
-    PairwiseSession,
-    contender,
-    judge_matchups,
-    matchups_within,
-)
-from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.graders.base import Choice, GradingContext
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.records.writer import RunWriter
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.prices import Prices
+from visioneval.running.cells.services import Components
+from visioneval.running.execution import Progress
+from visioneval.running.pairs import (
+    Matchup,
+    Matchups,
+    PairwiseResult,
+    PairwiseSession,
+    RunPairs,
+    contender,
+    judge_matchups,
+    matchups_within,
+    pair_runs,
+    pairwise_plan,
+)
+from visioneval.running.plan import Plan
+from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.entries.limits import Price
 from visioneval.types import Output
 
@@ -155,9 +158,9 @@ class TestPairRuns:
     def store(self, toy: Toy, run_id: str, cases: int, **changes: Any) -> Path:
         """A complete run of model ``m`` with this many cases."""
         path = toy.write(*[changes] * cases, **suite("m" if run_id == "a" else "mm", graders=[LOOK]))
-        prepared = planned(path)
+        prepared = plan_of(path)
         writer = RunWriter.create(Path("runs"), info_of(prepared, run_id))
-        for record in recorded(writer.folder, prepared.plan, run_id=run_id):
+        for record in recorded(writer.folder, prepared, run_id=run_id):
             writer.append(record)
         writer.finish("complete", "2025-01-01T00:00:00+00:00")
         return writer.folder

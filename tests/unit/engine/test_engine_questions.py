@@ -10,22 +10,23 @@ import pytest
 from engine_parts import calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.calls import Calls, Reuse
-from visioneval.engine.components import Components
-from visioneval.engine.questions import (
+from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
+from visioneval.judging.ask import Ask
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records.questions import PromptQuestions, prompt_sha256
+from visioneval.running.calls.calls import Calls, Reuse
+from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.meter import Meter
+from visioneval.running.cells.services import Components
+from visioneval.running.plan import Plan
+from visioneval.running.questions import (
     PromptResult,
     QuestionsOutcome,
-    asker,
     entries,
     make_questions,
     prompt_tasks,
     question_plan,
 )
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
-from visioneval.expansion.plan import Plan
-from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
 
@@ -96,18 +97,24 @@ class QuestionMaker:
         )
 
 
+class StubJudge:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:
+        assert about.model_label == ""
+        if self.error is not None:
+            raise self.error
+        return Reply(f"about {question.parts[0]}", "judge-1")
+
+
 def make_all(
     plan: Plan, watched: list[PromptResult] | None = None, calls: Calls | None = None, **errors: Exception
 ) -> QuestionsOutcome:
     """The outcome for a plan whose prompts may fail with ``errors``."""
-
-    async def ask(judge: str, question: Question, about: CellRef) -> Reply:
-        assert (judge, about.model_label) == ("default", "")
-        return Reply(f"about {question.parts[0]}", "judge-1")
-
-    components = Components({}, {"gecko": QuestionMaker(errors)})  # type: ignore[dict-item]
+    components = Components({}, {"gecko": QuestionMaker(errors)}, {"default": StubJudge()})  # type: ignore[dict-item]
     collected = [] if watched is None else watched
-    return make_questions(plan, components, ask, calls or calls_for(plan), collected.append, lambda _: None)
+    return make_questions(plan, components, calls or calls_for(plan), collected.append, lambda _: None)
 
 
 PROMPTS = [{"prompt": name} for name in ("a", "b", "c")]
@@ -151,26 +158,16 @@ def test_an_exhausted_budget_leaves_prompts_out(toy: Toy) -> None:
     assert "c" not in [result.task.prompt for result in outcome.results]
 
 
-class StubJudge:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    async def ask(self, question: Question, about: CellRef) -> Reply:
-        if self.error is not None:
-            raise self.error
-        return Reply("yes", "judge-1")
-
-
-class TestAsker:
+class TestJudges:
     """Asking the judges of a plan."""
 
     def ask(self, toy: Toy, error: Exception | None = None, **changes: Any) -> Reply:
         plan = plan_for(toy)
-        components = Components({}, {}, {"default": StubJudge(error)})
-        return asyncio.run(asker(plan, components, calls_for(plan, **changes))("default", Question(("?",)), ABOUT))
+        judges = Judges(plan.suite.judges, {"default": StubJudge(error)}, calls_for(plan, **changes))
+        return asyncio.run(judges.ask("default", Question(("?",)), ABOUT, Meter()))
 
     def test_the_judge_answers(self, toy: Toy) -> None:
-        assert self.ask(toy).text == "yes"
+        assert self.ask(toy).text == "about ?"
 
     def test_a_refused_key_stops_the_step(self, toy: Toy) -> None:
         with pytest.raises(AuthError, match="the judge 'default': the provider refused the API key: 401"):

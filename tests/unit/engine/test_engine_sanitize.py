@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import Toy
 
-from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.sanitize import MAX_DEPTH, Sanitizer, amount, scalar
+from visioneval.running.sanitize import MAX_DEPTH, Sanitizer, amount, sanitizer_for, scalar
 
 SECRET = "hunter2-hunter2"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code, describe_error
+from visioneval.running.calls.attempts import BrokenCodeError, call_user_code, describe_error
 
 
 def call(work: Callable[..., Any], *arguments: Any, expected: type[Any] = str) -> Any:

@@ -13,15 +13,6 @@ import pytest
 from fake_api.video_bytes import video_bytes
 from mock_outputs import request
 
-from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.cache_files import clear_scratch
-from visioneval.engine.calls.checked_media import check_media
-from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.user_code import BrokenCodeError
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
@@ -31,6 +22,15 @@ from visioneval.providers.openai.video_params import longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
 from visioneval.records.cells.operations import OperationFile
 from visioneval.records.writer import OutputWriter
+from visioneval.running.calls.attempts import BrokenCodeError
+from visioneval.running.calls.budget import bound_of, smallest_size
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.cache_files import clear_scratch
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.media import check_media
+from visioneval.running.calls.operations import OperationCall, with_video_length
+from visioneval.running.calls.prices import Prices
+from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
 from visioneval.suite.entries.limits import Price
 from visioneval.types import CaseFiles, TaskType

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from scripted_judge import ScriptedJudge, context
 
-from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
-from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
 from visioneval.graders.gecko.making import options_digest
 from visioneval.providers.base import Reply
+from visioneval.records.keys import digest
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
+from visioneval.running.cells.services import SingleFlight
 
 DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}
 RED = {"id": "red", "question": "Which colour is the dog?", "choices": ["blue", "red"], "answer": "red",

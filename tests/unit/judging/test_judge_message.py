@@ -18,7 +18,6 @@ from suite_text import suite
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.errors import ImageError
-from visioneval.expansion.keys import grade_key
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment
 from visioneval.graders.base import GradingContext
@@ -28,6 +27,7 @@ from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.media.images import identify
 from visioneval.providers.base import Question
+from visioneval.running.keys import grade_key
 from visioneval.suite.load import LoadedSuite
 from visioneval.types import CaseFiles
 

@@ -39,7 +39,7 @@ def test_each_bug_can_be_planted_and_its_tests_exist(mutant: Mutant) -> None:
 
 def test_every_package_and_every_room_of_the_engine_has_bugs() -> None:
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "visioneval").glob("*/__init__.py")}
-    folders |= {path.parent.relative_to(ROOT) for path in (ROOT / "visioneval" / "engine").rglob("__init__.py")}
+    folders |= {path.parent.relative_to(ROOT) for path in (ROOT / "visioneval" / "running").rglob("__init__.py")}
     assert not [folder for folder in folders if not any(Path(m.file).is_relative_to(folder) for m in MUTANTS)]
     assert len(MUTANTS) >= 80
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from concurrency import Clock, run_with_timeout, settle
 
-from visioneval.engine.calls import limiters
-from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
+from visioneval.running.calls import limiters
+from visioneval.running.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.suite.entries.limits import MAX_ATTEMPTS
 
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings
@@ -21,6 +19,8 @@ from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
 from visioneval.providers.litellm.generator import LiteLLMGenerator
 from visioneval.providers.litellm.judge import open_judge
 from visioneval.providers.litellm.process import Environment
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.prices import Prices
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import Price
 

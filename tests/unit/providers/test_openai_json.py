@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from visioneval.engine.calls.cost.usage import checked_usage
 from visioneval.providers.lenient_json import read_beginning
 from visioneval.providers.openai.connection import flat_usage, read_json
+from visioneval.running.calls.prices import checked_usage
 
 
 def answer(body: bytes) -> httpx2.Response:

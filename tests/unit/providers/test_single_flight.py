@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from visioneval.engine.cells.single_flight import SingleFlight
+from visioneval.running.cells.services import SingleFlight
 
 
 def test_first_caller_does_the_work_for_all() -> None:

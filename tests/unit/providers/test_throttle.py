@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from concurrency import Clock, run_with_timeout, settle
 
-from visioneval.engine.calls import limiters
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
+from visioneval.running.calls import limiters
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
 
 GENERATE = RateLimitKey("openai", "painter", "generate")
@@ -168,7 +168,7 @@ def test_timeout_is_retried() -> None:
 
 
 def test_a_late_answer_names_the_limit_that_it_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.throttle.TIMEOUT_S", 0.01)
+    monkeypatch.setattr("visioneval.running.calls.throttle.TIMEOUT_S", 0.01)
 
     async def late(limits: dict[str, Any]) -> str:
         with pytest.raises(ProviderError) as caught:

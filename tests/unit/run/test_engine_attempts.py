@@ -8,15 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from visioneval.engine.calls.attempts.priced import PricedAttempts
-from visioneval.engine.calls.cost.bounds import CallSize
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Tries
 from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation
+from visioneval.running.calls.attempts import PaidCall, PricedAttempts
+from visioneval.running.calls.budget import Budget, CallSize
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.suite.entries.limits import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
@@ -27,17 +26,11 @@ MOST = 3.0
 def attempts_of(
     budget: Budget, work: Callable[[], Awaitable[Generation]], *, is_paid: bool = False
 ) -> PricedAttempts[Generation]:
+    call = PaidCall(
+        limit_key=KEY, key="generate:1", work=work, size=lambda: SIZE, images=1, is_paid=lambda: is_paid, tries=Tries(1)
+    )
     return PricedAttempts(
-        limit_key=KEY,
-        key="generate:1",
-        work=work,
-        size=lambda: SIZE,
-        images=1,
-        is_paid=lambda: is_paid,
-        tries=Tries(1),
-        prices=Prices({"openai": Price(input_per_million=1, output_per_million=2)}),
-        budget=budget,
-        log=CallLog(),
+        call, Throttle({}, 8), Prices({"openai": Price(input_per_million=1, output_per_million=2)}), budget, CallLog()
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.log import CallLog
 from visioneval.errors import UsageError
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.log import CallLog
 
 KEY = RateLimitKey("openai", "gpt-5.4", "judge")
 

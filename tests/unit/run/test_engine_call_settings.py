@@ -10,17 +10,17 @@ import pytest
 from engine_parts import plan_of
 from toys import Toy
 
-from visioneval.engine.call_settings import (
+from visioneval.errors import BudgetError, UsageError
+from visioneval.running.calls.calls import Reuse
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.settings import (
     CallSettings,
     budget_of,
     check_budget,
     check_session,
     open_calls,
 )
-from visioneval.engine.calls.calls import Reuse
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion.plan import Plan
+from visioneval.running.plan import Plan
 
 FREE: dict[str, Any] = {
     "models": [{"provider": "mock"}],

@@ -8,22 +8,24 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.cost.bounds import (
+from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
+from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
     FRAME_TOKENS,
     GENERATED_TOKENS,
     IMAGE_TOKENS,
     VIDEO_TOKENS,
     CallSize,
+    budget_warnings,
     generation_size,
     minimum_generation_size,
+    paid_configs,
+    prices_of,
     question_size,
 )
-from visioneval.engine.calls.cost.estimate import estimate
-from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_configs, prices_of
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.estimate import estimate
+from visioneval.running.calls.limiters import RateLimitKey
 
 OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE: dict[str, Any] = {"provider": "openai", "model": "gpt-5.4"}

@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.listener import Interrupt
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.process import OPEN_FILES
-from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, BudgetError, StorageError
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.cells.services import Interrupt
+from visioneval.running.execution import Outcome, Progress, run_to_end
+from visioneval.running.process import OPEN_FILES
 
 Work = Callable[[], Coroutine[Any, Any, Outcome]]
 Runner = Callable[..., Outcome]
@@ -99,11 +98,11 @@ def test_a_running_event_loop_gets_a_thread_for_the_work(progress: Progress) -> 
 
 def test_threads_of_the_work_end_with_it(progress: Progress, run: Runner) -> None:
     async def work() -> Outcome:
-        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("measure")
+        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("work")
         return DONE
 
     assert run(work, progress, print) == DONE
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("measure", "run"))]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("work", "run"))]
 
 
 def test_the_first_interrupt_lets_running_work_finish(progress: Progress, run: Runner) -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import info_of, plan_of, planned
+from engine_parts import info_of, plan_of
 from toys import Toy
 
-from visioneval.engine.prepare.planning import (
-    Planned,
+from visioneval.errors import RunFormatError, SuiteError, UsageError
+from visioneval.records.model import RunInfo
+from visioneval.records.writer import RunWriter
+from visioneval.running.loading import (
+    Plan,
     SuiteOptions,
     check_same_suite,
     check_secrets,
@@ -19,9 +22,6 @@ from visioneval.engine.prepare.planning import (
     load_stored_plan,
     secrets_to_give,
 )
-from visioneval.errors import RunFormatError, SuiteError, UsageError
-from visioneval.records.model import RunInfo
-from visioneval.records.writer import RunWriter
 from visioneval.suite.selection.selection import Selection
 
 SECRET = "hunter2-hunter2"
@@ -29,7 +29,7 @@ TRUSTED = SuiteOptions(trust=True)
 WITH_SECRET: dict[str, Any] = {"vars": {"site_token": "none", "color": "red"}}
 
 
-def store(suite: Planned, run_id: str = "r") -> Path:
+def store(suite: Plan, run_id: str = "r") -> Path:
     """The folder of a stored run of this suite."""
     writer = RunWriter.create(Path("runs"), info_of(suite, run_id))
     writer.finish("interrupted", "2025-01-01T00:00:00+00:00")
@@ -38,15 +38,15 @@ def store(suite: Planned, run_id: str = "r") -> Path:
 
 def secret_run(toy: Toy) -> Path:
     """The folder of a run whose variable ``site_token`` is a secret."""
-    return store(planned(toy.write(**WITH_SECRET), variables={"site_token": SECRET}))
+    return store(plan_of(toy.write(**WITH_SECRET), variables={"site_token": SECRET}))
 
 
 def test_a_plan_has_the_selected_cells(toy: Toy) -> None:
     path = toy.write({}, {"tags": ["x"]}, {"tags": ["x"]})
     options = SuiteOptions(selection=Selection(tags=("x",), limit=1, samples=2), trust=True)
     suite = load_plan(path, options)
-    assert [case.id for case in suite.plan.suite.cases] == ["case1"]
-    assert (suite.plan.cells, len(suite.loaded.suite.cases)) == (2, 3)
+    assert [case.id for case in suite.suite.cases] == ["case1"]
+    assert (suite.cells, len(suite.loaded.suite.cases)) == (2, 3)
 
 
 def test_a_plan_of_code_needs_trust(toy: Toy) -> None:
@@ -58,7 +58,7 @@ def test_variables_and_judges_replace_those_of_the_suite(toy: Toy) -> None:
     judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
     path = toy.write({"prompt": "a {{ color }} tree"}, vars={"color": "red"}, judges=judges)
     options = SuiteOptions(variables={"color": "blue"}, judges={"default": "gemini:gemini-4-argon"}, trust=True)
-    plan = load_plan(path, options).plan
+    plan = load_plan(path, options)
     assert [call.prompt for call in plan.calls()] == ["a blue tree"]
     assert plan.suite.judges["default"].title == "gemini:gemini-4-argon"
 
@@ -77,13 +77,13 @@ def test_plans_name_a_path_that_does_not_exist(toy: Toy) -> None:
 
 
 def test_a_stored_plan_equals_the_original(toy: Toy) -> None:
-    suite = planned(toy.write({}, {}, samples=2))
+    suite = plan_of(toy.write({}, {}, samples=2))
     stored = load_stored_plan(store(suite), TRUSTED)
     assert stored.loaded.is_from_run
     assert not suite.loaded.is_from_run
-    assert (stored.plan.suite, stored.plan.whole_suite, stored.plan.cells) == (
-        suite.plan.suite,
-        suite.plan.whole_suite,
+    assert (stored.suite, stored.whole_suite, stored.cells) == (
+        suite.suite,
+        suite.whole_suite,
         4,
     )
     assert stored.loaded.source_sha256 == suite.loaded.source_sha256
@@ -91,7 +91,7 @@ def test_a_stored_plan_equals_the_original(toy: Toy) -> None:
 
 def test_a_stored_plan_may_select_less(toy: Toy) -> None:
     options = SuiteOptions(selection=Selection(cases=("case1",)), trust=True)
-    assert load_stored_plan(store(planned(toy.write({}, {}))), options).plan.cells == 1
+    assert load_stored_plan(store(plan_of(toy.write({}, {}))), options).cells == 1
 
 
 def test_a_folder_without_a_run_has_no_stored_plan(toy: Toy) -> None:
@@ -104,7 +104,7 @@ def test_a_stored_plan_needs_its_secrets_again(toy: Toy) -> None:
     with pytest.raises(UsageError, match="--var site_token=VALUE"):
         load_stored_plan(folder, TRUSTED)
     options = SuiteOptions(variables={"site_token": SECRET}, trust=True)
-    plan = load_stored_plan(folder, options).plan
+    plan = load_stored_plan(folder, options)
     assert (plan.suite.vars["site_token"], plan.secrets) == (SECRET, {"site_token": SECRET})
 
 
@@ -124,7 +124,7 @@ class TestSecretsToGive:
 
     @pytest.fixture
     def info(self, toy: Toy) -> RunInfo:
-        return info_of(planned(toy.write(**WITH_SECRET), variables={"site_token": SECRET}))
+        return info_of(plan_of(toy.write(**WITH_SECRET), variables={"site_token": SECRET}))
 
     def test_a_variable_without_its_value_must_be_given(self, toy: Toy, info: RunInfo) -> None:
         assert secrets_to_give(info, plan_of(toy.write(**WITH_SECRET))) == ["site_token"]
@@ -144,12 +144,12 @@ class TestSecretsToGive:
 
 
 def test_a_run_of_the_same_suite_may_be_resumed(toy: Toy) -> None:
-    folder = store(planned(toy.write({})))
+    folder = store(plan_of(toy.write({})))
     check_same_suite(folder, plan_of(toy.write({}, {}, {}, samples=2)), TRUSTED)
 
 
 def test_a_run_of_another_suite_may_not_be_resumed(toy: Toy) -> None:
-    folder = store(planned(toy.write()))
+    folder = store(plan_of(toy.write()))
     other = toy.write(name="b.yaml")
     other.write_text(other.read_text().replace('"toy"', '"other"', 1))
     with pytest.raises(UsageError, match=r"is a run of the suite 'toy', not of 'other'"):

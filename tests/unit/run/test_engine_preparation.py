@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import info_of, planned, recorded
+from engine_parts import info_of, plan_of, recorded
 from toys import SECOND, Toy
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.calls import Reuse
-from visioneval.engine.prepare.planning import Planned, SuiteOptions
-from visioneval.engine.prepare.runs import (
+from visioneval.errors import BudgetError, UsageError
+from visioneval.records.model import Record, read_info, read_records
+from visioneval.records.writer import RunWriter
+from visioneval.running.calls.calls import Reuse
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.loading import SuiteOptions
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
@@ -22,9 +26,6 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.errors import BudgetError, UsageError
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.records.writer import RunWriter
 from visioneval.suite.selection.selection import Selection
 
 OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}]}
@@ -40,12 +41,12 @@ def finish(prepared: PreparedRun) -> None:
     prepared.writer.finish("interrupted", "2025-01-01T00:00:00+00:00")
 
 
-def store(of: Planned, records: int | None = None, **info: Any) -> Path:
+def store(of: Plan, records: int | None = None, **info: Any) -> Path:
     """A stored run of this suite whose first cells are done, or all."""
     writer = RunWriter.create(
         Path("runs"), info_of(of, typed=("run", "suite.yaml", "--trust-suite")).model_copy(update=info)
     )
-    for record in recorded(writer.folder, of.plan)[:records]:
+    for record in recorded(writer.folder, of)[:records]:
         writer.append(record)
     writer.finish("interrupted", "2025-01-01T00:00:00+00:00")
     return writer.folder
@@ -60,14 +61,14 @@ class TestPlanRuns:
     """Which suites a command runs."""
 
     def test_a_resumed_run_brings_its_suite_and_its_selection(self, toy: Toy) -> None:
-        folder = store(planned(toy.write({}, {})), selection=Selection(cases=("case1",)))
+        folder = store(plan_of(toy.write({}, {})), selection=Selection(cases=("case1",)))
         (suite,) = plan_runs([], options(resume=folder))
-        assert (suite.loaded.is_from_run, [case.id for case in suite.plan.suite.cases]) == (True, ["case1"])
+        assert (suite.loaded.is_from_run, [case.id for case in suite.suite.cases]) == (True, ["case1"])
 
     def test_a_suite_given_with_resume_replaces_the_stored_suite(self, toy: Toy) -> None:
-        folder = store(planned(toy.write({})))
+        folder = store(plan_of(toy.write({})))
         (suite,) = plan_runs([toy.write({}, {})], options(resume=folder))
-        assert (suite.loaded.is_from_run, suite.plan.cells) == (False, 2)
+        assert (suite.loaded.is_from_run, suite.cells) == (False, 2)
 
     @pytest.mark.parametrize(
         ("suite", "message"),
@@ -82,19 +83,19 @@ class TestPlanRuns:
         ],
     )
     def test_flags_that_change_the_suite_are_refused(self, toy: Toy, suite: dict[str, Any], message: str) -> None:
-        folder = store(planned(toy.write(vars={"color": "blue"})))
+        folder = store(plan_of(toy.write(vars={"color": "blue"})))
         with pytest.raises(UsageError, match=message):
             plan_runs([], options(resume=folder, suite=SuiteOptions(trust=True, **suite)))
 
     def test_a_secret_variable_may_be_given_without_the_suite(self, toy: Toy) -> None:
         secret = {"site_token": "hunter2-hunter2"}
-        folder = store(planned(toy.write(vars={"site_token": "none"}), variables=secret))
+        folder = store(plan_of(toy.write(vars={"site_token": "none"}), variables=secret))
         (suite,) = plan_runs([], options(resume=folder, suite=SuiteOptions(trust=True, variables=secret)))
-        assert suite.plan.secrets == secret
+        assert suite.secrets == secret
 
     def test_a_run_of_another_suite_is_refused(self, toy: Toy) -> None:
-        suite = planned(toy.write())
-        other = suite.plan.suite.model_copy(update={"name": "other"})
+        suite = plan_of(toy.write())
+        other = suite.suite.model_copy(update={"name": "other"})
         folder = store(suite, suite=other)
         with pytest.raises(UsageError, match="is a run of the suite 'other', not of 'toy'"):
             plan_runs([toy.write()], options(resume=folder))
@@ -104,21 +105,21 @@ class TestCheckRuns:
     """All runs are checked before the first starts."""
 
     def test_components_are_in_the_order_of_the_suites(self, toy: Toy) -> None:
-        suites = [planned(toy.write()), planned(toy.write(graders=[SECOND], verdict=["second"]))]
+        suites = [plan_of(toy.write()), plan_of(toy.write(graders=[SECOND], verdict=["second"]))]
         assert [list(parts.graders) for parts in check_runs(suites, options(), print)] == [["look"], ["second"]]
 
     def test_a_budget_needs_prices(self, toy: Toy) -> None:
-        suite = planned(toy.write())
+        suite = plan_of(toy.write())
         with pytest.raises(UsageError, match=r"the budget needs the price of every call.*mine:Generate"):
             check_runs([suite], options(calls=CallSettings(budget_usd=1)), print)
 
     def test_a_budget_below_the_price_of_a_call_is_refused(self, toy: Toy) -> None:
-        suite = planned(toy.write(prices={"mine:Generate": {"per_call": 2}}))
+        suite = plan_of(toy.write(prices={"mine:Generate": {"per_call": 2}}))
         with pytest.raises(BudgetError, match="the budget of 1 USD is too small"):
             check_runs([suite], options(calls=CallSettings(budget_usd=1)), print)
 
     def test_a_missing_key_is_refused_unless_offline(self, toy: Toy) -> None:
-        suite = planned(toy.write(**OPENAI))
+        suite = plan_of(toy.write(**OPENAI))
         with pytest.raises(UsageError, match="OPENAI_API_KEY"):
             check_runs([suite], options(), print)
         offline = CallSettings(reuse=Reuse("all", offline=True))
@@ -128,14 +129,14 @@ class TestCheckRuns:
 class TestPrepareRun:
     """A new run, and a resumed run."""
 
-    def prepare(self, suite: Planned, asked: RunOptions) -> PreparedRun:
+    def prepare(self, suite: Plan, asked: RunOptions) -> PreparedRun:
         (components,) = check_runs([suite], asked, print)
         prepared = prepare_run(suite, components, asked)
         finish(prepared)
         return prepared
 
     def test_a_new_run_generates_every_cell(self, toy: Toy) -> None:
-        prepared = self.prepare(planned(toy.write({}, {}, samples=2)), options(note="hello", words=("--trust-suite",)))
+        prepared = self.prepare(plan_of(toy.write({}, {}, samples=2)), options(note="hello", words=("--trust-suite",)))
         assert (prepared.cells, len(jobs_of(prepared)), prepared.notes) == (4, 4, ())
         assert prepared.writer.folder == Path("runs/r")
         assert read_info(prepared.writer.folder).note == "hello"
@@ -143,19 +144,19 @@ class TestPrepareRun:
 
     def test_the_hint_includes_needed_flags_and_asks_for_secrets(self, toy: Toy) -> None:
         secret = {"site_token": "hunter2-hunter2"}
-        suite = planned(toy.write(vars={"site_token": "none"}), variables=secret)
+        suite = plan_of(toy.write(vars={"site_token": "none"}), variables=secret)
         typed = ("run", "suite.yaml", "--trust-suite", "--var", "site_token=hunter2-hunter2")
         hint = self.prepare(suite, options(command_line=typed)).resume_hint
         assert hint == "to resume: visioneval run --resume runs/r --trust-suite --var 'site_token=***'"
 
     def test_a_taken_run_id_is_refused(self, toy: Toy) -> None:
-        suite = planned(toy.write())
+        suite = plan_of(toy.write())
         self.prepare(suite, options())
         with pytest.raises(UsageError, match="already exists: use another --run-id"):
             self.prepare(suite, options())
 
     def test_a_resumed_run_has_only_the_remaining_cells(self, toy: Toy) -> None:
-        folder = store(planned(toy.write({}, {})), records=1)
+        folder = store(plan_of(toy.write({}, {})), records=1)
         asked = options(resume=folder, run_id=None)
         (suite,) = plan_runs([], asked)
         prepared = self.prepare(suite, asked)
@@ -168,7 +169,7 @@ class TestPrepareRun:
         assert info.command_line == ("run", "suite.yaml", "--trust-suite"), "as of the stored suite"
 
     def test_stale_cells_move_out_of_the_results(self, toy: Toy) -> None:
-        folder = store(planned(toy.write({}, {})))
+        folder = store(plan_of(toy.write({}, {})))
         asked = options(resume=folder)
         (suite,) = plan_runs([toy.write({})], asked)
         prepared = self.prepare(suite, asked)
@@ -177,7 +178,7 @@ class TestPrepareRun:
         assert '"case1"' in (folder / "stale.jsonl").read_text()
 
     def test_a_graded_run_cannot_be_resumed(self, toy: Toy) -> None:
-        folder = store(planned(toy.write()), graded_from="source")
+        folder = store(plan_of(toy.write()), graded_from="source")
         asked = options(resume=folder)
         (suite,) = plan_runs([], asked)
         with pytest.raises(
@@ -195,7 +196,7 @@ class TestPrepareGrading:
         return prepared
 
     def source(self, toy: Toy, *cases: dict[str, Any], label: str | None = None, **suite: Any) -> RunToGrade:
-        folder = store(planned(toy.write(*cases, **suite)))
+        folder = store(plan_of(toy.write(*cases, **suite)))
         return RunToGrade(folder, read_info(folder), label)
 
     def test_the_new_run_names_its_source_and_generates_nothing(self, toy: Toy) -> None:

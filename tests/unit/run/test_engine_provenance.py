@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import info_of, planned
+from engine_parts import info_of, plan_of
 from toys import Toy
 
 from visioneval import __version__
-from visioneval.engine.prepare.planning import Planned
-from visioneval.engine.prepare.provenance import describe_run, new_run_id, now, resumed_info
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import describe_run, new_run_id, now, resumed_info
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import Selection
 
@@ -31,28 +31,28 @@ def test_a_run_id_contains_the_suite_in_safe_characters() -> None:
 
 
 def test_a_new_run_describes_its_plan(toy: Toy) -> None:
-    suite = planned(toy.write({"tags": ["x"]}, {"tags": ["x"]}, {}, samples=3, experiment="spring"), tags=("x",))
+    suite = plan_of(toy.write({"tags": ["x"]}, {"tags": ["x"]}, {}, samples=3, experiment="spring"), tags=("x",))
     selection = Selection(tags=("x",))
-    info = describe_run(suite.plan, suite.loaded, run_id="r", note="hello", command_line=("run", "s.yaml"))
+    info = describe_run(suite, run_id="r", note="hello", command_line=("run", "s.yaml"))
     assert (info.run_id, info.state, info.planned_cells, info.selection) == ("r", "running", 6, selection)
     assert (info.experiment, info.note, info.command_line) == ("spring", "hello", ("run", "s.yaml"))
     assert (info.visioneval_version, info.suite_path) == (__version__, str(toy.folder / "suite.yaml"))
-    assert (info.hidden_vars, info.suite) == ((), suite.plan.whole_suite)
+    assert (info.hidden_vars, info.suite) == ((), suite.whole_suite)
     assert [case.id for case in info.suite.cases] == ["case0", "case1", "case2"], "the whole suite is stored"
-    assert info.selected_suite == suite.plan.suite
+    assert info.selected_suite == suite.suite
     assert list(info.metrics) == ["fine", "level"]
 
 
 def test_without_a_run_id_the_suite_names_the_run(toy: Toy) -> None:
-    suite = planned(toy.write())
-    info = describe_run(suite.plan, suite.loaded, run_id=None, note=None, command_line=())
+    suite = plan_of(toy.write())
+    info = describe_run(suite, run_id=None, note=None, command_line=())
     assert "-toy-" in info.run_id
     assert info.note is None
 
 
-def secret_suite(toy: Toy, **options: Any) -> Planned:
+def secret_suite(toy: Toy, **options: Any) -> Plan:
     path = toy.write({"prompt": "a tree {{ site_token }}"}, vars={"site_token": "none", "color": "red"})
-    return planned(path, variables={"site_token": SECRET}, **options)
+    return plan_of(path, variables={"site_token": SECRET}, **options)
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,18 @@ def test_hidden_variables_are_masked_everywhere_in_the_run(toy: Toy) -> None:
     assert info.suite.vars == {"site_token": HIDDEN, "color": "red"}
     assert info.note == "with ***"
     assert SECRET not in info.model_dump_json()
-    assert suite.plan.suite.vars["site_token"] == SECRET, "the plan itself still has the value"
+    assert suite.suite.vars["site_token"] == SECRET, "the plan itself still has the value"
 
 
 def test_a_variable_that_contains_a_key_of_the_environment_is_hidden(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SITE_API_KEY", SECRET)
-    info = info_of(planned(toy.write(vars={"address": f"https://x/{SECRET}"})))
+    info = info_of(plan_of(toy.write(vars={"address": f"https://x/{SECRET}"})))
     assert (info.hidden_vars, info.suite.vars) == (("address",), {"address": HIDDEN})
 
 
 def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(toy.folder.parent))
-    suite = planned(toy.write())
+    suite = plan_of(toy.write())
     assert info_of(suite).git_commit is None
     git = ("git", "-C", str(toy.folder), "-c", "user.name=a", "-c", "user.email=a@b.c")
     subprocess.run([*git, "init", "--quiet"], check=True)
@@ -103,17 +103,17 @@ def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: py
 
 def test_without_git_there_is_no_commit(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(toy.folder))
-    assert info_of(planned(toy.write())).git_commit is None
+    assert info_of(plan_of(toy.write())).git_commit is None
 
 
 class TestResumedInfo:
     """``run.json`` after a resume."""
 
     def test_it_runs_again_and_notes_the_time(self, toy: Toy) -> None:
-        stored = info_of(planned(toy.write())).model_copy(
+        stored = info_of(plan_of(toy.write())).model_copy(
             update={"state": "interrupted", "ended_at": now(), "stopped_by": "budget", "note": "first"}
         )
-        again = resumed_info(stored, info_of(planned(toy.write()), note="second"), uses_stored_suite=False)
+        again = resumed_info(stored, info_of(plan_of(toy.write()), note="second"), uses_stored_suite=False)
         assert (again.state, again.ended_at, again.stopped_by, len(again.resumed_at)) == ("running", None, None, 1)
         assert (again.run_id, again.started_at, again.note) == (stored.run_id, stored.started_at, "first")
         twice = resumed_info(again, stored, uses_stored_suite=False)
@@ -121,8 +121,8 @@ class TestResumedInfo:
         assert len(twice.resumed_at) == 2
 
     def test_the_current_suite_replaces_the_stored_suite(self, toy: Toy) -> None:
-        stored = info_of(planned(toy.write({}))).model_copy(update={"visioneval_version": "0.0.1"})
-        current = info_of(planned(toy.write({}, {}, experiment="b", name="other.yaml")))
+        stored = info_of(plan_of(toy.write({}))).model_copy(update={"visioneval_version": "0.0.1"})
+        current = info_of(plan_of(toy.write({}, {}, experiment="b", name="other.yaml")))
         again = resumed_info(stored, current, uses_stored_suite=False)
         assert (again.planned_cells, again.experiment, again.suite) == (2, "b", current.suite)
         assert (again.visioneval_version, again.suite_path) == (__version__, current.suite_path)
@@ -132,17 +132,17 @@ class TestResumedInfo:
     def test_the_command_line_is_stored_with_the_suite(
         self, toy: Toy, uses_stored_suite: bool, typed: tuple[str, ...]
     ) -> None:
-        suite = planned(toy.write())
+        suite = plan_of(toy.write())
         stored, current = info_of(suite, typed=("run", "s.yaml")), info_of(suite, typed=("run", "t.yaml"))
         assert resumed_info(stored, current, uses_stored_suite=uses_stored_suite).command_line == typed
 
     def test_the_selection_of_the_current_plan_counts(self, toy: Toy) -> None:
-        info = info_of(planned(toy.write()))
+        info = info_of(plan_of(toy.write()))
         narrow = info.model_copy(update={"selection": Selection(limit=1)})
         assert resumed_info(info, narrow, uses_stored_suite=False).selection == Selection(limit=1)
 
     def test_the_current_hidden_variables_count(self, toy: Toy) -> None:
-        stored = info_of(planned(toy.write(vars={"site_token": "none", "color": "red"})))
+        stored = info_of(plan_of(toy.write(vars={"site_token": "none", "color": "red"})))
         again = resumed_info(stored, info_of(secret_suite(toy)), uses_stored_suite=False)
         assert (again.hidden_vars, again.suite.vars["site_token"]) == (("site_token",), HIDDEN)
         assert SECRET not in again.model_dump_json()
@@ -152,4 +152,4 @@ def test_the_path_of_the_suite_is_free_of_secrets(toy: Toy, monkeypatch: pytest.
     monkeypatch.setenv("SITE_TOKEN", SECRET)
     (toy.folder / SECRET).mkdir()
     path = toy.write(name=f"{SECRET}/suite.yaml", models=[{"provider": "mock"}], graders=[{"key": "i", "type": "properties"}], verdict=["not i.blank"])  # fmt: skip
-    assert Path(info_of(planned(path)).suite_path).parts[-2:] == (HIDDEN, "suite.yaml")
+    assert Path(info_of(plan_of(path)).suite_path).parts[-2:] == (HIDDEN, "suite.yaml")

@@ -9,10 +9,10 @@ import pytest
 from engine_parts import plan_of, recorded
 from toys import Toy
 
-from visioneval.engine.prepare.regrade import RegradePlan, copy_questions, plan_regrade
 from visioneval.errors import StorageError
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter, prompt_sha256, read_questions
+from visioneval.running.jobs import RegradePlan, copy_questions, plan_regrade
 
 COUNTER = {"id": "counter", "prompt": "three trees", "output_of": "case0"}
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import info_of, plan_of, planned, record_of, recorded
+from engine_parts import info_of, plan_of, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
-from visioneval.expansion.plan import Plan
 from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.running.jobs import ResumePlan, forget_changed_pairs, plan_resume
+from visioneval.running.plan import Plan
 from visioneval.types import Verdict
 
 CELL = ("case0", "toy", 0)
@@ -206,7 +206,7 @@ def test_resume_reports_a_changed_prompt_rather_than_a_changed_output(toy: Toy) 
     ],
 )
 def test_a_run_wrote_until_it_ended_or_was_killed(toy: Toy, times: dict[str, Any], expected: float) -> None:
-    info = info_of(planned(toy.write({}))).model_copy(update={"ended_at": None, "resumed_at": (), **times})
+    info = info_of(plan_of(toy.write({}))).model_copy(update={"ended_at": None, "resumed_at": (), **times})
     assert writing_ended(info) == expected
 
 
@@ -369,7 +369,7 @@ def preferences(*cases: str) -> list[Preference]:
 
 def forget(toy: Toy, records: list[Record], *cases: dict[str, Any], **suite: Any) -> list[str]:
     """The cases whose preferences are preserved when a run of two cases is resumed with this suite."""
-    before = planned(toy.write({}, {}, **COMPARED))
+    before = plan_of(toy.write({}, {}, **COMPARED))
     append_preferences(toy.folder, preferences("case0", "case1"))
     (toy.folder / "results.jsonl").write_text("".join(f"{record.model_dump_json()}\n" for record in records))
     plan: Plan = plan_of(toy.write(*cases, **{**COMPARED, **suite}))
@@ -399,7 +399,7 @@ def test_resume_drops_preferences_of_changed_pairs(
 
 
 def test_a_resumed_run_without_preferences_drops_nothing(toy: Toy) -> None:
-    suite = planned(toy.write())
-    rest = plan_resume(suite.plan, [], toy.folder, keep_errors=False)
-    forget_changed_pairs(rest, info_of(suite), suite.plan, toy.folder)
+    suite = plan_of(toy.write())
+    rest = plan_resume(suite, [], toy.folder, keep_errors=False)
+    forget_changed_pairs(rest, info_of(suite), suite, toy.folder)
     assert not Path(toy.folder, "preferences.jsonl").exists()

@@ -9,13 +9,13 @@ import threading
 import pytest
 from concurrency import run_with_timeout, settle
 
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.shutdown import Progress, interrupts, root_error
 from visioneval.errors import AuthError, BudgetError, ClosingError, ProviderError, StorageError
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.execution import Progress, interrupts, root_error
 
 
 @pytest.fixture

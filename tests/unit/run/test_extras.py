@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from visioneval import extras
 from visioneval.cli import app
-from visioneval.engine.prepare.runs import check_extras
 from visioneval.errors import UsageError
 from visioneval.extras import PACKAGES, git_address, install_command, needs
+from visioneval.running.prepare import check_extras
 
 ROOT = Path(__file__).parents[3]
 COMMIT = "0123456789" * 4

@@ -12,9 +12,9 @@ from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import UsageError
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call
 from visioneval.records.keys import changed_parts
+from visioneval.running.keys import generation_key, grade_key
+from visioneval.running.plan import Call
 from visioneval.suite.selection.selection import Selection, check_selection, selected
 from visioneval.types import CaseFiles
 
@@ -60,7 +60,7 @@ def test_a_rule_judges_the_model_runs_that_it_names(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": label} for label in ("old", "new")]
     rules = ["fine", {"rule": "level > 0.9", "models": ["new"]}]
     plan = plan_of(toy.write(models=models, verdict=rules))
-    assert {call.run.label: [rule.text for rule, _ in call.rules] for call in plan.calls()} == {
+    assert {call.run.label: [rule.text for rule, _ in call.grading.rules] for call in plan.calls()} == {
         "old": ["fine"],
         "new": ["fine", "level > 0.9"],
     }
@@ -74,7 +74,7 @@ def test_a_grader_that_only_warns_is_optional_unless_a_gate_reads_it(
 ) -> None:
     suite: dict[str, Any] = {"graders": [LOOK, SECOND], "verdict": ["fine", {"rule": "second", "level": "warn"}]}
     (call,) = plan_of(toy.write(**suite, gates=["pass_rate == 1", *gates])).calls()
-    assert call.optional_graders == optional
+    assert call.grading.optional_graders == optional
 
 
 def test_a_selected_case_brings_the_case_whose_outputs_it_uses(toy: Toy) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError, ClosingError, ProviderError, StoppedError
+from visioneval.running.calls.budget import CostBound
+from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.scale.ray.limits import Grant, LeasedBudget, LeasedThrottle, Leases, SharedLimits, leased
 from visioneval.suite.entries.limits import Limits
 

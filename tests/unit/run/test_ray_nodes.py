@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from visioneval import __version__
 from visioneval.api.options import run_options
 from visioneval.cli import app
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.prepare.runs import ClusterOptions
 from visioneval.errors import UsageError
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.prepare import ClusterOptions
 from visioneval.scale.ray import cluster
 from visioneval.scale.ray.assignment import Assignment, Probe
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from engine_parts import plan_of
 
-from visioneval.engine.run import every_cell
-from visioneval.expansion.plan import Plan
+from visioneval.running.jobs import every_cell
+from visioneval.running.plan import Plan
 from visioneval.scale.ray.jobs import JobQueue, QueuedJob, shards
 
 

@@ -10,10 +10,6 @@ import pytest
 from google.genai import types
 from toys import Toy
 
-from visioneval.engine.calls.checked_media import CheckedMedia
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.cost.usage import MOST_TOKENS, checked_usage
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import RunFormatError
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
 from visioneval.providers.gemini.generator import token_counts
@@ -21,6 +17,9 @@ from visioneval.providers.openai.connection import flat_usage
 from visioneval.providers.openai.videos import _usage as usage_of_job
 from visioneval.records.baselines import BaselineLine
 from visioneval.records.model import read_records
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.media import CheckedMedia
+from visioneval.running.calls.prices import MOST_TOKENS, Prices, checked_usage
 
 BOTH = {"input_tokens": 100, "output_tokens": 50}
 CHAT = {"prompt_tokens": 100, "completion_tokens": 50}

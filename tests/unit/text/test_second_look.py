@@ -385,3 +385,20 @@ def test_pieces_of_other_lines_are_not_read_again(look: Look) -> None:
     assert (result.passed, looks.rows, texts(seen)) == (False, [], texts(shared))
     _, result, looks = look(TORN, whole=("OPEN DAILY", 0.9), required=["NOWHERE"])
     assert (result.passed, looks.rows) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("read", "required", "passed"),
+    [
+        ("Big SAle", "Big Sale", False),  # another case
+        ("BIG SALLE", "BIG SALE", False),  # a letter too many
+        ("COFEE", "COFFEE", None),  # one of two equal letters is easily overlooked
+        ("BIG SALF", "BIG SALE", None),
+    ],
+)
+def test_what_is_only_possible_does_not_excuse_what_is_rarely_misread(
+    look: Look, read: str, required: str, passed: bool | None
+) -> None:
+    chars = required.replace(" ", "")
+    assert look(rows(read), {chars: (POSSIBLE,) * 4}, required=[required])[1].passed is passed
+    assert look(rows(read), {chars: (SURE,) * 4}, required=[required])[1].passed is True

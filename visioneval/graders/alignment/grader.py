@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from visioneval.expansion.digest import digest
 from visioneval.graders.alignment.config import (
     JUDGE_SCORE,
     MAX_REQUIREMENTS,
@@ -26,6 +25,7 @@ from visioneval.judging.ask import (
 )
 from visioneval.judging.attachments import Attachment, load_attachments, message_parts
 from visioneval.providers.base import Question, Reply
+from visioneval.records.keys import digest
 from visioneval.suite.entries.judge_prompt import template_name
 
 Requirements = Sequence[Mapping[str, Any]]

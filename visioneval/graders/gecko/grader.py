@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
 from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache
@@ -27,6 +26,7 @@ from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
 from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
+from visioneval.records.keys import digest
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import GeckoQuestion

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from visioneval.expansion.digest import digest
 from visioneval.graders.base import GradingContext
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TEXTS, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading
@@ -22,6 +21,7 @@ from visioneval.judging.ask import (
     object_schema,
 )
 from visioneval.providers.base import Question, Reply
+from visioneval.records.keys import digest
 
 _LINES = {"lines": TEXTS}
 _DESCRIBED = {"description": {"type": "string"}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -143,7 +144,19 @@ def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Read
     is_possible = max(in_box, in_wider_box) >= POSSIBLE
     if min(in_box, in_wider_box) >= SURE or (is_possible and max(at_other_sizes) >= SURE_IN_ONE):
         return replace(reading, text=text, read_as=reading.read_as or reading.text, shown=(), possible=None)
-    return replace(reading, possible=text) if is_possible else reading
+    return replace(reading, possible=text) if is_possible and not _is_misspelled(reading.text, text) else reading
+
+
+def _is_misspelled(read: str, text: str) -> bool:
+    """Whether another case or a letter too many makes the difference: the model weighs these much like the text, and
+    reads them only where they stand."""
+    with_letters, letters = (copy_of(line, fold=True).chars.casefold() for line in (read, text))
+    return len(with_letters) >= len(letters) and _once(with_letters) == _once(letters)
+
+
+def _once(letters: str) -> str:
+    """Each letter in a row once."""
+    return "".join(letter for letter, _ in groupby(letters))
 
 
 def _likelihoods(image: Image.Image, corners: Corners, chars: str) -> list[float]:

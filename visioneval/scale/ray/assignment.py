@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from visioneval import bounds
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.cells.context import RunContext
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.extras import PACKAGES, install_command
 from visioneval.records.model import RunInfo
 from visioneval.records.stores.copies import OUTPUTS
 from visioneval.records.stores.locations import cache_url, copies_of
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Services
+from visioneval.running.plan import Plan
 from visioneval.types import TaskType
 from visioneval.version import __version__
 
@@ -76,7 +76,7 @@ class Assignment:
             _check_probe(probe)
 
 
-def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
+def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
     """The assignment of every worker."""
     calls, plan, writer = context.calls, context.plan, context.writer
     cache = settings.cache if calls.cache is None else calls.cache.folder
@@ -86,7 +86,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
         "video": any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases),
     }
     return Assignment(
-        replace(plan, folder=plan.folder.absolute()),  # also drops what it has computed
+        replace(plan),  # drops what it has computed
         writer.info,
         writer.folder.absolute(),
         None if (copies := copies_of(writer.folder)) is None else copies.url,
@@ -103,7 +103,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
 
 
 @contextlib.contextmanager
-def written_probes(context: RunContext, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
+def written_probes(context: Services, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
     """Writes a file into the run and into the cache while workers may start, and names one of the suite's folder."""
     folder, cache, info = context.writer.folder.absolute(), context.calls.cache, context.writer.info
     folders = [("the run folder", folder)] if copies_of(folder) is None else []

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from visioneval.aio import processors
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.runs import ClusterOptions
-from visioneval.engine.run import Jobs
-from visioneval.engine.shutdown import Progress
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Services
+from visioneval.running.execution import Progress
+from visioneval.running.jobs import Jobs
+from visioneval.running.prepare import ClusterOptions
+from visioneval.threads import processors
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""
@@ -37,11 +36,11 @@ class RayCluster:
     settings: CallSettings
     workers: int
 
-    async def run_cells(self, context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+    async def run_cells(self, context: Services, jobs: Jobs, progress: Progress) -> bool:
         """Runs the jobs of a run on the workers. Returns whether any are left."""
         from visioneval.scale.ray.driver import DistributedCells
 
-        return await DistributedCells(context, jobs, progress, listener, self.settings, self.workers).run()
+        return await DistributedCells(context, jobs, progress, self.settings, self.workers).run()
 
 
 @contextlib.contextmanager

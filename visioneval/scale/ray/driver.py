@@ -11,14 +11,14 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.cost.paid_calls import paid_configs
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.listener import Listener
-from visioneval.engine.run import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
-from visioneval.engine.shutdown import Progress
 from visioneval.errors import StoppedError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.running.calls.budget import paid_configs
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Services
+from visioneval.running.execution import Progress
+from visioneval.running.jobs import Jobs
+from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S
 from visioneval.scale.ray.assignment import assign, written_probes
 from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, shards
 from visioneval.scale.ray.limits import LimitsStatus, SharedLimits
@@ -72,15 +72,15 @@ class DistributedCells:
 
     def __init__(
         self,
-        context: RunContext,
+        context: Services,
         jobs: Jobs,
         progress: Progress,
-        listener: Listener,
         settings: CallSettings,
         count: int,
     ) -> None:
         calls, plan = context.calls, context.plan
-        self._context, self._progress, self._listener, self._settings = context, progress, listener, settings
+        self._context, self._progress, self._listener = context, progress, context.listener
+        self._settings = settings
         self._count = count
         self._queue = JobQueue(shards(plan, jobs))
         self._window = window(context, count)
@@ -290,7 +290,7 @@ class DistributedCells:
             ray.kill(actor)
 
 
-def window(context: RunContext, workers: int) -> int:
+def window(context: Services, workers: int) -> int:
     """How many jobs a worker has at once: with paid calls, as many as keep the limits of all models busy."""
     plan, throttle = context.plan, context.calls.throttle
     paid = sum(throttle.max_calls(limit_key) for limit_key in paid_configs(plan) if limit_key.kind == "generate")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.run import Jobs
 from visioneval.errors import VisionEvalError
-from visioneval.expansion.plan import Plan
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions
+from visioneval.running.cells.cell import Job
+from visioneval.running.jobs import Jobs
+from visioneval.running.plan import Plan
 from visioneval.suite.selection.shards import case_groups
 
 

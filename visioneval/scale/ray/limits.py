@@ -15,11 +15,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.throttle import Admission, Throttle
 from visioneval.errors import ClosingError, ProviderError, StoppedError, VisionEvalError
+from visioneval.running.calls.budget import Budget, Claim, CostBound, Reservation
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.throttle import Admission, Throttle
 from visioneval.suite.entries.limits import Limits
 
 

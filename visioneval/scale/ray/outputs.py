@@ -21,8 +21,6 @@ from pathlib import Path
 from stat import S_ISREG
 
 from visioneval.atomic import create_whole
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.stored_grades import saved_files
 from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
@@ -30,6 +28,8 @@ from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.copies import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 from visioneval.records.writer import OutputWriter, cells_folder
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.record import saved_files
 from visioneval.scale.ray.assignment import Assignment
 from visioneval.scale.ray.jobs import UnsentFile
 from visioneval.types import TaskType
@@ -61,25 +61,26 @@ class ExclusiveWriter(OutputWriter):
         for free_name in (last_name,) if self._by_content else (name, last_name):
             path = self.folder / cell_folder / free_name
             try:
-                if self._create(path, content, source) or path.read_bytes() == content:
+                if _create(path, content, source) or path.read_bytes() == content:
                     return free_name
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
         return super()._write(cell_folder, last_name, content, None)
 
-    def _create(self, path: Path, content: bytes, source: Path | None) -> bool:
-        """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call did."""
-        if source is not None and S_ISREG(source.lstat().st_mode):
-            try:
-                path.hardlink_to(source)
-            except FileExistsError:
-                return False
-            except (OSError, NotImplementedError):
-                self.links = False
-            else:
-                return True
-        return create_whole(path, content)
+
+def _create(path: Path, content: bytes, source: Path | None) -> bool:
+    """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call created it."""
+    if source is not None and S_ISREG(source.lstat().st_mode):
+        try:
+            path.hardlink_to(source)
+        except FileExistsError:
+            return False
+        except (OSError, NotImplementedError):
+            pass  # of another file system, for instance
+        else:
+            return True
+    return create_whole(path, content)
 
 
 def named_by_content(name: str, data: bytes) -> str:

@@ -13,25 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from visioneval import bounds
-from visioneval.engine.call_settings import open_calls
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.components import build_components
-from visioneval.engine.listener import Listener
-from visioneval.engine.process import prepare_process
-from visioneval.engine.run import finish_job, open_context
-from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, VisionEvalError
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
+from visioneval.running.calls.settings import open_calls
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.services import Listener, Services, build_components, open_services
+from visioneval.running.execution import Progress
+from visioneval.running.process import prepare_process
+from visioneval.running.runner import finish_job
 from visioneval.scale.ray.assignment import Assignment
 from visioneval.scale.ray.jobs import JobResult, UnsentFile
 from visioneval.scale.ray.limits import Leases, leased, same_error
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import SPARE_THREADS, Slots, Threads
 
 CORES = 1
 """The cores of a worker."""
@@ -62,7 +60,7 @@ class Worker:
         self._assignment = assignment
         self._leases = Leases(partial(limits.send.remote, number), partial(limits.grants.remote, number))
         self._stack = contextlib.ExitStack()
-        self._contexts: dict[bool, RunContext] = {}
+        self._contexts: dict[bool, Services] = {}
         """For jobs that no worker had begun, and, by ``True``, for those that a lost worker had."""
         self._outputs: FolderOutputs | StoreOutputs | None = None
         self._messages: list[str] = []
@@ -85,7 +83,8 @@ class Worker:
         assignment.check_node()
         for bound in bounds.ALL:
             bound.override = assignment.bounds.get(bound.setting.name)
-        asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
+        threads = Threads(CORES + SPARE_THREADS, thread_name_prefix="work")
+        asyncio.get_running_loop().set_default_executor(threads)
         prepare_process()
         plan, settings = assignment.plan, assignment.settings
         if assignment.cache_url is not None:
@@ -97,8 +96,10 @@ class Worker:
         self._outputs = self._open_outputs(say)
         writer = OutputWriter(self._outputs.folder, assignment.info)
         listener = Listener(say=say, debug=_print_error if settings.debug else lambda _: None)
-        context = self._stack.enter_context(open_context(plan, components, writer, calls, listener, NewQuestions))
-        again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
+        context = self._stack.enter_context(open_services(plan, components, writer, calls, listener, NewQuestions))
+        context.measurements.slots = Slots(CORES)
+        calls_again = replace(calls, reuse=settings.reuse.with_own)
+        again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._contexts = {False: context, True: again}
         self._serving = asyncio.create_task(self._leases.serve())
 
@@ -118,7 +119,8 @@ class Worker:
             return JobResult(failure=_failure(progress))
         try:
             async with outputs.opened(job, again=again) as (located, writer, send):
-                await finish_job(located, progress, replace(context, writer=writer), Listener(record=records.append))
+                listener = replace(context.listener, record=records.append)
+                await finish_job(replace(context, writer=writer, listener=listener), progress, located)
                 files = await send()
         except (OSError, VisionEvalError) as error:
             records.clear()  # their files are not in the store

@@ -1,1 +1,0 @@
-"""Pairwise judgements of images within one run or between two runs."""

@@ -1,0 +1,239 @@
+"""The attempts of a call: each runs the code of a provider or judge, whose result is checked, priced and logged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+from visioneval.errors import ProviderError, StoppedError
+from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
+from visioneval.registry import describe_user_error
+from visioneval.running.calls.budget import Budget, CallSize, CostBound, Reservation, bound_of
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle, Tries
+from visioneval.running.plan import Call
+from visioneval.running.sanitize import usd
+from visioneval.threads import Threads
+
+T = TypeVar("T", Generation, Reply)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidCall(Generic[T]):
+    """A call that costs money. ``key`` is that of its answer in the cache, and ``images`` what it generates.
+
+    ``size`` is computed only if there is a budget. A call that ``is_paid`` before it begins needs none of it. What
+    ``limits_itself`` has a timeout of its own. An operation keeps its turn until it has ended.
+    """
+
+    limit_key: RateLimitKey
+    key: str
+    work: Callable[[], Awaitable[T]]
+    size: Callable[[], CallSize]
+    images: int = 0
+    tries: Tries = field(default_factory=Tries)
+    limits_itself: bool = False
+    is_operation: bool = False
+    is_paid: Callable[[], bool] = lambda: False
+    as_answer: Callable[[ProviderError], T | None] = lambda _: None
+    """Turns errors that are paid answers into them: they are cached, and can be replayed."""
+
+
+@dataclass(slots=True)
+class PricedAttempts(Generic[T]):
+    """The attempts of one call, one after the other. ``cost`` is that of the last one, ``None`` if unknown.
+
+    An attempt that may have been billed although its reply was lost counts towards the budget.
+    """
+
+    call: PaidCall[T]
+    throttle: Throttle
+    prices: Prices
+    budget: Budget
+    log: CallLog
+    cost: float | None = None
+    _reservation: Reservation = field(init=False)
+    _was_paid: bool = False
+
+    def made(self) -> Awaitable[T]:
+        """Makes the call when its turn comes, and retries it if that may help."""
+        return self.throttle.call(
+            self.call.limit_key,
+            self.attempt,
+            images=self.call.images,
+            tries=self.call.tries,
+            limits_itself=self.call.limits_itself,
+            is_operation=self.call.is_operation,
+            admission=self.admission,
+        )
+
+    def admission(self) -> Reservation:
+        """The reservation of the next attempt."""
+        call, self._was_paid = self.call, self.call.is_paid()
+        # No method: a reservation that refers to these attempts would keep them, with their question, in memory.
+        bound = partial(_bound, self.prices, call.limit_key, call.size, is_paid=self._was_paid)
+        self._reservation = self.budget.reserve(call.limit_key, call.images, bound)
+        return self._reservation
+
+    async def attempt(self) -> T:
+        """Makes an attempt, once it is admitted."""
+        call, limit_key, tries = self.call, self.call.limit_key, self.call.tries
+        start, claim = perf_counter(), self._reservation.claim
+        try:
+            answer = await call.work()
+        except BaseException as error:
+            paid_answer = call.as_answer(error) if isinstance(error, ProviderError) else None
+            if paid_answer is None:
+                self.log.call(limit_key, call.key, status_of(error), tries.count, perf_counter() - start)
+                if may_be_billed(error):
+                    self.budget.settle(claim, None)
+                raise
+            answer = paid_answer
+        outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
+        is_unusable = getattr(answer, "unusable", None) is not None and outputs < call.images
+        if is_unusable:
+            outputs = call.images  # what cannot be used is paid for too
+        usage = self.prices.checked_usage(limit_key, answer.usage, outputs)
+        known = usd(answer.cost_usd)
+        if answer.cost_usd is None:
+            known = self.prices.reported_cost(limit_key, usage, outputs)
+        status = "unusable" if is_unusable or getattr(answer, "unreadable", None) is not None else "ok"
+        if getattr(answer, "refused", None) is not None:
+            status = "refused"
+        is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
+        self.budget.settle(claim, 0.0 if is_free else known)
+        seconds = perf_counter() - start
+        self.log.call(limit_key, call.key, status, tries.count, seconds, usage=usage or {}, cost=known)
+        self.cost = known
+        return replace(answer, usage=usage)
+
+
+def _bound(prices: Prices, limit_key: RateLimitKey, size: Callable[[], CallSize], *, is_paid: bool) -> CostBound:
+    return CostBound(0.0, is_strict=True) if is_paid else bound_of(prices, limit_key, size())
+
+
+def generation_of(provider: Any, call: Call, request: GenerationRequest) -> Awaitable[Generation]:
+    """Generates or edits."""
+    generate = provider.edit if call.task_type == "image_editing" else provider.generate
+    return call_user_code(Generation, generate, request, check=check_generation)
+
+
+def reply_of(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
+    """Asks one round of a question."""
+    return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
+
+
+def as_reply(error: ProviderError) -> Reply | None:
+    """The reply for an answer that cannot be read: it is paid for, and no outage. ``None`` for any other error."""
+    return Reply("", "", unreadable=str(error)) if error.kind == "unusable" else None
+
+
+def as_generation(error: ProviderError) -> Generation | None:
+    """The result for a refusal, and for an answer that cannot be used. ``None`` for any other error."""
+    if error.kind == "unusable":
+        return Generation(unusable=str(error), reply=error.reply)
+    return Generation(refused=str(error)) if error.kind == "refused" else None
+
+
+def status_of(error: BaseException) -> str:
+    """The status of a failed attempt for the log: the kind of error, or ``cancelled`` for a timeout or interrupt."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return error.kind if isinstance(error, ProviderError) else type(error).__name__
+
+
+def may_be_billed(error: BaseException) -> bool:
+    """Whether a failed attempt may be billed: the call was cut off, or its error does not rule it out."""
+    if isinstance(error, ProviderError):
+        return error.may_be_billed
+    return not isinstance(error, StoppedError)
+
+
+def check_generation(generation: Generation) -> None:
+    """Raises ``BrokenCodeError`` for a generation that contradicts itself."""
+    if not isinstance(generation.outputs, (tuple, list)):
+        raise BrokenCodeError(f"it returned outputs={type(generation.outputs).__name__}: it must be a tuple of bytes")
+    if generation.refused is not None and generation.outputs:
+        raise BrokenCodeError("it returned both outputs and a refusal: return one of them")
+    if (problem := _cost_problem(generation.cost_usd)) is not None:
+        raise BrokenCodeError(f"it returned {problem}")
+
+
+def check_reply(reply: Reply) -> None:
+    """Raises ``BrokenCodeError`` for a reply without a text or with an impossible cost."""
+    if not isinstance(reply.text, str):
+        raise BrokenCodeError(f"ask() returned a Reply whose text is {type(reply.text).__name__}, not str")
+    if (problem := _cost_problem(reply.cost_usd)) is not None:
+        raise BrokenCodeError(f"ask() returned {problem}")
+
+
+def _cost_problem(cost: Any) -> str | None:
+    """Why a cost is impossible; ``None`` if it is possible or unknown."""
+    if cost is None or usd(cost) is not None:
+        return None
+    return f"cost_usd={cost!r:.60}: it must be a number from 0, or None if it is unknown"
+
+
+Result = TypeVar("Result")
+_FUNCTIONS = Threads(64, thread_name_prefix="function")
+"""A separate pool, because such code may wait forever."""
+
+
+class BrokenCodeError(Exception):
+    """A provider, grader or judge exited, cancelled itself, or returned the wrong type."""
+
+
+async def call_user_code(
+    expected: type[Result],
+    work: Callable[..., Result | Awaitable[Result]],
+    *arguments: Any,
+    subject: str = "it",
+    check: Callable[[Result], None] | None = None,
+) -> Result:
+    """Calls a provider, grader or judge: functions in a thread, coroutines in the event loop. Checks the result.
+
+    An exit or a self-cancellation of the code does not end the calling worker. ``subject`` is what messages call the
+    code.
+    """
+    try:
+        result: Any
+        if iscoroutinefunction(work):
+            result = await work(*arguments)
+        else:
+            run = partial(copy_context().run, _call_in_thread, work, *arguments)
+            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, run)
+            result = await result if isawaitable(result) else result
+    except SystemExit as error:
+        raise BrokenCodeError(f"{subject} called exit({error.code})") from error
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise BrokenCodeError(f"{subject} cancelled itself") from None
+    if not isinstance(result, expected):
+        raise BrokenCodeError(f"{subject} returned {type(result).__name__}, not {expected.__name__}")
+    if check is not None:
+        check(result)
+    return result
+
+
+def _call_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return work(*arguments)
+    except StopIteration as error:  # a future cannot store it
+        raise BrokenCodeError("it raised StopIteration") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """The message for an unexpected exception."""
+    if isinstance(error, BrokenCodeError):
+        return str(error)
+    return describe_user_error(error)

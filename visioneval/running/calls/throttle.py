@@ -1,0 +1,348 @@
+"""Rate limits, waits and retries of provider calls.
+
+Every model has one concurrency limiter for generations and one for judgements, so that the two overlap. A 429 halves
+the number of concurrent calls and pauses all calls of the limiter; each success raises the number again. A call that
+waits for its next attempt occupies no slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal, Protocol, TypeVar, get_args
+
+from visioneval.counted import count_of
+from visioneval.errors import STOPPING, ClosingError, ProviderError
+from visioneval.running.calls import limiters
+from visioneval.running.calls.limiters import (
+    LONGEST_WAIT_S,
+    CallRate,
+    ConcurrencyLimiter,
+    Kind,
+    RateLimitKey,
+    duration_text,
+)
+from visioneval.stopwatch import waiting, working
+from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+
+Stage = Literal[
+    "running",
+    "operation",
+    "slot",
+    "requests",
+    "images",
+    "provider slot",
+    "provider requests",
+    "provider images",
+    "budget",
+    "retry",
+]
+"""``operation``: of the running calls, those that poll an operation. ``slot``, ``requests`` and ``images`` wait for a
+limit of their model, or for one that all models of its provider share."""
+WAITS: tuple[Stage, ...] = get_args(Stage)[2:]
+
+
+@dataclass(slots=True)
+class CountedCall:
+    """Counts a call while it is entered. A class, as every call enters several: half the time of a generator."""
+
+    counts: Counter[tuple[RateLimitKey, Stage]]
+    key: tuple[RateLimitKey, Stage]
+
+    def __enter__(self) -> None:
+        self.counts[self.key] += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.counts[self.key] -= 1
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """The calls of a run that have not ended, by key and stage."""
+
+    counts: Counter[tuple[RateLimitKey, Stage]] = field(default_factory=Counter)
+
+    def at(self, limit_key: RateLimitKey, stage: Stage) -> CountedCall:
+        """A context in which a call counts as being at this stage."""
+        return CountedCall(self.counts, (limit_key, stage))
+
+    @property
+    def running(self) -> int:
+        """How many calls run, of all keys."""
+        return sum(count for (_, stage), count in self.counts.items() if stage == "running")
+
+    def keys(self) -> list[RateLimitKey]:
+        """The keys with calls, those with waiting calls first, in the order of their first call."""
+        keys = {key: None for (key, _), count in self.counts.items() if count}
+        return sorted(keys, key=lambda key: not any(self.counts[key, stage] for stage in WAITS))
+
+    def running_text(self, limit_key: RateLimitKey) -> str:
+        """``3 generating``; empty if no call runs."""
+        operations = self.counts[limit_key, "operation"]
+        others = self.counts[limit_key, "running"] - operations
+        verb = "generating" if limit_key.kind == "generate" else "judging"
+        parts = [f"{count_of(operations, 'video')} in progress"] if operations else []
+        return ", ".join([*parts, f"{others} {verb}"] if others > 0 else parts)
+
+
+T = TypeVar("T")
+_RETRYABLE = ("rate_limit", "transient")
+_MODEL_STAGES: tuple[Stage, ...] = ("slot", "requests", "images")
+_PROVIDER_STAGES: tuple[Stage, ...] = ("provider slot", "provider requests", "provider images")
+Admission = Callable[[], AbstractAsyncContextManager[object]]
+
+
+@dataclass(slots=True)
+class Tries:
+    """The number of attempts of a call."""
+
+    count: int = 0
+
+
+class CallTurn(Protocol):
+    """Where an admitted call reports how it ended, for the calls after it."""
+
+    def succeeded(self) -> None:
+        """The provider answered."""
+
+    def slow_down(self, started: float, retry_after: float | None) -> None:
+        """A call that began at ``started`` (monotonic) got a 429, which asks for a wait of ``retry_after`` seconds."""
+
+
+@dataclass(slots=True)
+class Throttle:
+    """The limiters and rates of a run. ``limits`` are the suite's; ``max_concurrency`` is the default.
+
+    A subclass may get its turns elsewhere, as the workers of a cluster do.
+    """
+
+    limits: Mapping[str, Limits]
+    max_concurrency: int
+    gates: dict[tuple[str, str | None, Kind], ConcurrencyLimiter] = field(default_factory=dict)
+    rates: dict[tuple[str, str], CallRate] = field(default_factory=dict)
+    counts: CallCounts = field(default_factory=CallCounts)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once no new generation may start."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once no new call of any kind may start."""
+
+    async def call(
+        self,
+        limit_key: RateLimitKey,
+        work: Callable[[], Awaitable[T]],
+        *,
+        images: int = 0,
+        tries: Tries | None = None,
+        limits_itself: bool = False,
+        is_operation: bool = False,
+        admission: Admission = nullcontext,
+    ) -> T:
+        """Makes a call when its turn comes, and retries it if that may help. ``limits_itself``: it has its own timeout.
+
+        An operation keeps its turn until it has ended, and applies the timeout of its model itself. Enters
+        ``admission`` around each attempt, after the wait for a turn and outside the timeout.
+
+        Raises the ``ProviderError`` of the last attempt, and ``ClosingError``.
+        """
+        tries = tries or Tries()
+        timeout_s = None if is_operation else self.timeout_s(limit_key, None if limits_itself else TIMEOUT_S)
+        last = tries.count + int(self._setting(limit_key, "max_attempts") or MAX_ATTEMPTS)
+        while True:
+            tries.count += 1
+            try:
+                async with AsyncExitStack() as stack:
+                    with waiting():
+                        turn = await self.turn(stack, limit_key, images, admission)
+                    started = monotonic()
+                    limit = asyncio.timeout(timeout_s)
+                    try:
+                        async with limit:
+                            with working(), self.counts.at(limit_key, "operation") if is_operation else nullcontext():
+                                answer = await work()
+                    except TimeoutError as error:
+                        message = self._late(limit_key, timeout_s) if limit.expired() else f"TimeoutError: {error}"
+                        raise ProviderError(message, kind="transient", may_be_billed=True) from None
+                    except ProviderError as error:
+                        if error.kind == "rate_limit":
+                            turn.slow_down(started, error.retry_after)
+                        elif error.kind in STOPPING:
+                            self.shut()  # before the slot is released, so that no other call starts
+                        if error.kind in _RETRYABLE and _wait_is_too_long(error):
+                            raise _with_wait(error) from error.__cause__
+                        raise
+                    turn.succeeded()
+                    return answer
+            except ProviderError as error:
+                if error.kind not in _RETRYABLE or _wait_is_too_long(error) or tries.count >= last:
+                    raise
+                with waiting(), self.counts.at(limit_key, "retry"):
+                    await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
+
+    async def turn(self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission) -> CallTurn:
+        """Waits until a call may start. ``stack`` holds its slots.
+
+        Raises ``ClosingError`` once the run is being stopped, ``ProviderError`` if the provider asks for too long a
+        wait, and what ``admission`` raises.
+        """
+        limiter = self.gate(limit_key)
+        limits = (
+            (str(limit_key), limiter, _MODEL_STAGES),
+            (limit_key.provider, self._shared(limit_key), _PROVIDER_STAGES),
+        )
+        for name, gate, (slot, *rates) in limits:
+            if gate is not None:
+                with self.counts.at(limit_key, slot):
+                    await stack.enter_async_context(gate)
+                for stage, count in zip(rates, (1, images), strict=True) if self.limits else ():
+                    await self._wait_for_rate(limit_key, name, stage, count)
+        with self.counts.at(limit_key, "budget"):
+            await stack.enter_async_context(admission())
+        with self.counts.at(limit_key, "slot"):
+            await self._check_open(limit_key.kind, limiter)
+        stack.enter_context(self.counts.at(limit_key, "running"))
+        return limiter
+
+    def timeout_s(self, limit_key: RateLimitKey, default: float | None) -> float | None:
+        """The timeout of one call of a model, in seconds; ``None`` if it has none."""
+        return self._setting(limit_key, "timeout_s") or default
+
+    def _late(self, limit_key: RateLimitKey, timeout_s: float | None) -> str:
+        """The message for a call that took too long: its timeout, and where that is set."""
+        for entry in (str(limit_key), limit_key.provider):
+            if getattr(self.limits.get(entry), "timeout_s", None) is not None:
+                return f"no answer within {timeout_s:g} s, the timeout_s of limits: {entry}"
+        return f"no answer within {timeout_s:g} s, the default timeout_s: set it under limits: {limit_key}"
+
+    def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
+        """A limit of the model, or else of the provider."""
+        if not self.limits:
+            return None
+        settings = (getattr(self.limits.get(entry), name, None) for entry in (str(limit_key), limit_key.provider))
+        return next((value for value in settings if value is not None), None)
+
+    def gate(self, limit_key: RateLimitKey) -> ConcurrencyLimiter:
+        """The limiter of a model's generations or judgements."""
+        return self._gate((limit_key.provider, limit_key.model or "", limit_key.kind), self.max_calls(limit_key))
+
+    def max_calls(self, limit_key: RateLimitKey) -> int:
+        """The maximum of concurrent calls of a model."""
+        return int(self._setting(limit_key, "max_concurrency") or self.max_concurrency)
+
+    def _shared(self, limit_key: RateLimitKey) -> ConcurrencyLimiter | None:
+        """The limiter that all models of a provider share, if the suite limits the provider."""
+        limits = self.limits.get(limit_key.provider)
+        if limits is None or limit_key.model is None:
+            return None
+        return self._gate((limit_key.provider, None, limit_key.kind), limits.max_concurrency or self.max_concurrency)
+
+    def _gate(self, key: tuple[str, str | None, Kind], max_calls: int) -> ConcurrencyLimiter:
+        if key not in self.gates:
+            self.gates[key] = ConcurrencyLimiter(max_calls)
+            if self._event(key[2]).is_set():
+                self.gates[key].close()
+        return self.gates[key]
+
+    def close(self) -> None:
+        """Starts no more generations. Existing outputs are still judged."""
+        self.closed.set()
+        for (_, _, kind), gate in self.gates.items():
+            if kind == "generate":
+                gate.close()
+
+    def shut(self) -> None:
+        """Starts no more calls of any kind: calls that wait for a turn or a retry raise ``ClosingError``."""
+        self.ended.set()
+        self.closed.set()
+        for gate in self.gates.values():
+            gate.close()
+
+    def _event(self, kind: Kind) -> asyncio.Event:
+        """The event that stops new calls of a kind."""
+        return self.closed if kind == "generate" else self.ended
+
+    async def _sleep(self, kind: Kind, seconds: float) -> None:
+        """Waits, but returns early if the run is being stopped."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event(kind).wait(), seconds)
+
+    async def _check_open(self, kind: Kind, gate: ConcurrencyLimiter) -> None:
+        """Checks again after the wait for a turn, as other calls may have closed the limiter meanwhile."""
+        while gate.seconds_until_open and not self._event(kind).is_set():
+            if gate.seconds_until_open > LONGEST_WAIT_S:
+                raise gate.wait_error()
+            await self._sleep(kind, gate.seconds_until_open)
+        if self._event(kind).is_set():
+            raise ClosingError("the run is being stopped")
+
+    async def _wait_for_rate(self, limit_key: RateLimitKey, name: str, stage: Stage, count: int) -> None:
+        per_minute = self._per_minute(limit_key, stage)
+        if per_minute and count:
+            turn = self.rates.setdefault((name, stage), CallRate(per_minute)).turn(count)
+            with self.counts.at(limit_key, stage):
+                await self._sleep(limit_key.kind, turn)
+
+    def _per_minute(self, limit_key: RateLimitKey, stage: Stage) -> float | None:
+        """The limit per minute that a call at this stage waits for."""
+        rate = stage.removeprefix("provider ")
+        limits = self.limits.get(str(limit_key) if rate == stage else limit_key.provider)
+        return getattr(limits, f"{rate}_per_minute", None)
+
+    def status(self) -> list[str]:
+        """A line for each model with calls: how many run, and how many wait for what. Those that wait come first."""
+        if self.ended.is_set():
+            return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
+        paused = [
+            RateLimitKey(provider, model or None, kind)
+            for (provider, model, kind), gate in self.gates.items()
+            if gate.seconds_until_open
+        ]
+        limit_keys = self.counts.keys()
+        limit_keys += [limit_key for limit_key in paused if limit_key not in limit_keys]
+        lines = ((limit_key, ", ".join(self._state_of(limit_key))) for limit_key in limit_keys)
+        return [f"{limit_key}: {state}" for limit_key, state in lines if state]
+
+    def _state_of(self, limit_key: RateLimitKey) -> Iterator[str]:
+        if text := self.counts.running_text(limit_key):
+            yield text
+        gates = {"slot": self.gate(limit_key), "provider slot": self._shared(limit_key)}
+        for stage in WAITS:
+            count, gate = self.counts.counts[limit_key, stage], gates.get(stage)
+            if gate is not None and gate.seconds_until_open:
+                yield f"{count} waiting {duration_text(math.ceil(gate.seconds_until_open))} (rate limit)"
+            elif count:
+                yield f"{count} waiting {self._reason(limit_key, stage, gate)}"
+
+    def _reason(self, limit_key: RateLimitKey, stage: Stage, gate: ConcurrencyLimiter | None) -> str:
+        if gate is not None:
+            return f"({gate.allowed} at once)"
+        if per_minute := self._per_minute(limit_key, stage):
+            rate = stage.removeprefix("provider ")
+            return f"({per_minute:g} {rate} per minute{', all models' * (rate != stage)})"
+        return "(budget)" if stage == "budget" else "to retry"
+
+
+def _wait_is_too_long(error: ProviderError) -> bool:
+    return (error.retry_after or 0) > LONGEST_WAIT_S
+
+
+def _with_wait(error: ProviderError) -> ProviderError:
+    """The same error, with the reason why there is no retry."""
+    message = (
+        f"{error} (the provider asks for a wait of {duration_text(error.retry_after or 0)}: resume the run after that)"
+    )
+    return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
+
+
+def _retry_wait(error: ProviderError, attempt: int) -> float:
+    """Seconds before the next attempt; 0 after a 429, because the limiter already pauses all calls."""
+    if error.kind == "rate_limit":
+        return 0.0
+    backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (attempt - 1))
+    return max(error.retry_after or 0.0, random.uniform(0, backoff))  # noqa: S311

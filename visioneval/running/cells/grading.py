@@ -1,0 +1,321 @@
+"""Grades one output. Graders run independently: one that fails writes ``null`` scores and stops no other."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from visioneval.aio import gather_all
+from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
+from visioneval.graders.measures import Measure
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import CellError, Fingerprint, GraderRecord
+from visioneval.records.questions import PromptQuestions
+from visioneval.running.calls.attempts import call_user_code, describe_error
+from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.prices import checked_usage
+from visioneval.running.cells.panel import CheckedGrade, panel_grade
+from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
+from visioneval.running.plan import Call
+from visioneval.running.sanitize import amount, scalar, usd
+from visioneval.stopwatch import Stopwatch
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.types import Metric, Output, Score
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GradedOutput:
+    """The output of a cell, ``None`` if it has only recorded answers. ``params`` are those of its generation.
+
+    ``deadline`` is in the time of the event loop.
+    """
+
+    call: Call
+    sample: int
+    output: Output | None
+    params: Mapping[str, Any]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrades:
+    """The combined results of all graders of a cell."""
+
+    scores: dict[str, Score]
+    reasons: dict[str, str]
+    failure_tags: tuple[str, ...]
+    graders: tuple[GraderRecord, ...]
+    kinds: tuple[str, ...]
+    """The kind of error of each grader that failed: a provider's kind, ``internal``, ``unmeasured``."""
+
+    @property
+    def error(self) -> CellError | None:
+        """The error of the first grader that failed, those first that the cell needs."""
+        failed = [(grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error]
+        for grader, kind in sorted(failed, key=lambda entry: entry[0].is_optional):
+            return CellError(stage="grade", kind=kind, message=f"{grader.key}: {grader.error}")
+        return None
+
+    @property
+    def failed_graders(self) -> tuple[str, ...]:
+        """The keys of the failed graders that the cell needs."""
+        return tuple(grader.key for grader in self.graders if grader.is_unmeasured and not grader.is_optional)
+
+
+async def grade(graded: GradedOutput, services: Services) -> CellGrades:
+    """Runs all graders of a cell. Raises only ``StoppedError``."""
+    files = SavedImages(services.writer, graded.call, graded.sample)
+    turn = next(services.turns)
+    results = await gather_all(
+        _run_grader(config, graded, services, files, turn) for config in graded.call.grading.graders
+    )
+    scores: dict[str, Score] = {}
+    reasons: dict[str, str] = {}
+    tags: dict[str, None] = {}
+    for checked, _ in results:
+        scores.update(checked.grade.scores)
+        reasons.update(checked.grade.reasons)
+        tags.update(dict.fromkeys(checked.grade.failure_tags))
+    records, kinds = tuple(record for _, record in results), tuple(checked.kind for checked, _ in results)
+    return CellGrades(scores, reasons, tuple(tags), records, kinds)
+
+
+async def _run_grader(
+    config: BaseGrader, graded: GradedOutput, services: Services, files: SavedImages, turn: int
+) -> tuple[CheckedGrade, GraderRecord]:
+    """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
+    meters, answers = JudgeMeters(), tuple[JudgeAnswer, ...]()
+    names = config.judge_names if config.has_panel else (next(iter(config.judge_names), None),)
+    shared = SingleFlight() if config.has_panel else run_directly
+    with Stopwatch() as stopwatch:
+        checked, *others = await gather_all(
+            GraderAttempt(config, graded, services, files, turn, meters, name, shared).run() for name in names
+        )
+        if config.has_panel and meters.by_judge:  # else no judge was asked, such as after OCR passed
+            checked, answers = panel_grade(config, graded.call.case, [checked, *others], meters, services.sanitizer)
+    result, meter, fingerprint = checked.grade, meters.total, checked.fingerprint
+    if fingerprint.judge_model is None and meter.judge_model is not None:  # else the grader names a model
+        fingerprint = fingerprint.model_copy(update={"judge_model": meter.judge_model})
+    seconds, waited = stopwatch.read()
+    record = GraderRecord(
+        key=config.key,
+        type=config.type_name,
+        error=result.error,
+        is_unmeasured=checked.is_unmeasured,
+        is_optional=config.key in graded.call.grading.optional_graders and not checked.never_asked,
+        never_asked=checked.never_asked,
+        details={**result.details, **({} if answers else meter.details)},
+        refused=meter.refused if config.judge_names else None,
+        usage=services.sanitizer.counts(meter.usage) or result.usage,
+        cost_usd=meter.cost_usd if meter.calls else result.cost_usd,
+        seconds=round(seconds, 6),
+        waited_seconds=round(waited, 6),
+        cached=meter.is_from_cache,
+        fingerprint=fingerprint,
+        judges=answers,
+    )
+    return checked, record
+
+
+@dataclass(frozen=True, slots=True)
+class GraderAttempt:
+    """One grader on one cell, with one of its judges. Its methods are what the grader's context offers."""
+
+    config: BaseGrader
+    graded: GradedOutput
+    services: Services
+    files: SavedImages
+    turn: int
+    meters: JudgeMeters
+    judge: str | None
+    once_per_panel: RunOnce
+    never_asked: list[Exception] = field(default_factory=list)
+    """Why a judge was not asked a question at all."""
+
+    async def run(self) -> CheckedGrade:
+        """The checked grade. A failure becomes a grade without scores.
+
+        A question that was never asked also makes a grade without scores, even if the grader catches the error. An
+        error that ends the run is raised again.
+        """
+        checked = await self._checked_run()
+        for error in self.never_asked:
+            if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+                raise error
+        if not self.never_asked:
+            return checked
+        reason = self.never_asked[0]
+        without_scores = replace(
+            checked.grade,
+            scores=dict.fromkeys(checked.grade.scores),
+            failure_tags=(),
+            error=self.services.sanitizer.text(str(reason)),
+        )
+        return replace(checked, grade=without_scores, is_unmeasured=True, kind=_kind_of(reason))
+
+    async def _checked_run(self) -> CheckedGrade:
+        limit = asyncio.timeout_at(self.graded.deadline)
+        grader = self.services.components.graders[self.config.key]
+        try:
+            async with limit:
+                result = await call_user_code(Grade, grader.grade, self._context())
+            return self._checked(result, "unmeasured")
+        except (BudgetError, GraderError, ProviderError, ImageError) as error:
+            kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
+        except StoppedError:
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                kind = "timeout"
+                message = f"exceeded the cell timeout of {self.services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
+            else:  # includes a TimeoutError that the grader raised
+                self.services.listener.debug(error)
+                kind, message = "internal", _with_await_hint(describe_error(error))
+            failed = Grade(scores={}, error=message)
+        return self._checked(failed, kind)
+
+    def _context(self) -> GradingContext:
+        """The cell as the grader sees it."""
+        services, call, size = self.services, self.graded.call, self.graded.params.get("size")
+        return GradingContext(
+            case=call.case,
+            task_type=call.task_type,
+            prompt=call.graded_prompt,
+            requested_size=size if isinstance(size, str) else None,
+            output=self.graded.output,
+            files=call.files,
+            save=self.save,
+            measure=self.measure,
+            variables=services.plan.suite.vars,
+            templates=services.plan.templates,
+            judge=self.judge,
+            ask_judge=self.ask,
+            show=CellImages(self.graded.output, services.image_cache).show,
+            watching=services.components.watching,
+            once=services.once,
+            once_per_panel=self.once_per_panel,
+            known_questions=services.questions.find,
+            keep_questions=self.keep_questions,
+        )
+
+    def save(self, name: str, data: bytes) -> str:
+        """Stores an image. Names have the judge's in a panel, whose judges all save the same names."""
+        if self.config.has_panel and isinstance(name, str) and "." in name:
+            stem, _, extension = name.rpartition(".")
+            name = f"{stem}.{self.judge}.{extension}"
+        return self.files.save_checked(name, data) if self.config.runs_code else self.files.save(name, data)
+
+    async def measure(self, measure: Measure[T]) -> T:
+        """Makes a local measurement, or reads it from the cache. Those of the cell that began first come first."""
+        measurements = self.services.measurements
+        if self.config.runs_code:  # nothing says what a custom class reads
+            return await measurements.directly(measure, turn=self.turn)
+        return await measurements(measure, hash_of=self._hash_of, meter=self.meters.total, turn=self.turn)
+
+    def _hash_of(self, path: Path) -> str:
+        output = self.graded.output
+        return output.sha256 if output is not None and str(path) == str(output.path) else self.services.hash_of(path)
+
+    async def ask(self, judge: str, question: Question) -> Reply:
+        """Asks a judge of the suite by its key."""
+        if judge not in self.services.components.judges:
+            raise GraderError(f"no judge {judge!r}: set it on the grader in the suite, 'judge: {judge}'")
+        call = self.graded.call
+        about = CellRef(call.case.id, call.run.label, self.graded.sample)
+        try:
+            return await self.services.judges.ask(judge, question, about, self.meters.of(judge))
+        except (StoppedError, ProviderError) as error:
+            if isinstance(error, StoppedError) or error.kind in NEVER_ASKED:
+                self.never_asked.append(error)
+            raise
+
+    def keep_questions(self, entry: PromptQuestions) -> None:
+        """Stores the questions of a prompt, with secrets removed."""
+        data, sanitizer = entry.model_dump(mode="json"), self.services.sanitizer
+        self.services.questions.add(PromptQuestions.model_validate(sanitizer(data)) if sanitizer.hides(data) else entry)
+
+    def _checked(self, result: Grade, kind: str) -> CheckedGrade:
+        """Validates and sanitizes the result. An invalid one may raise any exception."""
+        config, case, sanitizer = self.config, self.graded.call.case, self.services.sanitizer
+        scores, bad = checked_scores(result.scores, config.metrics(case), config.omissible(case))
+        if config.runs_code:
+            nulls = (name for name in scores if name in result.scores and scalar(result.scores[name]) is None)
+            bad += [f"{name} is null, and the grader gave no cause in Grade.error" for name in nulls]
+        plain_details = sanitizer.shallow if config.measures_locally and not config.judge_names else sanitizer.mapping
+        tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
+        grade = Grade(
+            scores=scores,
+            reasons=sanitizer.texts(result.reasons),
+            failure_tags=tuple(map(sanitizer.text, tags)),
+            details=plain_details(result.details),
+            error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
+            usage=checked_usage(sanitizer.counts(result.usage)),
+            cost_usd=usd(result.cost_usd),
+        )
+        fingerprint = Fingerprint(
+            version=config.version,
+            judge_model=result.judge_model,
+            template_sha256=result.template_sha256,
+            schema_sha256=result.schema_sha256,
+            config_sha256=self.services.plan.config_sha256[config.key],
+            tool_versions=sanitizer.texts(result.tool_versions),
+        )
+        return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
+
+
+def _kind_of(error: Exception) -> str:
+    """The kind of a cell's error."""
+    if isinstance(error, BudgetError):
+        return "budget"
+    return error.kind if isinstance(error, ProviderError) else "unmeasured"
+
+
+def _with_await_hint(message: str) -> str:
+    """The message of an error. Adds what to do if the grader used an answer of a judge without waiting for it."""
+    if "<coroutine object" not in message and "'coroutine' object" not in message:
+        return message
+    return f"{message}: write 'async def grade' and 'await context.ask(...)'"
+
+
+def checked_scores(
+    reported: Mapping[str, Any], declared: Mapping[str, Metric], optional: Collection[str] = ()
+) -> tuple[dict[str, Score], list[str]]:
+    """Keeps the declared metrics that have a valid type and range, and returns the problems of the others.
+
+    A grader that reports any score may omit an ``optional`` metric. Other missing metrics become ``None``.
+    """
+    scores: dict[str, Score] = {}
+    bad = [f"wrote the undeclared metric {name!r}" for name in reported if name not in declared]
+    for name, metric in declared.items():
+        if name not in reported:
+            if name not in optional or not reported:
+                scores[name] = None
+                bad.append(f"{name} was not measured")
+            continue
+        value = scalar(reported[name])
+        wrong = None if value is None else _range_problem(value, metric)
+        scores[name] = value if wrong is None else None
+        if wrong is not None:
+            bad.append(f"{name} is {value!r:.60}, {wrong}")
+    return scores, bad
+
+
+def _range_problem(value: Any, metric: Metric) -> str | None:
+    """Why a value does not fit a metric; ``None`` if it fits."""
+    if metric.type == "bool":
+        return None if isinstance(value, bool) else "not true or false"
+    number = amount(value)
+    if number is None:
+        return "not a number"
+    low, high = metric.range or (-math.inf, None)
+    if number < low or (high is not None and number > high):
+        return f"outside the range {low:g} to {'any' if high is None else f'{high:g}'}"
+    return None

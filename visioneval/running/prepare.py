@@ -1,0 +1,409 @@
+"""From a plan to a run that can be executed: a new run, a resumed run, or a run that grades existing outputs."""
+
+from __future__ import annotations
+
+import platform
+import re
+import secrets
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from visioneval.errors import SuiteError, UsageError
+from visioneval.extras import has_extra, needs
+from visioneval.media.video import can_read_videos
+from visioneval.records.cells.changed_outputs import writing_ended
+from visioneval.records.model import RunInfo, read_info, read_records
+from visioneval.records.resume_command import resume_command
+from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
+from visioneval.records.writer import RunWriter
+from visioneval.running.calls.settings import CallSettings, check_budget, check_session
+from visioneval.running.cells.services import Components, build_components
+from visioneval.running.jobs import Jobs, copy_questions, every_cell, forget_changed_pairs, plan_regrade, plan_resume
+from visioneval.running.loading import (
+    SuiteOptions,
+    check_same_suite,
+    check_secrets,
+    load_plan,
+    load_plans,
+    load_stored_plan,
+    missing_outputs,
+    secrets_to_give,
+)
+from visioneval.running.plan import Plan
+from visioneval.running.sanitize import sanitizer_for
+from visioneval.suite.load import HIDDEN
+from visioneval.suite.selection.selection import merged, narrowed_further
+from visioneval.types import TaskType
+from visioneval.version import __version__
+
+MAX_CHANGED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The Ray cluster on which the cells of a run are done."""
+
+    address: str | None = None
+    """Of a running cluster; ``None`` starts Ray here."""
+    workers: int | None = None
+    """``None`` for one per core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """All settings of a run except its suite."""
+
+    suite: SuiteOptions = field(default_factory=SuiteOptions)
+    calls: CallSettings = field(default_factory=CallSettings)
+    run_id: str | None = None
+    note: str | None = None
+    resume: Path | None = None
+    """The folder of the run to resume."""
+    keep_errors: bool = False
+    """Whether a resumed run does not repeat cells that ended in an error."""
+    command_line: tuple[str, ...] = ()
+    """As typed, for ``run.json``; empty for a run of the Python API."""
+    words: tuple[str, ...] = ()
+    """The settings as flags, for the command that resumes a run of the Python API."""
+    cluster: ClusterOptions | None = None
+    """Where the cells are done; ``None`` for this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that is ready to be executed: its writer is open, and ``jobs`` produces ``cells`` cells."""
+
+    plan: Plan
+    components: Components
+    writer: RunWriter
+    jobs: Jobs
+    cells: int
+    resume_hint: str
+    """How to get the remaining cells if the run stops early."""
+    notes: tuple[str, ...] = ()
+    """Messages for the user before the run starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunToGrade:
+    """The run, or model run, whose outputs are graded again."""
+
+    folder: Path
+    info: RunInfo
+    label: str | None
+
+    @property
+    def name(self) -> str:
+        """``RUN_ID`` or ``RUN_ID@label``."""
+        return self.info.run_id if self.label is None else f"{self.info.run_id}@{self.label}"
+
+
+def plan_runs(suites: list[Path], options: RunOptions) -> list[Plan]:
+    """Plans all suites; without a suite, the run to resume. Raises ``SuiteError`` and ``UsageError``."""
+    if not suites and options.resume is None:
+        raise UsageError("name a suite, or a run to resume: --resume RUN")
+    if options.resume is not None and (len(suites) > 1 or options.run_id is not None or options.note is not None):
+        raise UsageError("--resume takes at most one suite, and neither --run-id nor --note")
+    if options.keep_errors and options.resume is None:
+        raise UsageError("--keep-errors needs --resume")
+    if options.run_id is not None and len(suites) > 1:
+        raise UsageError("--run-id names one run: give one suite")
+    if options.resume is None:
+        return load_plans(suites, options.suite)
+    info = read_info(options.resume)
+    samples = options.suite.selection.samples or info.selection.samples
+    selection = info.selection.model_copy(update={"samples": samples})
+    repeated = options.suite.selection.model_copy(update={"samples": samples})
+    if repeated.narrows and repeated != selection:
+        raise UsageError(
+            "--resume applies to the whole run: leave out --case, --tag, --model, --grader, --limit and --shard"
+        )
+    suite_options = replace(options.suite, selection=selection)
+    if suites:
+        planned = load_plans(suites, suite_options)
+    elif suite_options.judges or not suite_options.variables.keys() <= set(info.hidden_vars):
+        raise UsageError("--var and --judge change the suite: name the suite as well as --resume")
+    else:
+        planned = [load_stored_plan(options.resume, suite_options)]
+    check_same_suite(options.resume, planned[0], suite_options)
+    return planned
+
+
+def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
+    """Checks outputs, keys, prices, the cache, the log and extras before the first run starts. Returns components.
+
+    Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
+    """
+    if options.resume is None:  # which has copies of its outputs
+        _check_outputs(planned, options.suite)
+    for plan in planned:
+        if not options.calls.reuse.offline:
+            _check_videos(plan)
+            if options.cluster is None:  # whose nodes are checked
+                check_extras(plan)
+        check_budget(plan, options.calls)
+    for plan in planned:
+        check_session(plan, options.calls, warn)
+    return [build_components(plan, offline=options.calls.reuse.offline) for plan in planned]
+
+
+def _check_outputs(planned: Sequence[Plan], options: SuiteOptions) -> None:
+    """Raises ``SuiteError`` if suites name outputs that do not exist."""
+    if problems := [problem for plan in planned for problem in missing_outputs(plan, options).errors]:
+        raise SuiteError(problems)
+
+
+def _check_videos(plan: Plan) -> None:
+    """Raises ``UsageError`` if videos would be generated that cannot be read here: each would be paid for and lost."""
+    cases = [case for case in plan.suite.cases if case.task is TaskType.VIDEO_GENERATION]
+    runs = [run for run in plan.runs if not run.config.reads_outputs]
+    if any(any(plan.count(case, run)) for case in cases for run in runs) and not can_read_videos():
+        raise UsageError(needs("video"))
+
+
+def check_extras(plan: Plan) -> None:
+    """Raises ``UsageError`` if a grader that a cell needs cannot measure here: no output would pass."""
+    needed = {extra for grader in plan.suite.graders for case in plan.suite.cases if (extra := grader.extra_for(case))}
+    missing = {extra for extra in needed if not has_extra(extra)}
+    if not missing:
+        return
+    for turn in (turn for turns in plan.chains() for turn in turns):
+        for call in turn.with_dependents:
+            for grader in call.grading.graders:
+                extra = grader.extra_for(call.case)
+                if extra in missing and grader.key not in call.grading.optional_graders:
+                    raise UsageError(f"grader {grader.key!r}: {needs(extra)}")
+
+
+def prepare_run(plan: Plan, components: Components, options: RunOptions) -> PreparedRun:
+    """Creates a run, or opens the run to resume with its remaining work. Raises ``UsageError``."""
+    info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
+    if options.resume is None:
+        writer = create_run(options.suite.runs, info)
+        hint = resume_command(writer.folder, _words(plan, info, options), plan.loaded.path, info.hidden_vars)
+        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(plan))
+    return _resume(plan, components, info, options)
+
+
+def _resume(plan: Plan, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
+    assert options.resume is not None
+    source = read_info(options.resume).graded_from
+    if source is not None:
+        raise UsageError(
+            f"{options.resume} grades the outputs of {source}: repeat that 'visioneval grade' command instead"
+        )
+    folder = claim_run(options.resume)
+    try:
+        return _resume_claimed(plan, components, info, options, folder)
+    except BaseException:
+        release_run(folder)
+        raise
+
+
+def _resume_claimed(
+    plan: Plan, components: Components, info: RunInfo, options: RunOptions, folder: Path
+) -> PreparedRun:
+    stored = read_info(folder)
+    uses_stored_suite = plan.loaded.is_from_run
+    since = writing_ended(stored)
+    rest = plan_resume(
+        plan,
+        read_records(folder),
+        folder,
+        keep_errors=options.keep_errors,
+        retry_unusable=options.calls.reuse.retry_unusable,
+        since=since,
+    )
+    # these records must not count if this run stops before it generates their outputs again
+    stale = rest.stale | rest.changed.keys() | rest.outdated
+    writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
+    forget_changed_pairs(rest, stored, plan, folder)
+    notes = [*_warnings(plan), f"resuming {display_name(folder)}: {rest}"]
+    if rest.stale:
+        notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
+    if rest.changed:
+        paths = sorted(rest.changed.values())
+        more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
+        notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
+    suite = None if uses_stored_suite else plan.loaded.path
+    hint = resume_command(writer.folder, _words(plan, info, options), suite, info.hidden_vars)
+    return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+
+
+def _words(plan: Plan, info: RunInfo, options: RunOptions) -> tuple[str, ...]:
+    """The command line of a run, or the settings as flags for one of the Python API, without secrets."""
+    return without_secrets(options.command_line or options.words, plan, info.hidden_vars)
+
+
+def _warnings(plan: Plan) -> tuple[str, ...]:
+    warnings = tuple(map(str, plan.loaded.warnings))
+    shard = plan.selection.shard
+    return warnings if plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
+
+
+def prepare_grading(
+    source: RunToGrade, suite: Path | None, options: RunOptions, warn: Callable[[str], None]
+) -> PreparedRun:
+    """Creates a run that grades the outputs of ``source`` by its own suite, or by ``suite``. Generates nothing.
+
+    Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
+    """
+    fetch_outputs(source.folder)
+    plan = replace(plan_grading(source, suite, options.suite), generates=False)
+    info = describe_run(
+        plan,
+        run_id=options.run_id,
+        note=options.note,
+        command_line=options.command_line,
+    ).model_copy(update={"graded_from": source.name})
+    grading = plan_regrade(
+        plan,
+        read_records(source.folder),
+        source.folder,
+        source.info.run_id,
+        reuse_scores=options.calls.reuse.judgements,
+    )
+    is_free = not grading.graded and not any(grader.judges_pairs for grader in plan.suite.graders)
+    if not is_free:
+        check_budget(plan, options.calls)
+    check_session(plan, options.calls, warn)
+    components = build_components(plan, offline=options.calls.reuse.offline or is_free)
+    writer = create_run(options.suite.runs, info)
+    try:
+        copy_questions(source.folder, writer.folder)
+    except BaseException:
+        release_run(writer.folder)
+        raise
+    notes = (*_warnings(plan), *filter(None, [str(grading)]))
+    return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
+
+
+def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Plan:
+    """The plan. Without flags, it selects what the source selected; of another suite, all graders."""
+    flags = options.selection
+    if source.label is not None:
+        if flags.models:
+            raise UsageError(f"{source.name!r} already names the model run: leave out --model")
+        flags = flags.model_copy(update={"models": (source.label,)})
+    samples = source.info.suite.samples
+    if suite is None:
+        selection = narrowed_further(source.info.suite, source.info.selection, flags)
+        return load_stored_plan(source.folder, replace(options, selection=selection), samples=samples)
+    options = replace(options, selection=merged(source.info.selection, flags))
+    planned = load_plan(suite, options, samples=samples)
+    check_secrets(source.folder, secrets_to_give(source.info, planned), options)
+    return planned
+
+
+def _grade_again_hint(options: RunOptions) -> str:
+    """How to grade the rest: in a new run, because the id of this one exists."""
+    again = "to grade the rest, repeat the command" + (" with another --run-id" if options.run_id is not None else "")
+    if not options.calls.reuse.judgements:
+        return f"{again}, which asks all judges again; without --reuse none, it reuses cached answers"
+    return f"{again}, which reuses cached judge answers"
+
+
+def now() -> str:
+    """The time as ISO 8601 in UTC, to the millisecond: two runs of a second have an order."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def new_run_id(suite: str) -> str:
+    """``YYYYMMDD-HHMMSS-<suite>-<4 hex>``, in local time."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', suite)}-{secrets.token_hex(2)}"
+
+
+def describe_run(
+    plan: Plan,
+    *,
+    run_id: str | None,
+    note: str | None,
+    command_line: tuple[str, ...],
+) -> RunInfo:
+    """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
+    sanitizer = sanitizer_for(plan)
+    text = sanitizer.text
+    suite = plan.whole_suite
+    hidden = tuple(name for name, value in suite.vars.items() if name in plan.secrets or sanitizer.hides(value))
+    if hidden:
+        suite = suite.model_copy(update={"vars": {**suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
+    return RunInfo(
+        run_id=new_run_id(plan.suite.name) if run_id is None else run_id,
+        state="running",
+        started_at=now(),
+        planned_cells=plan.cells,
+        visioneval_version=__version__,
+        python_version=platform.python_version(),
+        experiment=plan.suite.experiment,
+        note=None if note is None else text(note),
+        command_line=without_secrets(command_line, plan, hidden),
+        git_commit=_git_commit(plan.folder),
+        suite_path=text(plan.loaded.path),
+        source_sha256=plan.loaded.source_sha256,
+        selection=plan.selection,
+        metrics=plan.metrics,
+        hidden_vars=hidden,
+        suite=suite,
+    )
+
+
+def without_secrets(words: tuple[str, ...], plan: Plan, hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """A command line without keys and the values of ``hidden`` variables."""
+    text = sanitizer_for(plan).text
+    return tuple(text(_hide_values(word, hidden)) for word in words)
+
+
+def _hide_values(word: str, hidden: tuple[str, ...]) -> str:
+    """An argument of the command line without the value of a hidden variable."""
+    for name in hidden:
+        for start in (f"{name}=", f"--var={name}="):
+            if word.startswith(start):
+                return f"{start}{HIDDEN}"
+    return word
+
+
+def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) -> RunInfo:
+    """The ``run.json`` of a resumed run: the stored one with the current suite and versions.
+
+    With ``uses_stored_suite`` the resume named no suite, so the original command line stays.
+    """
+    changed = current.model_dump(include=_CURRENT_FIELDS) | {
+        "command_line": stored.command_line if uses_stored_suite else current.command_line,
+        "suite": current.suite,
+        "hidden_vars": current.hidden_vars,
+        "metrics": current.metrics,
+        "selection": current.selection,
+    }
+    again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*stored.resumed_at, now())}
+    return stored.model_copy(update=changed | again)
+
+
+_CURRENT_FIELDS = {
+    "planned_cells",
+    "visioneval_version",
+    "python_version",
+    "experiment",
+    "git_commit",
+    "suite_path",
+    "source_sha256",
+}
+
+
+def _git_commit(folder: Path) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed words and the suite's folder
+            ["git", "-C", str(folder), "rev-parse", "HEAD"],  # noqa: S607 - the user's own git
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return None if done.returncode else done.stdout.strip()
