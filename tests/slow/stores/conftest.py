@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import fsspec
 import pytest
 from buckets import fill_s3, s3_server
 from fake_gcs import gcs_with_preconditions
 from stores import FaultyStore, Machines, faulty, forget_clients, forget_stores
 
 from visioneval.records.stores import store
+from visioneval.records.stores.claims import RunClaim
+from visioneval.records.stores.store import ObjectStore
 
 _NUMBERS = count(1)
 
@@ -29,6 +32,21 @@ def _gcs() -> Iterator[FaultyStore]:
     forget_clients()
     with gcs_with_preconditions() as url, faulty(url) as proxy:
         yield proxy
+
+
+@pytest.fixture(autouse=True)
+def claims_of_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends the renewal of claims that the test has not released, as the end of their processes would."""
+    acquire, claims = RunClaim.acquire, list[RunClaim]()
+
+    def noted(target: ObjectStore, run_id: str) -> RunClaim:
+        claims.append(acquire(target, run_id))
+        return claims[-1]
+
+    monkeypatch.setattr(RunClaim, "acquire", noted)
+    yield
+    for claim in claims:
+        claim._stopped.set()
 
 
 @pytest.fixture
@@ -73,3 +91,13 @@ def any_runs(request: pytest.FixtureRequest) -> str:
     """The URL of a folder of runs of its own, in each kind of store."""
     request.getfixturevalue("s3" if request.param == "s3" else "gcs")
     return f"{request.param}://bkt/runs{next(_NUMBERS)}"
+
+
+@pytest.fixture(params=["s3", "gs", "memory", "file"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL in each kind of store that fsspec has, also in a folder and in memory."""
+    if request.param in ("s3", "gs"):
+        request.getfixturevalue("s3" if request.param == "s3" else "gcs")
+        return f"{request.param}://bkt/runs{next(_NUMBERS)}"
+    monkeypatch.setitem(fsspec.config.conf, "file", {"auto_mkdir": True})
+    return f"{request.param}://{tmp_path}/runs{next(_NUMBERS)}"

@@ -58,6 +58,22 @@ def test_what_one_machine_paid_is_free_on_another(runner: SuiteRunner, cache: st
     assert names == {"visioneval-cache.json", "answers", "files"}
 
 
+def test_a_cache_has_one_layout_in_a_folder_and_in_a_store(runner: SuiteRunner, cache: str, machines: Machines) -> None:
+    """A folder that is copied into a store is a shared cache, and a copy of a store is a cache."""
+    runner.write()
+    assert run(runner, "local").exit_code == 0
+    store = ObjectStore(cache)
+    for path in Path("local").rglob("*"):
+        if path.is_file():
+            store.put(path.relative_to("local").as_posix(), path.read_bytes())
+    machines.use("b")
+    assert run(runner, cache, "--offline", run_id="of-store").exit_code == 0
+    store.download(store.walk(""), Path("copied"))
+    machines.use("c")
+    assert run(runner, "copied", "--offline", run_id="of-copy").exit_code == 0
+    assert runner.called == (2, 2)
+
+
 def test_no_call_waits_for_an_answer_that_is_sent_to_the_store(
     runner: SuiteRunner, s3_cache: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ def test_preferences_are_asked_once_for_all_machines(runner: SuiteRunner, two_mo
     assert ranked.exit_code == 0, ranked.output
     claim = read_claim(ObjectStore(two_models), "r")
     assert claim is not None
-    assert claim.is_released
+    assert claim.body.state == "released"
 
 
 def test_a_run_that_is_written_takes_labels_but_no_preferences(

@@ -28,9 +28,9 @@ def first_call(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget_clients()
 
 
-def test_objects_are_written_listed_read_and_deleted(any_runs: str) -> None:
-    store = ObjectStore(any_runs + "/")
-    assert (store.url, store.entries()) == (any_runs, [])
+def test_objects_are_written_listed_read_and_deleted(any_store: str) -> None:
+    store = ObjectStore(any_store + "/")
+    assert (store.url, store.entries()) == (any_store, [])
     store.check_readable()
     store.put("r/run.json", b"{}")
     store.put("r/artifacts/a b/ü.png", b"x" * 1000)
@@ -50,12 +50,12 @@ def test_objects_are_written_listed_read_and_deleted(any_runs: str) -> None:
     assert store.entries("r")[1].version != version
     store.delete("r/run.json")
     store.delete("r/run.json")
-    with pytest.raises(MissingObjectError, match=rf"^cannot read {any_runs}/r/run.json: there is no such object$"):
+    with pytest.raises(MissingObjectError, match=rf"^cannot read {any_store}/r/run.json: there is no such object$"):
         store.read("r/run.json")
 
 
-def test_only_one_process_creates_an_object(any_runs: str) -> None:
-    store = ObjectStore(any_runs)
+def test_only_one_process_creates_an_object(any_store: str) -> None:
+    store = ObjectStore(any_store)
     assert store.create("r/claims/000001.json", b"mine")
     assert not store.create("r/claims/000001.json", b"theirs")
     assert store.read("r/claims/000001.json") == b"mine"
@@ -136,14 +136,15 @@ def test_a_first_listing_has_a_time_limit(
             "s3://user:key@bkt/runs",
             r"^s3://\.\.\.: a store's URL must not contain credentials: set them in the environment$",
         ),
-        ("hf://datasets/a/b/c", "runs and caches can be in s3:// or gs:// only"),
+        ("hf://datasets/a/b/c", "runs and caches can be in a local folder, or at an s3:// or gs:// URL"),
         ("s3://bkt/a/../b", "write s3://BUCKET/FOLDER"),
         ("s3://bkt/a?versionId=1", "write s3://BUCKET/FOLDER"),
     ],
 )
 def test_a_url_that_is_no_store_is_refused(url: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        ObjectStore(url)
+    for parse in (runs_folder, cache_folder):
+        with pytest.raises(UsageError, match=message):
+            parse(url)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +170,11 @@ def test_denied_access_and_a_missing_bucket_are_usage_errors(runs: str, s3: Faul
         ObjectStore(runs).create("x", b"1")
 
 
-def test_a_claim_keeps_a_second_writer_out_until_it_is_released(any_runs: str) -> None:
-    store = ObjectStore(any_runs)
+def test_a_claim_keeps_a_second_writer_out_until_it_is_released(any_store: str) -> None:
+    store = ObjectStore(any_store)
     claim = RunClaim.acquire(store, "r")
     with pytest.raises(
-        UsageError, match=rf"^{any_runs}/r: is being written by process \d+ on .* since 20.*, last heard"
+        UsageError, match=rf"^{any_store}/r: is being written by process \d+ on .* since 20.*, last heard"
     ):
         RunClaim.acquire(store, "r")
     claim.renew()
@@ -183,14 +184,14 @@ def test_a_claim_keeps_a_second_writer_out_until_it_is_released(any_runs: str) -
     state = read_claim(store, "r")
     assert state is not None
     assert state.number == 2
-    assert not state.is_released
+    assert state.body.state == "held"
     with pytest.raises(StorageError, match="another process has taken over this run"):
         claim.renew()
     assert [item.name for item in store.entries("r/claims") if "clock" in item.name] == []
 
 
-def test_a_claim_whose_writer_is_silent_expires(any_runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore(any_runs)
+def test_a_claim_whose_writer_is_silent_expires(any_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(any_store)
     first = RunClaim.acquire(store, "r")
     first.renew()
     now = claims._time_of_store(store, "r")

@@ -16,7 +16,7 @@ from visioneval.records.cells.operations import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.cells.cell import Job, StoredOutput
-from visioneval.scale.ray.messages import UnsentFile
+from visioneval.scale.ray.jobs import UnsentFile
 from visioneval.scale.ray.outputs import StoreOutputs, named_by_content
 from visioneval.types import TaskType
 
@@ -56,9 +56,9 @@ def worker(tmp_path: Path) -> Callable[..., StoreOutputs]:
         store: ObjectStore, name: str, *, has_outputs: bool = False, say: Callable[[str], None] = print
     ) -> StoreOutputs:
         (tmp_path / name).mkdir()
-        run = SimpleNamespace(info=SimpleNamespace(run_id="r"), folder=tmp_path / "driver", has_outputs=has_outputs)
-        assignment: Any = run
-        return StoreOutputs(store.url, assignment, tmp_path / name, say)
+        info, folder = SimpleNamespace(run_id="r"), tmp_path / "driver"
+        assignment: Any = SimpleNamespace(info=info, folder=folder, has_outputs=has_outputs, runs_url=store.url)
+        return StoreOutputs(assignment, tmp_path / name, say)
 
     return create
 
@@ -67,10 +67,10 @@ def sent(outputs: StoreOutputs, data: bytes, job: Job = JOB, *, again: bool = Fa
     """Does a job that saves one output. Returns its path, and what the driver has to send."""
 
     async def work() -> tuple[str, list[UnsentFile]]:
-        async with outputs.opened(job, again=again) as opened:
-            relative = opened.writer.save("tree", "m", "0.png", data)
-            assert (opened.writer.folder / relative).read_bytes() == data
-            return relative, list(await opened.send())
+        async with outputs.opened(job, again=again) as (_, writer, send):
+            relative = writer.save("tree", "m", "0.png", data)
+            assert (writer.folder / relative).read_bytes() == data
+            return relative, list(await send())
 
     return asyncio.run(work())
 
@@ -122,15 +122,15 @@ def test_another_worker_asks_for_an_operation_that_a_lost_one_has_begun(
     job = Job(call=CELL, generate=(0,))
 
     async def lost_before_it_sends() -> None:
-        async with worker(store, "lost").opened(job, again=False) as opened:
-            await asyncio.to_thread(operation(opened.writer).begin, "operations/7")
+        async with worker(store, "lost").opened(job, again=False) as (_, writer, _):
+            await asyncio.to_thread(operation(writer).begin, "operations/7")
             assert any("operation-0-" in item.key for item in store.walk("r/artifacts"))
 
     async def next_attempt(name: str) -> str | None:
-        async with worker(store, name).opened(job, again=True) as opened:
-            begun = operation(opened.writer).read()
-            operation(opened.writer).end("operations/7")
-            assert await opened.send() == ()
+        async with worker(store, name).opened(job, again=True) as (_, writer, send):
+            begun = operation(writer).read()
+            operation(writer).end("operations/7")
+            assert await send() == ()
             return begun
 
     asyncio.run(lost_before_it_sends())
@@ -169,11 +169,11 @@ def test_outputs_to_grade_again(store: ObjectStore, worker: Callable[..., StoreO
         later = Job(JOB.call, (), unchanged=existing(PATH, driver).record)
         regrade = tuple(existing(path, driver) for path in (missing, unsafe, None))
         job = Job(JOB.call, (), regrade, next_turn=later)
-        async with node.opened(job, again=False) as opened:
-            folder = opened.writer.folder
-            assert [stored.folder for stored in opened.job.regrade] == [folder] * 3
+        async with node.opened(job, again=False) as (located, writer, send):
+            folder = writer.folder
+            assert [stored.folder for stored in located.regrade] == [folder] * 3
             assert [path.name for path in folder.rglob("*.*")] == ["0.png"]
-            assert await opened.send() == ()
+            assert await send() == ()
             return (folder / PATH).read_bytes()
 
     assert asyncio.run(read()) == OLD
@@ -187,14 +187,14 @@ def test_operation_that_has_begun(store: ObjectStore, worker: Callable[..., Stor
     job = Job(call, generate=(0,))
 
     async def lost() -> None:
-        async with worker(store, "lost").opened(job, again=False) as opened:
-            file = OperationFile(opened.writer, "tree", "m", "gemini", (0,), "key")
+        async with worker(store, "lost").opened(job, again=False) as (_, writer, _):
+            file = OperationFile(writer, "tree", "m", "gemini", (0,), "key")
             assert file.read() is None
             file.begin("operations/1")
 
     async def other() -> str | None:
-        async with worker(store, "other").opened(job, again=True) as opened:
-            return OperationFile(opened.writer, "tree", "m", "gemini", (0,), "key").read()
+        async with worker(store, "other").opened(job, again=True) as (_, writer, _):
+            return OperationFile(writer, "tree", "m", "gemini", (0,), "key").read()
 
     asyncio.run(lost())
     assert asyncio.run(other()) == "operations/1"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -14,27 +14,16 @@ import pytest
 from visioneval.errors import BudgetError, ClosingError, ProviderError, StoppedError
 from visioneval.running.calls.budget import CostBound
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.scale.ray.leases import LeasedBudget, LeasedThrottle, Leases, leased
-from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest
-from visioneval.scale.ray.shared_limits import SharedLimits
+from visioneval.scale.ray.limits import Grant, LeasedBudget, LeasedThrottle, Leases, SharedLimits, leased
 from visioneval.suite.entries.limits import Limits
 
 KEY = RateLimitKey("openai", "model", "generate")
 JUDGE = RateLimitKey("openai", "judge", "judge")
 
 
-@dataclass(frozen=True)
-class Direct:
-    """A worker's way to the shared limits of the same process."""
-
-    shared: SharedLimits
-    worker: int
-
-    async def send(self, requests: Sequence[LeaseRequest], ends: Sequence[LeaseEnd]) -> None:
-        await self.shared.send(self.worker, requests, ends)
-
-    async def grants(self) -> list[Grant]:
-        return await self.shared.grants(self.worker)
+def leases_of(shared: SharedLimits, worker: int) -> Leases:
+    """The leases of a worker in the process of the shared limits."""
+    return Leases(partial(shared.send, worker), partial(shared.grants, worker))
 
 
 class Callers:
@@ -42,7 +31,7 @@ class Callers:
 
     def __init__(self, shared: SharedLimits, limit_usd: float | None, workers: int, limits: dict[str, Limits]) -> None:
         self.parts: list[tuple[LeasedThrottle, LeasedBudget]] = []
-        self.leases = [Leases(Direct(shared, worker)) for worker in range(workers)]
+        self.leases = [leases_of(shared, worker) for worker in range(workers)]
         self.parts = [leased(leases, limits, 8, limit_usd) for leases in self.leases]
         self.running = self.most = self.paid = 0
 
@@ -222,17 +211,33 @@ def test_a_withdrawn_request_takes_no_turn() -> None:
 
 
 def test_no_call_starts_without_the_shared_limits() -> None:
-    class Gone(Direct):
-        async def grants(self) -> list[Grant]:
-            await asyncio.sleep(0.01)
-            raise ConnectionError
+    async def gone() -> list[Grant]:
+        await asyncio.sleep(0.01)
+        raise ConnectionError
 
     async def run() -> None:
-        leases = Leases(Gone(SharedLimits({}, 0, None, 0.0), 1))
+        leases = Leases(partial(SharedLimits({}, 0, None, 0.0).send, 1), gone)
         serving = asyncio.create_task(leases.serve())
         for _ in range(2):
             with pytest.raises(StoppedError, match="the limits of the run do not answer: ConnectionError"):
                 await leases.acquire(KEY, 1, None)
         await serving
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_withdrawn_before_it_was_sent_holds_no_turn() -> None:
+    """Both are in one message."""
+
+    async def run() -> None:
+        async with callers(workers=1, concurrency=1) as (_, calls):
+            first = asyncio.create_task(calls.call(0))
+            await asyncio.sleep(0)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            async with asyncio.timeout(30):
+                await calls.call(0)
+            assert calls.paid == 1
 
     asyncio.run(run())

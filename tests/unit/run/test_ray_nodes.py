@@ -21,8 +21,7 @@ from visioneval.errors import UsageError
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.prepare import ClusterOptions
 from visioneval.scale.ray import cluster
-from visioneval.scale.ray.messages import Assignment, Probe
-from visioneval.scale.ray.worker import check_node
+from visioneval.scale.ray.assignment import Assignment, Probe
 
 
 @pytest.fixture
@@ -50,13 +49,13 @@ def assignment(tmp_path: Path, write_suite: Callable[..., Path], monkeypatch: py
 
 def problem(assignment: Assignment) -> str:
     with pytest.raises(UsageError) as raised:
-        check_node(assignment)
+        assignment.check_node()
     return str(raised.value)
 
 
 def test_a_node_like_the_driver_leaves_nothing_behind(assignment: Assignment, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    check_node(assignment)
+    assignment.check_node()
     assert sorted(tmp_path.iterdir()) == before
 
 

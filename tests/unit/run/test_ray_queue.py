@@ -11,8 +11,7 @@ from engine_parts import plan_of
 
 from visioneval.running.jobs import every_cell
 from visioneval.running.plan import Plan
-from visioneval.scale.ray.job_queue import JobQueue, shards
-from visioneval.scale.ray.messages import QueuedJob
+from visioneval.scale.ray.jobs import JobQueue, QueuedJob, shards
 
 
 def plan(folder: Path, *cases: dict[str, Any], judged: bool = False, **suite: Any) -> Plan:

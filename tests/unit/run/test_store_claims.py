@@ -8,7 +8,7 @@ import pytest
 
 from visioneval.records.stores.claims import ClaimBody, ClaimState
 
-BEAT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+RENEWED = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 BODY = ClaimBody(writer="process 1 on a", nonce="n", since="2026-01-01T11:00:00+00:00", expiry_s=60)
 
 
@@ -19,4 +19,5 @@ BODY = ClaimBody(writer="process 1 on a", nonce="n", since="2026-01-01T11:00:00+
 def test_a_claim_is_live_until_its_writer_is_silent_or_releases_it(
     seconds: float, is_released: bool, is_live: bool
 ) -> None:
-    assert ClaimState(1, BODY, BEAT, is_released).is_live(BEAT + timedelta(seconds=seconds)) is is_live
+    body = BODY.model_copy(update={"state": "released"}) if is_released else BODY
+    assert ClaimState(1, body, RENEWED).is_live(RENEWED + timedelta(seconds=seconds)) is is_live

@@ -1,18 +1,54 @@
-"""The jobs of a run, from which the workers take."""
+"""The jobs of a run, from which the workers take, and what they report of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
 
+from visioneval.errors import VisionEvalError
+from visioneval.records.model import Record
+from visioneval.records.questions import PromptQuestions
 from visioneval.running.cells.cell import Job
 from visioneval.running.jobs import Jobs
 from visioneval.running.plan import Plan
-from visioneval.scale.ray.messages import QueuedJob
 from visioneval.suite.selection.shards import case_groups
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentFile:
+    """A file of a cell that a worker could not send to the store."""
+
+    test_id: str
+    label: str
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a worker did of a job. The driver writes it."""
+
+    records: tuple[Record, ...] = ()
+    files: tuple[UnsentFile, ...] = ()
+    """Files of the records that the store has not."""
+    questions: tuple[PromptQuestions, ...] = ()
+    messages: tuple[str, ...] = ()
+    reused_since: str | None = None
+    failure: Callable[[], VisionEvalError] | None = None
+    """Why cells have no record: the fault that ends the run, the budget, or that the run is being stopped."""
+
+
+@dataclass(slots=True)
+class QueuedJob:
+    """A job on its way to its records, and the number of its shard."""
+
+    job: Job
+    shard: int
+    lost: int = 0
+    """How many workers were lost while they did it."""
 
 
 def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
@@ -27,11 +63,7 @@ def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
     first = {group: index for index, group in reversed(list(enumerate(map(groups.get, groups))))}
     cases = sorted(plan.suite.cases, key=lambda case: first[groups[case.id]])
     ordered = replace(plan, suite=plan.suite.model_copy(update={"cases": tuple(cases)}))
-
-    def group_of(job: Job) -> str:
-        return groups[job.call.case.id]
-
-    grouped = groupby(jobs(ordered), key=group_of)
+    grouped = groupby(jobs(ordered), key=lambda job: groups[job.call.case.id])
     return ([QueuedJob(_located(job), number) for job in shard] for number, (_, shard) in enumerate(grouped))
 
 
@@ -57,13 +89,11 @@ class JobQueue:
 
         Waits while another worker does the last jobs, as it may be lost.
         """
-        while not self._is_closed:
-            shard = self._returned.popleft() if self._returned else next(self._waiting, None)
-            if shard is not None:
+        while not self._is_closed and (self.is_left() or self._running):
+            if self.is_left():
+                shard = self._returned.popleft()
                 self._running += len(shard)
                 return shard
-            if not self._running:
-                return None
             await self._changed.wait()
         return None
 
@@ -86,21 +116,14 @@ class JobQueue:
 
     async def join(self) -> None:
         """Waits until every job is done, or, once the queue is closed, until those that were taken are."""
-        while self._running or not (self._is_closed or self._is_exhausted()):
+        while self._running or not (self._is_closed or not self.is_left()):
             await self._changed.wait()
 
     def is_left(self) -> bool:
-        """Whether any job was not taken."""
-        return bool(self._returned) or next(self._waiting, None) is not None
-
-    def _is_exhausted(self) -> bool:
-        if self._returned:
-            return False
-        shard = next(self._waiting, None)
-        if shard is None:
-            return True
-        self._returned.append(shard)
-        return False
+        """Whether any job is not taken."""
+        if not self._returned and (shard := next(self._waiting, None)) is not None:
+            self._returned.append(shard)
+        return bool(self._returned)
 
     def _notify(self) -> None:
         self._changed.set()
