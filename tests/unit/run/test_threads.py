@@ -123,16 +123,22 @@ def test_abandoned_work_may_end_within_the_patience(release: threading.Event) ->
 
 
 def test_a_caller_that_is_cancelled_does_not_lose_its_answer(release: threading.Event) -> None:
+    """Even if every thread is at work."""
     saved: list[str] = []
 
     async def cancelled() -> None:
-        cell = asyncio.create_task(finish_in_thread(lambda: (release.wait(WAIT_S), saved.append("paid"))))
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(Threads(1))
+        busy = loop.run_in_executor(None, release.wait, WAIT_S)
+        cell = asyncio.create_task(finish_in_thread(saved.append, "paid"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         cell.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cell
         release.set()
+        await busy
+        await asyncio.to_thread(list)  # comes after it
 
     asyncio.run(cancelled())
     assert saved == ["paid"]
