@@ -8,13 +8,9 @@ runs: a grader may ask several questions at once, of which one is being answered
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, Self
-
-from visioneval.ordered_pool import OrderedPool
+from typing import Self
 
 
 class Stopwatch:
@@ -59,8 +55,6 @@ class Stopwatch:
 
 _current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
 _is_at_work: ContextVar[bool] = ContextVar("is_at_work", default=False)
-_thread = threading.local()
-"""``stopwatch``: that of the work which a thread of a ``MeasuredPool`` does."""
 
 
 class waiting:  # noqa: N801 - used like a function
@@ -79,7 +73,7 @@ class waiting:  # noqa: N801 - used like a function
 
 
 class working:  # noqa: N801
-    """Marks work in the event loop that does not end because something else waits, such as a call in flight."""
+    """Marks work that does not end because something else waits, such as a call in flight."""
 
     __slots__ = ("_stopwatch", "_token")
 
@@ -98,34 +92,4 @@ class working:  # noqa: N801
 
 def _here() -> tuple[Stopwatch | None, int]:
     """The stopwatch of this code, and how much marked work waits when this code waits: 0 or 1."""
-    stopwatch: Stopwatch | None = getattr(_thread, "stopwatch", None)
-    return (stopwatch, 1) if stopwatch is not None else (_current.get(), int(_is_at_work.get()))
-
-
-class MeasuredPool(OrderedPool):
-    """An ordered pool of threads. The time until a thread is free counts as waiting, and the rest as work."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submits a function, with the stopwatch of the caller."""
-        stopwatch, works = _here()
-        if stopwatch is None:
-            return super().submit(fn, *args, **kwargs)
-        stopwatch.change(waits=1, works=-works)
-        future = super().submit(_measured_call, stopwatch, works, fn, *args, **kwargs)
-
-        def end_wait(done: Future[Any]) -> None:
-            if done.cancelled():
-                stopwatch.change(waits=-1, works=works)
-
-        future.add_done_callback(end_wait)
-        return future
-
-
-def _measured_call(stopwatch: Stopwatch, works_before: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    stopwatch.change(waits=-1, works=1)
-    _thread.stopwatch = stopwatch
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        _thread.stopwatch = None
-        stopwatch.change(waits=0, works=works_before - 1)
+    return _current.get(), int(_is_at_work.get())

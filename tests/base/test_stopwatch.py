@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from visioneval.stopwatch import MeasuredPool, Stopwatch, waiting, working
+from visioneval.stopwatch import Stopwatch, waiting, working
+from visioneval.threads import Slots, in_thread
 
 pytestmark = pytest.mark.slow
 
@@ -83,31 +83,42 @@ def test_a_wait_beside_work_is_no_wait(clock: Clock) -> None:
     assert clock.times(work) == (2, 1)
 
 
-def test_a_wait_for_a_free_thread(clock: Clock) -> None:
-    release = threading.Event()
-    with MeasuredPool(1) as pool:
-        blocker = pool.submit(release.wait)
-        with Stopwatch() as stopwatch:
-            task = pool.submit(clock.advance, 1)
-            clock.advance(2)
-            release.set()
-            task.result()
-            assert stopwatch.read() == (1, 2)
-        blocker.result()
+def test_a_wait_for_a_slot(clock: Clock) -> None:
+    async def work() -> None:
+        slots, begun = Slots(1), asyncio.Event()
+
+        async def hold() -> None:
+            async with slots.taken(0):
+                begun.set()
+                await asyncio.sleep(0)
+                clock.advance(2)
+
+        other = asyncio.ensure_future(hold())
+        await begun.wait()
+        async with slots.taken(1):
+            await in_thread(clock.advance, 1)
+        await other
+
+    assert clock.times(work) == (1, 2)
 
 
-def test_a_cancelled_wait_for_a_thread_ends(clock: Clock) -> None:
-    release = threading.Event()
-    with MeasuredPool(1) as pool:
-        blocker = pool.submit(release.wait)
-        with Stopwatch() as stopwatch:
-            task = pool.submit(clock.advance, 1)
+def test_a_cancelled_wait_for_a_slot_ends(clock: Clock) -> None:
+    async def work() -> None:
+        slots = Slots(1)
+
+        async def enter() -> None:
+            async with slots.taken(1):
+                pass
+
+        async with slots.taken(0):
+            task = asyncio.ensure_future(enter())
+            await asyncio.sleep(0)
             clock.advance(2)
-            assert task.cancel()
+            task.cancel()
+            await asyncio.wait([task])
             clock.advance(4)
-            assert stopwatch.read() == (4, 2)
-        release.set()
-        blocker.result()
+
+    assert clock.times(work) == (4, 2)
 
 
 def test_a_wait_in_a_thread(clock: Clock) -> None:
@@ -116,12 +127,28 @@ def test_a_wait_in_a_thread(clock: Clock) -> None:
         with waiting():
             clock.advance(2)
 
-    with MeasuredPool(1) as pool, Stopwatch() as stopwatch:
-        pool.submit(work).result()
-        assert stopwatch.read() == (1, 2)
+    assert clock.times(lambda: in_thread(work)) == (1, 2)
+    assert clock.times(lambda: asyncio.to_thread(work)) == (1, 2)
+
+
+def test_work_in_a_thread_beside_a_wait_is_no_wait(clock: Clock) -> None:
+    async def work() -> None:
+        done = asyncio.Event()
+
+        async def wait() -> None:
+            with waiting():
+                await done.wait()
+
+        other = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        await in_thread(clock.advance, 3)
+        done.set()
+        await other
+
+    assert clock.times(work) == (3, 0)
 
 
 def test_nothing_is_measured_outside(clock: Clock) -> None:
-    with MeasuredPool(1) as pool, waiting(), working():
+    with waiting(), working():
         clock.advance(1)
-        assert pool.submit(lambda: 7).result() == 7
+        assert asyncio.run(in_thread(lambda: 7)) == 7

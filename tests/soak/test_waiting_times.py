@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toys import LOOK, Toy
@@ -16,22 +17,21 @@ from visioneval.records.model import GraderRecord, Record, read_records
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
-from visioneval.stopwatch import MeasuredPool, Stopwatch, waiting, working
+from visioneval.stopwatch import Stopwatch, waiting, working
 from visioneval.suite.entries.limits import Limits
+from visioneval.threads import Slots, in_thread
 
 STEP = 0.3
 
 
-def times(work: Callable[[], Awaitable[object]], *, threads: int = 4) -> tuple[float, float]:
+def times(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     """The times at work and waiting, in steps."""
 
     async def run() -> tuple[float, float]:
-        with MeasuredPool(threads) as pool:
-            asyncio.get_running_loop().set_default_executor(pool)
-            with Stopwatch() as stopwatch:
-                await work()
-                at_work, waited = stopwatch.read()
-                return at_work / STEP, waited / STEP
+        with Stopwatch() as stopwatch:
+            await work()
+            at_work, waited = stopwatch.read()
+            return at_work / STEP, waited / STEP
 
     return asyncio.run(run())
 
@@ -78,27 +78,30 @@ def test_a_wait_within_work_is_a_wait() -> None:
     assert times(work) == near(1, 2)
 
 
-def test_a_wait_for_a_free_thread() -> None:
+async def measure(slots: Slots, seconds: float) -> None:
+    async with slots.taken(1):
+        await in_thread(time.sleep, seconds)
+
+
+async def behind(other: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> tuple[float, float]:
+    """The times of ``work``, which begins after the ``other``."""
+    begun = asyncio.ensure_future(other)
+    await asyncio.sleep(STEP / 10)
+    with Stopwatch() as stopwatch:
+        await work
+        at_work, waited = stopwatch.read()
+    await begun
+    return at_work / STEP, waited / STEP
+
+
+def test_a_wait_for_a_slot() -> None:
+    slots = Slots(1)
+
     async def work() -> None:
-        await asyncio.gather(*(asyncio.to_thread(time.sleep, STEP) for _ in range(2)))
+        await asyncio.gather(measure(slots, STEP), measure(slots, STEP))
 
-    assert times(work, threads=1) == near(2, 0), "one of its functions is at work all the time"
-
-    async def behind_another() -> None:
-        await asyncio.to_thread(time.sleep, STEP)
-
-    async def run() -> tuple[float, float]:
-        with MeasuredPool(1) as pool:
-            asyncio.get_running_loop().set_default_executor(pool)
-            other = asyncio.ensure_future(asyncio.to_thread(time.sleep, 2 * STEP))
-            await asyncio.sleep(0)
-            with Stopwatch() as stopwatch:
-                await behind_another()
-                at_work, waited = stopwatch.read()
-            await other
-            return at_work / STEP, waited / STEP
-
-    assert asyncio.run(run()) == near(1, 2)
+    assert times(work) == near(2, 0), "one of its functions is at work all the time"
+    assert asyncio.run(behind(measure(slots, 2 * STEP), measure(slots, STEP))) == near(1, 2)
 
 
 def test_a_wait_for_memory_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,36 +113,24 @@ def test_a_wait_for_memory_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(STEP)
 
     async def work() -> None:
-        other = asyncio.get_running_loop().run_in_executor(None, decode)
-        await asyncio.sleep(STEP / 10)
-        await asyncio.to_thread(decode)
-        await other
+        await asyncio.gather(in_thread(decode), in_thread(decode))
 
     assert times(work) == near(2, 0), "both are work of the same grader"
-
-    async def run() -> tuple[float, float]:
-        with MeasuredPool(2) as pool:
-            other = asyncio.get_running_loop().run_in_executor(pool, decode)
-            await asyncio.sleep(STEP / 10)
-            with Stopwatch() as stopwatch:
-                await asyncio.get_running_loop().run_in_executor(pool, decode)
-                at_work, waited = stopwatch.read()
-            await other
-            return at_work / STEP, waited / STEP
-
-    assert asyncio.run(run()) == near(1, 1)
+    assert asyncio.run(behind(in_thread(decode), in_thread(decode))) == near(1, 1)
 
 
-def test_a_cancelled_wait_for_a_thread_ends() -> None:
+def test_a_cancelled_wait_for_a_slot_ends() -> None:
+    slots = Slots(1)
+
     async def work() -> None:
-        blocker = asyncio.get_running_loop().run_in_executor(None, time.sleep, STEP)
-        task = asyncio.ensure_future(asyncio.to_thread(time.sleep, STEP))
+        first = asyncio.ensure_future(measure(slots, STEP))
+        second = asyncio.ensure_future(measure(slots, STEP))
         await asyncio.sleep(STEP / 10)
-        task.cancel()
-        await blocker
+        second.cancel()
+        await first
         await asyncio.sleep(STEP)
 
-    assert times(work, threads=1) == near(2, 0)
+    assert times(work) == near(2, 0)
 
 
 def test_rate_limits_and_retries_are_waits() -> None:
@@ -207,15 +198,19 @@ class Look:
         pass
 
     async def grade(self, context):
-        import asyncio
-        await asyncio.to_thread(time.sleep, 0.2)
+        from visioneval.graders.measures import Measure
+        return await context.measure(Measure("slow", {}, self.slow, Grade))
+
+    @staticmethod
+    def slow():
+        time.sleep(0.2)
         return Grade(scores={"fine": True, "level": 0.5})
 """
 
 
 def test_records_tell_work_from_waiting(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
-    monkeypatch.setattr("visioneval.running.execution.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.cells.measurements.processors", lambda: 1)
     Path("slow.py").write_text(SLOW)
     models = [{"provider": "slow:Generate", "label": "m"}]
     limits = {"slow:Generate": {"max_concurrency": 4}}

@@ -69,6 +69,8 @@ def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple
     Raises ``UsageError``, also for a case, tag or label of the scope that the run does not have.
     """
     folder, info, records = open_run(name, runs, warn)
+    if scope == Scope():
+        return folder, info, records
     suite = info.selected_suite
     for flag, patterns, names in (
         ("--case", scope.cases, {id_ for case in suite.cases for id_ in (case.id, chain_of(case.id))}),

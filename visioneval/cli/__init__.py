@@ -212,7 +212,7 @@ def main() -> None:
 def _end_despite_threads(code: int | str | None) -> None:
     """Ends the process if an interrupted run has left a thread at work, which Python would wait for: OCR cannot be
     stopped, and other people's code may wait forever."""
-    from visioneval.ordered_pool import is_any_busy
+    from visioneval.threads import is_any_busy
 
     if not is_any_busy():
         return

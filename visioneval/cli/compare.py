@@ -196,11 +196,9 @@ def set_baseline(
     run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed. It replaces all runs of the baseline."""
-    from visioneval.records.baselines import baseline_path, check_replaceable, write_baseline
+    from visioneval.api import baselines
 
-    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial)
-    check_replaceable(path, baseline.header.suite)
-    write_baseline([baseline], path)
+    path, baseline = baselines.set_baseline(name, run, runs, partial=partial, warn=options.say)
     print(f"wrote {path}: {_counts(baseline)}; commit it, then: visioneval compare baseline:{name} latest")
 
 
@@ -219,16 +217,10 @@ def add_run(
     Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
     """
     from visioneval.analysis.compare.baseline_runs import differing_runs
-    from visioneval.records.baselines import baseline_path, check_addable, read_baseline, write_baseline
+    from visioneval.api.baselines import add_to_baseline
 
-    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial)
-    if not path.is_file():
-        raise UsageError(f"{path}: no such baseline: create it with 'visioneval baseline set {run} --name {name}'")
-    stored = read_baseline(path)
-    check_addable(baseline, stored, path)
-    stored_runs = (baseline, *stored)[:keep]
-    write_baseline(stored_runs, path)
-    print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(baseline)}; commit it")
+    path, stored_runs = add_to_baseline(name, run, keep, runs, partial=partial, warn=options.say)
+    print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(stored_runs[0])}; commit it")
     for difference in differing_runs(stored_runs):
         options.say(f"warning: {difference}")
 
@@ -253,21 +245,6 @@ def show_baseline(
         print(json.dumps(summary.model_dump(mode="json"), indent=2))
     else:
         print_baseline(name, summary, options.console())
-
-
-def _of_run(run: str, runs: Path, *, partial: bool) -> Baseline:
-    """What a baseline stores of a run. Raises ``UsageError`` for a run that is none without ``partial``."""
-    from visioneval.analysis.run_lookup import open_run, why_partial
-    from visioneval.analysis.sides import writers_of
-    from visioneval.records.baselines import make_baseline
-
-    folder, info, records = open_run(run, runs, options.say)
-    problem = why_partial(info, len(records))
-    if not records or (problem is not None and not partial):
-        raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
-    if not info.suite.has_rules:
-        raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
-    return make_baseline(info, records, writers_of(info), is_partial=problem is not None)
 
 
 def _counts(baseline: Baseline) -> str:

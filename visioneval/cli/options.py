@@ -20,7 +20,7 @@ from visioneval.errors import ExitCode, UsageError
 from visioneval.settings import ADVANCED, OUTPUT, SELECTION, SETTINGS, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
 
@@ -145,15 +145,17 @@ def with_settings(*names: str, bounds: Sequence[Bound] = ()) -> Callable[[Callab
         @wraps(command)
         def run(**arguments: Any) -> None:
             arguments.pop("help_all", None)
-            values = {setting.name: arguments.pop(setting.name) for setting in all_flags}
-            given = {setting.name: values[setting.name] for setting in settings if _is_given(setting, values)}
-            for setting in settings:
-                if setting.is_mapping and setting.name in given:
-                    given[setting.name] = pairs(setting.flag, setting.metavar, given[setting.name])
             for bound in bounds:
-                bound.override = values[bound.setting.name]
+                bound.override = arguments.pop(bound.setting.name)
             try:
-                command(**arguments, **({"settings": given} if names else {}))
+                if settings:
+                    values = {setting: arguments.pop(setting.name) for setting in settings}
+                    arguments["settings"] = {
+                        setting.name: pairs(setting.flag, setting.metavar, given) if setting.is_mapping else given
+                        for setting, given in values.items()
+                        if given is not None and given != setting.default
+                    }
+                command(**arguments)
             finally:
                 for bound in bounds:
                     bound.override = None
@@ -177,10 +179,6 @@ def with_settings(*names: str, bounds: Sequence[Bound] = ()) -> Callable[[Callab
         return run
 
     return decorate
-
-
-def _is_given(setting: Setting, values: Mapping[str, Any]) -> bool:
-    return bool(values[setting.name] is not None and values[setting.name] != setting.default)
 
 
 Suites = Annotated[list[Path], argument("SUITE", "Suites: files, or folders with a suite.yaml.")]

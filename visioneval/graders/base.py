@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
@@ -146,15 +145,6 @@ class Choice:
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
     how: How = "json"
     """How the reply was read (see ``judging.ask.Answer``)."""
-
-
-SMALL_FILE = 256_000
-"""Writing fewer bytes than this is faster than starting a thread."""
-
-
-async def save_image(context: GradingContext, name: str, data: bytes) -> str:
-    """Stores an image next to the output. Returns its path in the run."""
-    return await run_in_thread(context.save, name, data, when=len(data) > SMALL_FILE)
 
 
 class PairGrader(Protocol):

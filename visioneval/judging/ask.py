@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects
@@ -21,8 +21,6 @@ How = Literal["json", "extracted", "repaired"]
 OFF_SHAPE = "the judge's answer does not match the schema"
 MAX_REPLY_CHARS = 20_000
 """The most characters of a reply that a record stores."""
-SHORT = 10_000
-"""Replies up to this many characters are parsed in the event loop: a thread would take longer."""
 MAX_EXTRA_KEYS = 20
 """The most unrequested keys that a record lists, each with the first characters of its value."""
 _MAX_EXTRA_CHARS = 200
@@ -91,11 +89,11 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
     first_reply = await ask(question)
     if first_reply.shape == "recorded":
         return _recorded_answer(first_reply, check, unrecorded or {})
-    first_reading = await _read(first_reply, check, question.schema)
+    first_reading = await asyncio.to_thread(read_reply, first_reply, check, question.schema)
     if first_reading.is_clean:
         return _answer(first_reading, question, first_reply)
     second_reply = await ask(retry_question(question, first_reply, first_reading.problems))
-    second_reading = await _read(second_reply, check, question.schema)
+    second_reading = await asyncio.to_thread(read_reply, second_reply, check, question.schema)
     usable = next((reading for reading in (second_reading, first_reading) if reading.how is not None), None)
     if usable is None:
         objects = tuple(data for data in (second_reading.data, first_reading.data) if data is not None)
@@ -132,10 +130,6 @@ class ReadReply:
     def is_clean(self) -> bool:
         """Whether the answer is valid JSON."""
         return self.how in ("json", "extracted")
-
-
-async def _read(reply: Reply, check: Check, schema: Mapping[str, Any] | None) -> ReadReply:
-    return await run_in_thread(read_reply, reply, check, schema, when=len(reply.text) > SHORT)
 
 
 def read_reply(reply: Reply, check: Check, schema: Mapping[str, Any] | None = None) -> ReadReply:

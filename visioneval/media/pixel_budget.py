@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from visioneval.aio import check_may_wait
 from visioneval.bounds import max_pixels
 from visioneval.stopwatch import waiting
 
@@ -27,10 +26,7 @@ class PixelBudget:
 
     @contextmanager
     def reserve(self, pixels: int) -> Iterator[None]:
-        """Waits until the budget has room for ``pixels``, and reserves them.
-
-        In the event loop it does not wait, but raises ``WouldWaitError`` for ``ShortWork``.
-        """
+        """Waits until the budget has room for ``pixels``, and reserves them."""
         if getattr(self._thread, "has_share", False):
             yield
             return
@@ -48,8 +44,6 @@ class PixelBudget:
         most = max_pixels()
         share, turn = min(pixels, most), object()
         with self._condition:
-            if self._waiting or self._reserved + share > most:
-                check_may_wait()
             self._waiting.append(turn)
             try:
                 with waiting():

@@ -21,7 +21,6 @@ from pathlib import Path
 from unicodedata import category
 from xml.parsers import expat
 
-from visioneval.aio import check_may_wait
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError, MissingExtraError
 from visioneval.extras import has_extra, needs
@@ -134,7 +133,6 @@ def raster(data: bytes) -> bytes:
     if spec is None or spec.origin is None:
         raise MissingExtraError(needs("svg"))
     drawing = _read(data)
-    check_may_wait()
     width, height = drawing.size
     packages = str(Path(spec.origin).absolute().parents[1])  # -I leaves out the user's own packages
     fonts = _FONTS if drawing.has_text else {}

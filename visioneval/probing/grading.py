@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.aio import gather_all, processors
+from visioneval.aio import gather_all
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.errors import ClosingError, ImageError
 from visioneval.media.formats import ending
@@ -29,6 +29,7 @@ from visioneval.running.cells.services import Listener, Services, build_componen
 from visioneval.running.execution import Progress, execute
 from visioneval.running.plan import Call
 from visioneval.running.prepare import describe_run, now
+from visioneval.threads import processors
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2

@@ -183,11 +183,6 @@ def _size(part: ImagePart) -> tuple[int, int]:
     return 0, 0
 
 
-def is_scaled(question: Question) -> bool:
-    """Whether an image of a question is scaled down."""
-    return any(isinstance(part, ScaledPart) for part in question.parts)
-
-
 def scaled_images(question: Question) -> tuple[str, ...]:
     """What was done to each scaled image, after the name that the judge was told: ``output: scaled from ...``."""
     notes: dict[str, None] = {}

@@ -39,8 +39,6 @@ class OutputWriter:
     def __init__(self, folder: Path, info: RunInfo) -> None:
         self.folder = folder
         self.info = info
-        self.links = True
-        """Whether hard links work in this folder, as far as known: linking is faster than copying."""
 
     def append(self, record: Record) -> None:
         """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
@@ -68,7 +66,6 @@ class OutputWriter:
         if source is None:
             write_whole(path, data or b"")
         elif not hard_link(source, path):
-            self.links = False
             write_whole(path, source.read_bytes() if data is None else data)
         return name
 

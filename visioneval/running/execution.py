@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from visioneval.aio import processors
 from visioneval.counted import count_of
 from visioneval.errors import BudgetError, ClosingError, StoppedError
 from visioneval.records.writer import OutputWriter
@@ -29,7 +28,7 @@ from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Components, Interrupt, Listener, Services, open_services
 from visioneval.running.plan import Plan
 from visioneval.running.process import prepare_process
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import SPARE_THREADS, Threads, processors
 
 T = TypeVar("T")
 _CHECK_S = 0.2
@@ -121,7 +120,8 @@ def execute(
 @contextlib.contextmanager
 def _threads() -> Iterator[None]:
     """The threads of the event loop. Waits for their work at the end, unless the block is cancelled."""
-    loop, threads = asyncio.get_running_loop(), MeasuredPool(processors(), thread_name_prefix="measure")
+    loop = asyncio.get_running_loop()
+    threads = Threads(processors() + SPARE_THREADS, thread_name_prefix="work")
     loop.set_default_executor(threads)
     try:
         yield

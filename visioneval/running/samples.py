@@ -10,7 +10,6 @@ from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
-from visioneval.aio import processors
 from visioneval.errors import GraderError, ImageError, StoppedError
 from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity
@@ -22,6 +21,7 @@ from visioneval.running.execution import Progress
 from visioneval.running.pairs import contender
 from visioneval.running.plan import Plan
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.threads import processors
 from visioneval.types import Output
 
 DIGITS = 4

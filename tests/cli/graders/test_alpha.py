@@ -492,7 +492,7 @@ def test_graders_whose_results_changed_have_a_version() -> None:
         PropertiesGrader(type="properties", key="k").version,
         TextGrader(type="text", key="k").version,
     ]
-    assert versions == ["6", "5", "3", "6"]
+    assert versions == ["6", "5", "3", "7"]
     assert TextGrader(type="text", key="k", extract="judge").version is None
 
 

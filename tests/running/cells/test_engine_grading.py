@@ -25,12 +25,13 @@ from visioneval.errors import (
     StorageError,
 )
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.ordered_pool import OrderedPool, in_turn
+from visioneval.graders.measures import Measure
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.running.calls.judges import raise_if_stopping
 from visioneval.running.cells.grading import CellGrades, GradedOutput, checked_scores, grade
 from visioneval.running.cells.services import Components, Listener
 from visioneval.running.sanitize import Sanitizer
+from visioneval.threads import processors
 from visioneval.types import Metric
 
 FINE = Grade(scores={"fine": True, "level": 0.5})
@@ -293,30 +294,26 @@ class TestJudges:
         assert record.fingerprint.judge_model == "judge-1"
         assert set(judge.about) == {CellRef("case0", "toy", 0)}
 
-    def test_an_answer_does_not_wait_for_the_measurements_of_other_cells(self, toy: Toy) -> None:
-        done: list[str] = []
-        asked = asyncio.Event()
+    def test_an_answer_does_not_wait_for_measurements(self, toy: Toy) -> None:
+        """Although every slot is taken until it is there."""
+        answered = threading.Event()
 
         class ThreadedJudge(StubJudge):
             async def ask(self, question: Question, about: CellRef) -> Reply:
-                asked.set()
-                await asyncio.to_thread(done.append, "answer")
-                return await super().ask(question, about)
+                reply = await super().ask(question, about)
+                await asyncio.to_thread(answered.set)
+                return reply
 
-        async def ask_behind_another_cell(context: GradingContext) -> Grade:
-            loop, free = asyncio.get_running_loop(), threading.Event()
-            loop.set_default_executor(OrderedPool(1, "test"))
-            busy = loop.run_in_executor(None, free.wait, 30)
-            with in_turn(1):
-                measurement = asyncio.ensure_future(asyncio.to_thread(done.append, "measurement"))
-            answer = asyncio.ensure_future(self.ask_twice(context))
-            await asked.wait()
-            free.set()
-            await asyncio.gather(busy, measurement, answer)
+        def wait() -> Grade:
+            assert answered.wait(30)
             return FINE
 
-        assert graded(toy, ask_behind_another_cell, judge=ThreadedJudge(), **JUDGED).error is None
-        assert done.index("answer") < done.index("measurement")
+        async def ask_behind_measurements(context: GradingContext) -> Grade:
+            measuring = [context.measure(Measure(f"slow{at}", {}, wait, Grade)) for at in range(processors() + 1)]
+            grades = await asyncio.gather(*measuring, self.ask_twice(context))
+            return grades[-1]
+
+        assert graded(toy, ask_behind_measurements, judge=ThreadedJudge(), **JUDGED).error is None
 
     def test_a_refused_key_stops_the_run(self, toy: Toy) -> None:
         judge = StubJudge(ProviderError("401", kind="auth"))

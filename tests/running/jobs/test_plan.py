@@ -44,7 +44,7 @@ def planned(
     path: Path, *, samples: int | None = None, trust: bool = True, out: Path = Path("runs"), **chosen: Any
 ) -> Plan:
     loaded = load_suite(path, trust=trust, run_labels=run_labels(out))
-    return expand(loaded, SuiteOptions(selection=Selection(**chosen), samples=samples, runs=out))
+    return expand(loaded, SuiteOptions(selection=Selection(**chosen, samples=samples), runs=out))
 
 
 def cells(plan: Plan) -> list[tuple[Any, ...]]:

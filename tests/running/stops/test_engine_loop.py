@@ -98,11 +98,11 @@ def test_a_running_event_loop_gets_a_thread_for_the_work(progress: Progress) -> 
 
 def test_threads_of_the_work_end_with_it(progress: Progress, run: Runner) -> None:
     async def work() -> Outcome:
-        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("measure")
+        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("work")
         return DONE
 
     assert run(work, progress, print) == DONE
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("measure", "run"))]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("work", "run"))]
 
 
 def test_the_first_interrupt_lets_running_work_finish(progress: Progress, run: Runner) -> None:

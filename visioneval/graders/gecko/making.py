@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.gecko.answers import ParsedAnswer, chosen_text
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import CHECK, GeckoOptions, checking_context, making_context
 from visioneval.graders.gecko.reading import ParsedQuestions, coverage, questions_schema, read_json, read_questions
-from visioneval.judging.ask import SHORT, Ask, past_cache, retry_question
+from visioneval.judging.ask import Ask, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.records.keys import digest
@@ -93,18 +93,14 @@ async def _ask_for_questions(ask: Ask, question: Question, options: GeckoOptions
 async def _exchange(ask: Ask, question: Question, options: GeckoOptions) -> tuple[ParsedQuestions | str, list[Reply]]:
     """Asks; if the reply is unusable, asks again and lists the problems."""
     first_reply = await ask(question)
-    parsed = await _read(first_reply, options)
+    parsed = await asyncio.to_thread(_read, first_reply, options)
     if isinstance(parsed, ParsedQuestions):
         return parsed, [first_reply]
     second_reply = await ask(retry_question(question, first_reply, [parsed]))
-    return await _read(second_reply, options), [first_reply, second_reply]
+    return await asyncio.to_thread(_read, second_reply, options), [first_reply, second_reply]
 
 
-async def _read(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
-    return await run_in_thread(_read_now, reply, options, when=len(reply.text) > SHORT)
-
-
-def _read_now(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
+def _read(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
     """The questions of a reply, with valid dependencies, or the problem with the reply."""
     if reply.unreadable:
         return reply.unreadable

@@ -27,6 +27,7 @@ transparent: its soft edge may change too.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ import cv2
 import numpy as np
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Grade, GradingContext, save_image
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
@@ -172,7 +173,7 @@ class Locality:
         finding = await context.measure(
             Measure("locality", files, run, LocalityFinding, options=options, tool_versions=TOOL_VERSIONS)
         )
-        map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
+        map_path = await asyncio.to_thread(context.save, f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding, config)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(

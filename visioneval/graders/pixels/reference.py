@@ -22,13 +22,14 @@ An output smaller than the reference is compared at its own level of detail: the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext, save_image
+from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
@@ -130,7 +131,7 @@ class Reference:
         files = {"reference": context.files.reference, "output": context.generated.path}
         run = partial(_measure_files, **files)
         finding = await context.measure(Measure("reference", files, run, ReferenceFinding, tool_versions=TOOL_VERSIONS))
-        map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
+        map_path = await asyncio.to_thread(context.save, f"{config.key}.difference.png", finding.difference_map)
         reasons = failures(finding, config)
         return Grade(
             scores={

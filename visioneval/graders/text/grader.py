@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unicodedata import unidata_version
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
@@ -28,9 +28,6 @@ from visioneval.media.images import load_image, room_for, size_of
 from visioneval.providers.base import Reply
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
-
-SHORT = 500
-"""Up to this many characters are compared in the event loop: a thread would take longer."""
 
 
 class Text:
@@ -121,8 +118,7 @@ class Text:
         if not names:
             return {}
         read = [reading.text for reading in readings if reading.confidence >= config.min_confidence]
-        size = sum(map(len, read))
-        distance = await run_in_thread(normalized_edit_distance, expected.required, read, when=size > SHORT)
+        distance = await asyncio.to_thread(normalized_edit_distance, expected.required, read)
         scores: dict[str, Score] = {
             "word_accuracy": round(word_accuracy(expected.required, read), SCORE_DIGITS),
             "ned": round(distance, SCORE_DIGITS),
@@ -138,8 +134,7 @@ class Text:
             return _unread_grade(self._config, context, error.replies, str(error))
         except ProviderError as error:
             return _unread_grade(self._config, context, (), str(error))
-        size = sum(len(reading.text) for reading in judge_reading.readings)
-        comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        comparison = await asyncio.to_thread(_check_unfolded, judge_reading.readings, expected)
         if self._config.spaces == "exact":
             comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)

@@ -12,10 +12,10 @@ from visioneval.media.images import MAX_BYTES, sha256
 from visioneval.media.urls import fetch, is_url, public_address
 from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import Threads
 
-_FETCHING = MeasuredPool(16, thread_name_prefix="fetch")
-"""Downloads need no CPU, so they must not block the run's pool, which is sized to the machine."""
+_FETCHING = Threads(16, thread_name_prefix="fetch")
+"""Downloads need no CPU, so they must not hold the threads of the run, which are as many as the machine needs."""
 
 
 class Files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
@@ -20,7 +21,7 @@ from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import usd
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import Threads
 
 T = TypeVar("T", Generation, Reply)
 
@@ -182,8 +183,8 @@ def _cost_problem(cost: Any) -> str | None:
 
 
 Result = TypeVar("Result")
-_FUNCTIONS = MeasuredPool(64, thread_name_prefix="function")
-"""A separate pool, because such code may wait for the network and would block the run's small pool."""
+_FUNCTIONS = Threads(64, thread_name_prefix="function")
+"""A separate pool, because such code may wait forever."""
 
 
 class BrokenCodeError(Exception):
@@ -207,7 +208,8 @@ async def call_user_code(
         if iscoroutinefunction(work):
             result = await work(*arguments)
         else:
-            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, _call_in_thread, work, *arguments)
+            run = partial(copy_context().run, _call_in_thread, work, *arguments)
+            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, run)
             result = await result if isawaitable(result) else result
     except SystemExit as error:
         raise BrokenCodeError(f"{subject} called exit({error.code})") from error

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
 from visioneval.providers.base import (
     Generation,
@@ -36,6 +34,7 @@ from visioneval.running.keys import HashOf, call_key, operation_key
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, usd
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
+from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 
 T = TypeVar("T", Generation, Reply)
@@ -80,8 +79,6 @@ class Calls:
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
     """The error that stopped caching. Answers so far still count, and no new generation starts."""
-    short_work: ShortWork = field(default_factory=ShortWork)
-    """Checks and saves outputs."""
 
     async def generate(
         self,
@@ -104,8 +101,7 @@ class Calls:
             generation = await self.throttle.call(
                 limit_key, lambda: generation_of(provider, call, request), tries=tries, limits_itself=True
             )
-            size = _size_of(generation)
-            checked = await self.short_work.run(check_outputs, generation, call.task_type, len(call.samples), size=size)
+            checked = await asyncio.to_thread(check_outputs, generation, call.task_type, len(call.samples))
             generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(checked.media)))
             return _generation_result(generation, checked, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
@@ -137,8 +133,7 @@ class Calls:
         )
         generation = await attempts.made()
         cost = attempts.cost
-        size = math.inf if self.is_shared else _size_of(generation)
-        checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
+        checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
         if downloads is not None:
             await downloads.write(generation)
         self.stop_if_broken()
@@ -173,7 +168,7 @@ class Calls:
             )
             generation = await attempts.made()
             cost = attempts.cost
-            checked = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
+            checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
             if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
         self.stop_if_broken()
@@ -231,8 +226,7 @@ class Calls:
         await self.pull(key, usable)
         second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
         for entry in usable(self.cache.answers(key)):
-            read = partial(self._read_outputs, entry, self.cache, call.task_type)
-            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            outputs = await asyncio.to_thread(self._read_outputs, entry, self.cache, call.task_type)
             if outputs is None:
                 continue
             if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
@@ -345,17 +339,6 @@ class Calls:
                 image = replace(image, fault_kind="bad_image")
             return image if image.file is None else replace(image, data=image.file.read_bytes(), file=None)
         return replace(image, data=None, file=self.cache.path(image.sha256))
-
-
-def _size_of(generation: Generation) -> float:
-    """The bytes of a generation; infinite if they are in files, as those of videos are."""
-    sizes = (len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
-    return sum(sizes, len(generation.reply or b""))
-
-
-def _needs_thread(entry: CacheEntry) -> bool:
-    """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
-    return entry.image_bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 def _generation_result(

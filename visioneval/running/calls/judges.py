@@ -9,12 +9,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
-from visioneval.aio import finish_in_thread, run_in_thread
 from visioneval.errors import NOT_CACHED, AuthError, ProviderError, QuotaError, VisionEvalError
-from visioneval.ordered_pool import NO_TURN, in_turn
 from visioneval.providers.base import CellRef, Judge, Part, Question, Reply, ToolCall
 from visioneval.providers.conversation import converse
-from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
+from visioneval.providers.image_limits import fitted, scaled_images
 from visioneval.records.keys import digest
 from visioneval.running.calls.attempts import BrokenCodeError, PaidCall, as_reply, describe_error, reply_of
 from visioneval.running.calls.budget import question_size
@@ -25,6 +23,7 @@ from visioneval.running.calls.prices import checked_usage
 from visioneval.running.sanitize import Sanitizer
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
+from visioneval.threads import finish_in_thread
 
 _MAX_REASON = 300
 """The most characters of a provider's words about a spent quota."""
@@ -47,8 +46,7 @@ class Judges:
         """
         config, judge = self.configs[name], self.judges[name]
         try:
-            with in_turn(NO_TURN):  # a call must not wait for the measurements of other cells
-                return await converse(lambda part: self.answer(config, judge, part, about, meter), question)
+            return await converse(lambda part: self.answer(config, judge, part, about, meter), question)
         except ProviderError as error:
             if error.kind == "refused":
                 meter.add_refusal()
@@ -80,7 +78,7 @@ class Judges:
             reply = self._cached(limit_key, key, about) if is_shared else None
             is_cached = reply is not None
             if reply is None:
-                scaled = await run_in_thread(scaled_images, question, when=is_scaled(question))
+                scaled = await asyncio.to_thread(scaled_images, question)
                 size, work = partial(question_size, config, question), partial(reply_of, judge, question, about)
                 call = PaidCall(limit_key=limit_key, key=key, work=work, size=size, as_answer=as_reply)
                 attempts = calls.attempts(call)
@@ -122,8 +120,7 @@ class Judges:
     async def _store(self, key: str, reply: Reply) -> None:
         calls, answer = self.calls, cached_fields(reply)
         if not calls.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            store = partial(calls.store, key, "judge", calls.sanitizer.shallow(answer))
-            await finish_in_thread(store) if calls.is_shared else store()
+            await finish_in_thread(calls.store, key, "judge", calls.sanitizer.shallow(answer))
         calls.stop_if_broken()
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from visioneval.aio import finish_in_thread
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
@@ -17,6 +16,7 @@ from visioneval.records.cells.operations import DownloadFiles, url_digest
 from visioneval.records.fields import MOST_PIXELS
 from visioneval.running.calls.caching.cache_files import Content, content_digest
 from visioneval.running.sanitize import Sanitizer
+from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from visioneval.aio import finish_in_thread
 from visioneval.errors import ImageError, OperationError, ProviderError
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
@@ -23,6 +22,7 @@ from visioneval.records.cells.operations import MAX_NAME, OperationFile
 from visioneval.running.calls import limiters
 from visioneval.running.calls.attempts import BrokenCodeError, call_user_code, check_generation
 from visioneval.suite.entries.limits import TIMEOUT_S
+from visioneval.threads import finish_in_thread
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 10.0

@@ -6,7 +6,6 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +35,7 @@ from visioneval.running.keys import grade_key
 from visioneval.running.plan import Call
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
+from visioneval.threads import finish_in_thread
 from visioneval.types import Output, Score, Status, Verdict
 
 
@@ -156,9 +156,7 @@ async def _grade_dependent(
 async def _finish_cell(call: Call, sample: int, outcome: CallOutcome, services: Services, deadline: float) -> Record:
     """Stores and grades one cell of a call, and builds its record."""
     generated = outcome.generated
-    is_linked = services.writer.links  # else the file in the cache is copied, however large it is
-    size = sum(len(output.data or b"") for output in generated.outputs) if is_linked else math.inf
-    make_record, stored = await services.calls.short_work.run(store_output, call, sample, outcome, services, size=size)
+    make_record, stored = await finish_in_thread(store_output, call, sample, outcome, services)
     if isinstance(stored, Record):
         return stored
     graded = GradedOutput(call, sample, stored, generated.run_params or call.params, deadline)

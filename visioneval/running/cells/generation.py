@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from visioneval.running.cells.services import Services
 from visioneval.running.plan import Call
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.remote_media import address_of
+from visioneval.threads import finish_in_thread
 from visioneval.types import Output, Status, Verdict
 
 _SNIFFED = 1024
@@ -89,13 +89,12 @@ async def _saved_reply(
     if reply is None or not without_output or call.run.config.is_free:
         return None
     source, data = (reply, None) if isinstance(reply, Path) else (None, reply)
-    size = math.inf if data is None and not services.writer.links else len(data or b"")
 
     def save() -> str:
         name = f"{without_output[0]}-reply{_reply_ending(reply)}"
         return services.writer.save(call.case.id, call.run.label, name, data, source=source)
 
-    return await services.calls.short_work.run(save, size=size)
+    return await finish_in_thread(save)
 
 
 def store_output(

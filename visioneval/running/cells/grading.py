@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from visioneval.aio import gather_all
 from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
-from visioneval.graders.measures import Measure, measure_directly
-from visioneval.ordered_pool import in_turn
+from visioneval.graders.measures import Measure
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
@@ -74,10 +73,10 @@ class CellGrades:
 async def grade(graded: GradedOutput, services: Services) -> CellGrades:
     """Runs all graders of a cell. Raises only ``StoppedError``."""
     files = SavedImages(services.writer, graded.call, graded.sample)
-    with in_turn(next(services.turns)):
-        results = await gather_all(
-            _run_grader(config, graded, services, files) for config in graded.call.grading.graders
-        )
+    turn = next(services.turns)
+    results = await gather_all(
+        _run_grader(config, graded, services, files, turn) for config in graded.call.grading.graders
+    )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -90,7 +89,7 @@ async def grade(graded: GradedOutput, services: Services) -> CellGrades:
 
 
 async def _run_grader(
-    config: BaseGrader, graded: GradedOutput, services: Services, files: SavedImages
+    config: BaseGrader, graded: GradedOutput, services: Services, files: SavedImages, turn: int
 ) -> tuple[CheckedGrade, GraderRecord]:
     """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
     meters, answers = JudgeMeters(), tuple[JudgeAnswer, ...]()
@@ -98,7 +97,7 @@ async def _run_grader(
     shared = SingleFlight() if config.has_panel else run_directly
     with Stopwatch() as stopwatch:
         checked, *others = await gather_all(
-            GraderAttempt(config, graded, services, files, meters, name, shared).run() for name in names
+            GraderAttempt(config, graded, services, files, turn, meters, name, shared).run() for name in names
         )
         if config.has_panel and meters.by_judge:  # else no judge was asked, such as after OCR passed
             checked, answers = panel_grade(config, graded.call.case, [checked, *others], meters, services.sanitizer)
@@ -134,6 +133,7 @@ class GraderAttempt:
     graded: GradedOutput
     services: Services
     files: SavedImages
+    turn: int
     meters: JudgeMeters
     judge: str | None
     once_per_panel: RunOnce
@@ -184,7 +184,7 @@ class GraderAttempt:
 
     def _context(self) -> GradingContext:
         """The cell as the grader sees it."""
-        config, services, call, size = self.config, self.services, self.graded.call, self.graded.params.get("size")
+        services, call, size = self.services, self.graded.call, self.graded.params.get("size")
         return GradingContext(
             case=call.case,
             task_type=call.task_type,
@@ -193,7 +193,7 @@ class GraderAttempt:
             output=self.graded.output,
             files=call.files,
             save=self.save,
-            measure=measure_directly if config.runs_code else self.measure,  # nothing says what a custom class reads
+            measure=self.measure,
             variables=services.plan.suite.vars,
             templates=services.plan.templates,
             judge=self.judge,
@@ -214,8 +214,11 @@ class GraderAttempt:
         return self.files.save_checked(name, data) if self.config.runs_code else self.files.save(name, data)
 
     async def measure(self, measure: Measure[T]) -> T:
-        """Makes a local measurement, or reads it from the cache."""
-        return await self.services.measurements(measure, hash_of=self._hash_of, meter=self.meters.total)
+        """Makes a local measurement, or reads it from the cache. Those of the cell that began first come first."""
+        measurements = self.services.measurements
+        if self.config.runs_code:  # nothing says what a custom class reads
+            return await measurements.directly(measure, turn=self.turn)
+        return await measurements(measure, hash_of=self._hash_of, meter=self.meters.total, turn=self.turn)
 
     def _hash_of(self, path: Path) -> str:
         output = self.graded.output

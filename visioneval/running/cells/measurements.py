@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
+from functools import cache
 from hashlib import file_digest, sha256
 from pathlib import Path
 from threading import Lock
@@ -19,7 +19,6 @@ import orjson
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from visioneval.aio import SMALL, run_in_thread
 from visioneval.errors import ClosingError, StorageError
 from visioneval.graders.measures import Measure
 from visioneval.running.calls.caching.cache import Cache
@@ -27,6 +26,7 @@ from visioneval.running.calls.caching.layout import CacheEntry
 from visioneval.running.calls.meter import Meter
 from visioneval.running.keys import HashOf
 from visioneval.stopwatch import waiting
+from visioneval.threads import Slots, in_thread, processors
 
 T = TypeVar("T")
 
@@ -52,6 +52,8 @@ class Measurements:
     reuses: bool = True
     """Whether cached measurements count; otherwise everything is measured again, and replaces them."""
     warn: Callable[[str], None] = print
+    slots: Slots = field(default_factory=lambda: Slots(processors()))
+    """One for each measurement that may be made at once."""
     running: int = 0
     """The measurements that a thread makes now."""
     _tasks: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
@@ -59,16 +61,17 @@ class Measurements:
     _is_closed: bool = False
     _lock: Lock = field(default_factory=Lock)
 
-    async def __call__(self, measure: Measure[T], *, hash_of: HashOf, meter: Meter) -> T:
+    async def __call__(self, measure: Measure[T], *, hash_of: HashOf, meter: Meter, turn: int = 0) -> T:
         """The cached result, or a new one. Concurrent calls for the same files share one measurement.
 
+        New ones are made in the order of ``turn``, the lowest first.
         Raises what the measure raises: errors are not cached, and not shared. Raises ``ClosingError`` for a new
         measurement after ``close``.
         """
         key = None if self.cache is None else measure_key(measure, hash_of)
         if self.cache is None or key is None:
             meter.add_measurement(cached=False)
-            return await asyncio.to_thread(self._run, measure)
+            return await self._in_turn(turn, self._run, measure)
         while (task := self._tasks.get(key)) is not None:
             with waiting():
                 await asyncio.wait([task])
@@ -78,13 +81,20 @@ class Measurements:
                 return shared
         entry = self.cache.get(key) if self.reuses else None
         if entry is not None:
-            work = partial(self._read, self.cache, key, entry, measure)
-            cached = await run_in_thread(work, when=entry.image_bytes > SMALL)
+            cached = await asyncio.to_thread(self._read, self.cache, key, entry, measure)
             if cached is not None:
                 meter.add_measurement(cached=True)
                 return cached
         meter.add_measurement(cached=False)
-        return await self._measure_once(self.cache, key, measure, hash_of)
+        return await self._measure_once(self.cache, key, measure, hash_of, turn)
+
+    async def directly(self, measure: Measure[T], *, turn: int = 0) -> T:
+        """A new result that is not cached."""
+        return await self._in_turn(turn, measure.run)
+
+    async def _in_turn(self, turn: int, work: Callable[..., T], *args: Any) -> T:
+        async with self.slots.taken(turn):
+            return await in_thread(work, *args)
 
     def close(self) -> None:
         """Starts no more measurements. Those that wait for a thread raise ``ClosingError``; those that run finish.
@@ -109,9 +119,9 @@ class Measurements:
             with self._lock:
                 self.running -= 1
 
-    async def _measure_once(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf) -> T:
+    async def _measure_once(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf, turn: int) -> T:
         """Measures in a thread. Goes on if the caller is cancelled, because a thread cannot be stopped."""
-        task = asyncio.ensure_future(asyncio.to_thread(self._measure, cache, key, measure, hash_of))
+        task = asyncio.ensure_future(self._in_turn(turn, self._measure, cache, key, measure, hash_of))
         self._tasks[key] = task
 
         def settle(done: asyncio.Task[T]) -> None:

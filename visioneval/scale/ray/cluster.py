@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from visioneval.aio import processors
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.running.calls.settings import CallSettings
@@ -20,6 +19,7 @@ from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress
 from visioneval.running.jobs import Jobs
 from visioneval.running.prepare import ClusterOptions
+from visioneval.threads import processors
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""

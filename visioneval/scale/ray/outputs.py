@@ -75,7 +75,6 @@ class ExclusiveWriter(OutputWriter):
         except FileExistsError:
             return False
         except (OSError, NotImplementedError):
-            self.links = False
             return False
         return True
 

@@ -41,7 +41,7 @@ from visioneval.scale.ray.messages import (
     WorkerReport,
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import SPARE_THREADS, Slots, Threads
 from visioneval.version import __version__
 
 CORES = 1
@@ -127,7 +127,8 @@ class Worker:
         check_node(assignment)
         for bound in bounds.ALL:
             bound.override = assignment.bounds.get(bound.setting.name)
-        asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
+        threads = Threads(CORES + SPARE_THREADS, thread_name_prefix="work")
+        asyncio.get_running_loop().set_default_executor(threads)
         prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
@@ -149,6 +150,7 @@ class Worker:
                 NewQuestions,
             )
         )
+        context.measurements.slots = Slots(CORES)
         assert isinstance(context.questions, NewQuestions)
         calls_again = replace(calls, reuse=settings.reuse.with_own)
         again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))

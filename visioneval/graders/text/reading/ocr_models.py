@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from visioneval.aio import processors
 from visioneval.errors import GraderError
 from visioneval.extras import has_extra, install_command, needs
 from visioneval.stopwatch import waiting
+from visioneval.threads import processors
 
 MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
