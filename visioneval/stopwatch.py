@@ -8,6 +8,8 @@ runs: a grader may ask several questions at once, of which one is being answered
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Self
@@ -57,37 +59,34 @@ _current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
 _is_at_work: ContextVar[bool] = ContextVar("is_at_work", default=False)
 
 
-class waiting:  # noqa: N801 - used like a function
-    """Marks a wait for a turn. A class takes half the time of a generator, and every call enters several."""
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Marks a wait for a turn."""
+    stopwatch, works = _here()
+    if stopwatch is None:
+        yield
+        return
+    stopwatch.change(waits=1, works=-works)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=-1, works=works)
 
-    __slots__ = ("_stopwatch", "_works")
 
-    def __enter__(self) -> None:
-        self._stopwatch, self._works = _here()
-        if self._stopwatch is not None:
-            self._stopwatch.change(waits=1, works=-self._works)
-
-    def __exit__(self, *_: object) -> None:
-        if self._stopwatch is not None:
-            self._stopwatch.change(waits=-1, works=self._works)
-
-
-class working:  # noqa: N801
+@contextmanager
+def working() -> Iterator[None]:
     """Marks work that does not end because something else waits, such as a call in flight."""
-
-    __slots__ = ("_stopwatch", "_token")
-
-    def __enter__(self) -> None:
-        stopwatch, works = _here()
-        self._stopwatch = None if works else stopwatch
-        if self._stopwatch is not None:
-            self._token = _is_at_work.set(True)
-            self._stopwatch.change(waits=0, works=1)
-
-    def __exit__(self, *_: object) -> None:
-        if self._stopwatch is not None:
-            self._stopwatch.change(waits=0, works=-1)
-            _is_at_work.reset(self._token)
+    stopwatch, works = _here()
+    if stopwatch is None or works:
+        yield
+        return
+    token = _is_at_work.set(True)
+    stopwatch.change(waits=0, works=1)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=0, works=-1)
+        _is_at_work.reset(token)
 
 
 def _here() -> tuple[Stopwatch | None, int]:

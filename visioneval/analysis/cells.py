@@ -82,10 +82,8 @@ class Cell:
     @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
-        for grader in self.graders:  # a loop, which is faster than any()
-            if grader.is_unmeasured and not grader.is_optional:
-                return True
-        return bool(self.unmeasured_metrics)
+        is_lost = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return is_lost or bool(self.unmeasured_metrics)
 
     @property
     def total_cost_usd(self) -> float | None:

@@ -120,7 +120,7 @@ class Judges:
     async def _store(self, key: str, reply: Reply) -> None:
         calls, answer = self.calls, cached_fields(reply)
         if not calls.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            await finish_in_thread(calls.store, key, "judge", calls.sanitizer.shallow(answer))
+            await finish_in_thread(calls.store, key, "judge", calls.sanitizer.mapping(answer))
         calls.stop_if_broken()
 
 

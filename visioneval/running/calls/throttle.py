@@ -50,28 +50,19 @@ WAITS: tuple[Stage, ...] = get_args(Stage)[2:]
 
 
 @dataclass(slots=True)
-class CountedCall:
-    """Counts a call while it is entered. A class, as every call enters several: half the time of a generator."""
-
-    counts: Counter[tuple[RateLimitKey, Stage]]
-    key: tuple[RateLimitKey, Stage]
-
-    def __enter__(self) -> None:
-        self.counts[self.key] += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.counts[self.key] -= 1
-
-
-@dataclass(slots=True)
 class CallCounts:
     """The calls of a run that have not ended, by key and stage."""
 
     counts: Counter[tuple[RateLimitKey, Stage]] = field(default_factory=Counter)
 
-    def at(self, limit_key: RateLimitKey, stage: Stage) -> CountedCall:
+    @contextlib.contextmanager
+    def at(self, limit_key: RateLimitKey, stage: Stage) -> Iterator[None]:
         """A context in which a call counts as being at this stage."""
-        return CountedCall(self.counts, (limit_key, stage))
+        self.counts[limit_key, stage] += 1
+        try:
+            yield
+        finally:
+            self.counts[limit_key, stage] -= 1
 
     @property
     def running(self) -> int:

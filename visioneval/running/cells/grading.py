@@ -249,13 +249,12 @@ class GraderAttempt:
         if config.runs_code:
             nulls = (name for name in scores if name in result.scores and scalar(result.scores[name]) is None)
             bad += [f"{name} is null, and the grader gave no cause in Grade.error" for name in nulls]
-        plain_details = sanitizer.shallow if config.measures_locally and not config.judge_names else sanitizer.mapping
         tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
         grade = Grade(
             scores=scores,
             reasons=sanitizer.texts(result.reasons),
             failure_tags=tuple(map(sanitizer.text, tags)),
-            details=plain_details(result.details),
+            details=sanitizer.mapping(result.details),
             error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
             usage=checked_usage(sanitizer.counts(result.usage)),
             cost_usd=usd(result.cost_usd),

@@ -130,7 +130,7 @@ class BaseGrader(Frozen):
     @property
     def judge_names(self) -> tuple[str, ...]:
         """The keys under ``judges`` of the judges that it uses: one, several if it has a panel, or none."""
-        return names_of(vars(self).get("judge"))  # pydantic's getattr is slow for a missing field
+        return names_of(getattr(self, "judge", None))
 
     @property
     def has_panel(self) -> bool:
