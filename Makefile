@@ -83,7 +83,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/slow/run/test_start_up.py
+	$(BIN)/python -m pytest tests/cli/test_start_up.py
 
 figures: $(READY)  ## How long functions are, how names repeat, how deep a call goes
 	$(BIN)/python tests/figures.py

@@ -98,7 +98,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     first = int(config.workerinput["workerid"].removeprefix("gw"))
     quick = config.option.markexpr == "not slow"
-    paths = [path for path in (ROOT / "tests").glob("*/*/test_*.py") if not (quick and path.is_relative_to(SLOW))]
+    paths = [path for path in (ROOT / "tests").rglob("test_*.py") if not (quick and path.is_relative_to(SLOW))]
+    paths = [path for path in paths if not {"soak", "integration"} & {*path.parts}]
     for path in sorted(paths)[first :: config.workerinput["workercount"]]:
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))  # as pytest does

@@ -15,6 +15,7 @@ import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -27,9 +28,7 @@ from visioneval.records.model import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.scale.ray.leases import Leases, leased
-from visioneval.scale.ray.shared_limits import SharedLimits
-from visioneval.scale.ray.worker import LimitsActor
+from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 
 CELLS = 600
 LEASES = 4000
@@ -76,7 +75,7 @@ class Caller:
     """An actor that makes calls which take no time."""
 
     async def make(self, limits: Any, worker: int, count: int) -> None:
-        leases = Leases(LimitsActor(limits, worker))
+        leases = Leases(partial(limits.send.remote, worker), partial(limits.grants.remote, worker))
         throttle, _ = leased(leases, {}, 256, None)
         serving = asyncio.create_task(leases.serve())
         left = iter(range(count))

@@ -16,7 +16,7 @@ from visioneval.label.sampling import ItemKey, Turn
 from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
 from visioneval.records.labeling.labels import Digest, Rater
-from visioneval.records.stores.appends import append_shared
+from visioneval.records.stores.lookup import append_shared
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"

@@ -206,8 +206,13 @@ def check_run_id(run_id: str) -> None:
     """Raises ``UsageError`` for an id that cannot be the name of a run's folder."""
     if run_id == "latest":
         raise UsageError("--run-id: 'latest' is reserved for the newest run: use another ID")
-    if not _RUN_ID.fullmatch(run_id):
+    if not is_run_id(run_id):
         raise UsageError(f"--run-id: {run_id!r} is not valid: use letters, digits, _ - and . (not first)")
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a name can be that of a run's folder; one from a store may be a stranger's."""
+    return _RUN_ID.fullmatch(name) is not None
 
 
 def write_summary(folder: Path, summary: BaseModel) -> None:

@@ -33,6 +33,7 @@ from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.selection.shards import Shard
 
 _SAME = {
     "suite": "the suite",
@@ -49,12 +50,7 @@ class ShardRun:
 
     folder: Path
     info: RunInfo
-
-    @property
-    def number(self) -> int:
-        """Which part it is, from 1."""
-        assert self.info.selection.shard is not None
-        return self.info.selection.shard.number
+    shard: Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,8 @@ def merge_shards(
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".merging-", dir=root, ignore_cleanup_errors=True) as temporary:
             inputs = ShardInputs([(shard.folder, shard.info) for shard in shards])
-            merged = _write(shards, inputs, Path(temporary), _merged_info(shards, run_id, note))
+            with closing(RunWriter.create(Path(temporary), _merged_info(shards, run_id, note))) as writer:
+                merged = _fill(shards, inputs, writer)
             merged.folder.rename(target)
     except OSError as error:
         raise StorageError(f"{target}: cannot write the run here: {error.strerror or error}") from error
@@ -94,37 +91,34 @@ def merge_shards(
 
 def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
     """The shards in order. Raises ``UsageError`` if any is foreign, repeated or missing."""
-    runs = [ShardRun(folder, with_current_state(folder, read_info(check_run_folder(folder)))) for folder in folders]
-    for run in runs:
-        if run.info.selection.shard is None:
-            raise UsageError(f"{run.folder}: is not a shard: run the suite with --shard I/N")
-        if run.info.graded_from is not None:
-            raise UsageError(f"{run.folder}: is a regrade of a shard: merge the shards, then grade the merged run")
-        if run.info.state == "running":
-            raise UsageError(f"{run.folder}: is still running")
-        _check_same(runs[0], run)
+    runs: list[ShardRun] = []
     by_number: dict[int, ShardRun] = {}
+    for folder in folders:
+        info = with_current_state(folder, read_info(check_run_folder(folder)))
+        if info.selection.shard is None:
+            raise UsageError(f"{folder}: is not a shard: run the suite with --shard I/N")
+        if info.graded_from is not None:
+            raise UsageError(f"{folder}: is a regrade of a shard: merge the shards, then grade the merged run")
+        if info.state == "running":
+            raise UsageError(f"{folder}: is still running")
+        runs.append(ShardRun(folder, info, info.selection.shard))
+        _check_same(runs[0], runs[-1])
     for run in runs:
-        other = by_number.setdefault(run.number, run)
+        other = by_number.setdefault(run.shard.number, run)
         if other is not run:
-            raise UsageError(f"{run.folder}: is shard {run.info.selection.shard}, the same as {other.folder}")
-    count = _count(runs[0])
+            raise UsageError(f"{run.folder}: is shard {run.shard}, the same as {other.folder}")
+    count = runs[0].shard.count
     if missing := [number for number in range(1, count + 1) if number not in by_number]:
         named = ", ".join(f"{number}/{count}" for number in missing[:10]) + (", ..." if len(missing) > 10 else "")
         raise UsageError(f"missing shards: {named}: run the suite with --shard, and name all {count} runs")
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _count(run: ShardRun) -> int:
-    assert run.info.selection.shard is not None
-    return run.info.selection.shard.count
-
-
 def _check_same(first: ShardRun, run: ShardRun) -> None:
-    if _count(run) != _count(first):
+    if run.shard.count != first.shard.count:
         raise UsageError(
-            f"{run.folder}: is shard {run.info.selection.shard}, but {first.folder} is shard"
-            f" {first.info.selection.shard}: run all shards with the same N"
+            f"{run.folder}: is shard {run.shard}, but {first.folder} is shard {first.shard}: run all shards with the"
+            " same N"
         )
     for name, subject in _SAME.items():
         if getattr(run.info, name) != getattr(first.info, name):
@@ -169,12 +163,8 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
     )
 
 
-def _write(shards: Sequence[ShardRun], inputs: ShardInputs, root: Path, info: RunInfo) -> MergedRun:
-    with closing(RunWriter.create(root, info)) as writer:
-        return _fill(shards, inputs, writer, info)
-
-
-def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, info: RunInfo) -> MergedRun:
+def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter) -> MergedRun:
+    info = writer.info
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:

@@ -14,7 +14,7 @@ from visioneval.label.labeling import Labeling
 from visioneval.label.page.server import application as label_application
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.stores.locations import copies_at, display_name
-from visioneval.records.stores.segments import is_run_id
+from visioneval.records.writer import is_run_id
 from visioneval.report.text import one_line
 from visioneval.view.index import IndexOptions
 from visioneval.view.listing import RunListing, RunRow, Stamp, stamp

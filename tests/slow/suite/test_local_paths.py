@@ -1,6 +1,6 @@
 """Paths on the command line are local: a URL is refused, and never becomes a folder named s3:.
 
-The folder of runs and the cache can be in an object store: see ``tests/slow/stores``.
+The folder of runs and the cache can be in an object store: see ``tests/scale/stores``.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ class Generate:
         cls.most = max(cls.most, cls.at_once)
         try:
             await asyncio.sleep(float(request.case.metadata.get("wait", 0)))
+            while not Path(request.case.metadata.get("wait_for", "/")).exists():
+                await asyncio.sleep(0.05)
             return getattr(self, request.case.metadata.get("generate", "fine"))(request)
         finally:
             cls.at_once -= 1

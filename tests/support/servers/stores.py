@@ -54,7 +54,7 @@ _ERRORS = {"503": "SlowDownForNow", "403": "AccessDenied", "501": "NotImplemente
 class Fault:
     """What happens to the next ``times`` requests of a method whose path contains ``part``."""
 
-    kind: Literal["503", "403", "501", "412", "cut", "slow", "lost", "unconditional"]
+    kind: Literal["503", "403", "501", "412", "cut", "slow", "held", "lost", "unconditional"]
     method: str
     part: str
     times: int = 1
@@ -63,9 +63,13 @@ class Fault:
 
 @dataclass(slots=True)
 class FaultyStore:
-    """A proxy in front of a store. ``faults`` can change at any time; ``requests`` are all methods and paths."""
+    """A proxy in front of a store. ``faults`` can change at any time; ``requests`` are all methods and paths.
+
+    Requests that are ``held`` wait for ``released``.
+    """
 
     url: str = ""
+    released: threading.Event = field(default_factory=threading.Event)
     faults: list[Fault] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,6 +85,7 @@ class FaultyStore:
         with self.lock:
             self.faults.clear()
             self.requests.clear()
+        self.released.set()
 
     def next(self, method: str, path: str) -> str | None:
         """The fault of a request."""
@@ -106,6 +111,8 @@ class _Proxy(BaseHTTPRequestHandler):
             return
         if fault == "slow":
             time.sleep(0.3)
+        if fault == "held":
+            self.store.released.wait(60)
         status, headers, data = self._forward(body, is_conditional=fault != "unconditional")
         if fault == "lost":
             self.close_connection = True

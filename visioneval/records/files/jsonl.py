@@ -67,7 +67,7 @@ def _write(file: BinaryIO, data: bytes) -> None:
 def repair_last_line(file: BinaryIO) -> int:
     """Removes a truncated last line, or adds the newline to a complete one. Returns the new end of the file."""
     end = file.seek(0, os.SEEK_END)
-    last = _partial_line(file, end)
+    last = partial_line(file, end)
     if not last:
         return end
     try:
@@ -79,7 +79,7 @@ def repair_last_line(file: BinaryIO) -> int:
     return end + 1
 
 
-def _partial_line(file: BinaryIO, end: int) -> bytes:
+def partial_line(file: BinaryIO, end: int) -> bytes:
     """The bytes after the last newline."""
     tail = b""
     while end > 0 and b"\n" not in tail:

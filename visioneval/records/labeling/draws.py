@@ -20,7 +20,7 @@ from visioneval.records.fields import CellCount, ModelLabel, Moment, SampleIndex
 from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.labeling.labels import Digest, Line
 from visioneval.records.model import CellKey, Record
-from visioneval.records.stores.appends import append_shared
+from visioneval.records.stores.lookup import append_shared
 from visioneval.types import Frozen, Status
 
 DRAWS = "labeling_draws.jsonl"

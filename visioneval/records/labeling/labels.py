@@ -17,7 +17,7 @@ from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
 from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
 from visioneval.records.model import RunInfo
-from visioneval.records.stores.appends import append_shared
+from visioneval.records.stores.lookup import append_shared
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.loading.paths import Trust
 from visioneval.types import Frozen, Score

@@ -1,30 +1,48 @@
 """Claims: who may write a run in a store. A claim that its writer no longer renews expires.
 
-``claims/<n>.json`` is created exclusively and never changes; the highest number holds the run.
-``claims/<n>.beat.json`` is overwritten while the writer lives, and when it releases the run.
+``claims/<n>.json`` is created exclusively. From then on only its writer replaces it: to renew it while it lives, and to
+release the run. The highest number has the run.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
-from visioneval.records.stores.environment import CLAIM_EXPIRY_S
-from visioneval.records.stores.store import MissingObjectError, ObjectStore, StoredObject, no_exclusive_creation
+from visioneval.records.stores.store import ObjectStore, StoredObject, no_exclusive_creation
 from visioneval.types import Frozen
 
+_SETTINGS = {
+    "VISIONEVAL_CLAIM_EXPIRY_S": (120, 2, 86_400),
+    "VISIONEVAL_SEGMENT_CELLS": (200, 1, 1_000_000),
+    "VISIONEVAL_SEGMENT_S": (30, 1, 86_400),
+}
+"""The default, the minimum and the maximum of the whole numbers in these environment variables."""
 _NAME = re.compile(r"(\d{6})\.json")
 _MAX_BYTES = 10_000
+_RENEWALS_PER_EXPIRY = 4
+
+
+def setting(name: str) -> int:
+    """The number in an environment variable, or its default. Raises ``UsageError`` if it is not in its range."""
+    default, minimum, maximum = _SETTINGS[name]
+    text = os.environ.get(name)
+    if not text:
+        return default
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(maximum))
+    if not is_number or not minimum <= int(text) <= maximum:
+        raise UsageError(f"{name}={text!r:.40}: must be a whole number from {minimum} to {maximum:,}")
+    return int(text)
 
 
 class LostClaimError(StorageError):
@@ -38,6 +56,7 @@ class ClaimBody(Frozen):
     nonce: Annotated[str, Field(max_length=40)]
     since: Annotated[str, Field(max_length=40)]
     expiry_s: Annotated[float, Field(gt=0, le=86_400)]
+    state: Literal["held", "released"] = "held"
 
 
 _BODY: TypeAdapter[ClaimBody] = TypeAdapter(ClaimBody)
@@ -49,15 +68,15 @@ class ClaimState:
 
     number: int
     body: ClaimBody
-    beat_at: datetime
-    is_released: bool
+    renewed_at: datetime
+    """By the clock of the store."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether its writer still holds the run."""
-        return not self.is_released and (now - self.beat_at).total_seconds() <= self.body.expiry_s
+        return self.body.state == "held" and (now - self.renewed_at).total_seconds() <= self.body.expiry_s
 
     def __str__(self) -> str:
-        last = self.beat_at.astimezone(UTC).isoformat(timespec="seconds")
+        last = self.renewed_at.astimezone(UTC).isoformat(timespec="seconds")
         return f"{self.body.writer} since {self.body.since}, last heard from at {last}"
 
 
@@ -67,90 +86,92 @@ def read_claim(store: ObjectStore, run_id: str) -> ClaimState | None:
     number = _newest(items)
     if not number:
         return None
-    by_name = {item.name: item for item in items}
-    claim, beat = by_name[f"{number:06d}.json"], by_name.get(f"{number:06d}.beat.json")
-    body = _read_body(store, claim)
-    is_released = beat is not None and _is_released(store, beat)
-    at = max(item.modified for item in (claim, beat) if item is not None and item.modified is not None)
-    return ClaimState(number, body, at, is_released)
+    # an earlier version renewed its claim by <n>.beat.json
+    times = [item.modified for item in items if item.name.startswith(f"{number:06d}.") and item.modified is not None]
+    key = f"{run_id}/claims/{number:06d}.json"
+    try:
+        return ClaimState(number, _BODY.validate_json(store.read(key, _MAX_BYTES)), max(times))
+    except (ValidationError, UsageError):
+        raise RunFormatError(f"{store.url}/{key}: is not a claim: delete it if no process writes this run") from None
 
 
 def _newest(items: Sequence[StoredObject]) -> int:
     return max((int(match[1]) for item in items if (match := _NAME.fullmatch(item.name))), default=0)
 
 
-def _read_body(store: ObjectStore, item: StoredObject) -> ClaimBody:
-    try:
-        return _BODY.validate_json(store.read(item.key, _MAX_BYTES))
-    except (ValidationError, UsageError):
-        raise RunFormatError(
-            f"{store.url}/{item.key}: is not a claim: delete it if no process writes this run"
-        ) from None
-
-
-def _is_released(store: ObjectStore, beat: StoredObject) -> bool:
-    try:
-        content: Any = json.loads(store.read(beat.key))
-    except (ValueError, MissingObjectError):
-        return False
-    return isinstance(content, dict) and content.get("state") == "released"
-
-
-@dataclass(frozen=True, slots=True)
 class RunClaim:
-    """A run that this process may write. Raises ``StorageError``."""
+    """A run that this process may write, until it releases it: a thread renews the claim. Raises ``StorageError``."""
 
-    store: ObjectStore
-    run_id: str
-    number: int
-    body: ClaimBody
+    def __init__(self, store: ObjectStore, run_id: str, number: int) -> None:
+        """Claims nothing yet; ``acquire`` does. Raises ``UsageError`` for a bad setting."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.number = number
+        self.key = f"{run_id}/claims/{number:06d}.json"
+        self.body = ClaimBody(
+            writer=f"process {os.getpid()} on {socket.gethostname()}",
+            nonce=secrets.token_hex(8),
+            since=now,
+            expiry_s=setting("VISIONEVAL_CLAIM_EXPIRY_S"),
+        )
+        self.lost: LostClaimError | None = None
+        """Set once another process is known to have taken over the run."""
+        self._store, self._run_id = store, run_id
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="claim", daemon=True)
 
     @classmethod
     def acquire(cls, store: ObjectStore, run_id: str) -> RunClaim:
         """Claims a run. Raises ``UsageError`` if a live process has it, and for a store that cannot keep two apart."""
-        body = ClaimBody(writer=_writer(), nonce=secrets.token_hex(8), since=_now(), expiry_s=CLAIM_EXPIRY_S.value)
         state = read_claim(store, run_id)
         if state is not None and state.is_live(_time_of_store(store, run_id)):
             raise UsageError(_refusal(store, run_id, state))
-        claim = cls(store, run_id, 1 if state is None else state.number + 1, body)
-        if not store.create(claim.key, body.model_dump_json().encode()):
-            state = read_claim(store, run_id)
-            raise UsageError(_refusal(store, run_id, state))
+        claim = cls(store, run_id, 1 if state is None else state.number + 1)
+        if not store.create(claim.key, claim.body.model_dump_json().encode()):
+            raise UsageError(_refusal(store, run_id, read_claim(store, run_id)))
         if store.create(claim.key, secrets.token_bytes(8)):  # a store that ignores the condition would overwrite it
             store.delete(claim.key)
             raise UsageError(no_exclusive_creation(store.url))
+        claim._thread.start()
         return claim
 
-    @property
-    def key(self) -> str:
-        """The key of its object."""
-        return f"{self.run_id}/claims/{self.number:06d}.json"
+    def check(self) -> None:
+        """Raises ``LostClaimError`` if another process has claimed the run since."""
+        if _newest(self._store.entries(f"{self._run_id}/claims")) != self.number:
+            self.lost = LostClaimError(
+                f"{self._store.url}/{self._run_id}: another process has taken over this run, because this one did not"
+                f" reach the store for {self.body.expiry_s:g} s: what it wrote since is not in the store"
+            )
+            raise self.lost
 
     def renew(self) -> None:
         """Shows that the writer lives. Raises ``LostClaimError`` if another process has claimed the run since."""
         self.check()
-        self._beat("held")
+        self._store.put(self.key, self.body.model_dump_json().encode())
 
-    def check(self) -> None:
-        """Raises ``LostClaimError`` if another process has claimed the run since."""
-        if _newest(self.store.entries(f"{self.run_id}/claims")) != self.number:
-            raise LostClaimError(
-                f"{self.store.url}/{self.run_id}: another process has taken over this run, because this one did not"
-                f" reach the store for {self.body.expiry_s:g} s: what it wrote since is not in the store"
-            )
+    def stop(self) -> None:
+        """Renews the claim no longer, so that it expires."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def release(self) -> None:
         """Lets other processes write the run."""
-        self._beat("released")
+        self.stop()
+        self._store.put(self.key, self.body.model_copy(update={"state": "released"}).model_dump_json().encode())
 
-    def _beat(self, state: str) -> None:
-        content = json.dumps({"nonce": self.body.nonce, "state": state, "at": _now()})
-        self.store.put(f"{self.run_id}/claims/{self.number:06d}.beat.json", content.encode())
+    def _keep(self) -> None:
+        while not self._stopped.wait(self.body.expiry_s / _RENEWALS_PER_EXPIRY):
+            try:
+                self.renew()
+            except LostClaimError:
+                return
+            except Exception:  # noqa: S112 - the writer reports that the store cannot be reached
+                continue
 
 
 def _refusal(store: ObjectStore, run_id: str, state: ClaimState | None) -> str:
     holder = "another process" if state is None else str(state)
-    expiry = CLAIM_EXPIRY_S.value if state is None else state.body.expiry_s
+    expiry = setting("VISIONEVAL_CLAIM_EXPIRY_S") if state is None else state.body.expiry_s
     return (
         f"{store.url}/{run_id}: is being written by {holder}: wait for it to finish; if it was killed, its claim"
         f" expires {expiry:g} s after it was last heard from"
@@ -161,14 +182,6 @@ def _time_of_store(store: ObjectStore, run_id: str) -> datetime:
     """The time by the clock of the store, which also dates the claims: clocks of machines differ."""
     key = f"{run_id}/claims/clock-{secrets.token_hex(4)}"
     store.put(key, b"")
-    items = [item for item in store.entries(f"{run_id}/claims") if item.key == key]
+    times = [item.modified for item in store.entries(f"{run_id}/claims") if item.key == key]
     store.delete(key)
-    return items[0].modified if items and items[0].modified is not None else datetime.now(UTC)
-
-
-def _writer() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return next(filter(None, times), datetime.now(UTC))

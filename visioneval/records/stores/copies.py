@@ -1,6 +1,14 @@
 """Copies on this machine of the runs at a URL. Reading brings a copy up to date first, and transfers only what is new.
 
 The store is the truth: what a writer has not sent yet is not in a copy, and a copy can be deleted at any time.
+
+    RUN/run.json, summary.json, ...    documents: each write replaces the object
+        results/<writer>-<n>.jsonl     segments: each append is a new object, which never changes
+        artifacts/...                  as in a local run
+        claims/<n>.json                who writes the run
+
+The segments of a log are one file, in the order of their names. A segment ``<writer>-<n>.whole.jsonl`` replaces all
+before it. A writer is a number, higher than those of all earlier writers, and a random part.
 """
 
 from __future__ import annotations
@@ -10,8 +18,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,21 +33,56 @@ from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records.files.jsonl import append_lines
 from visioneval.records.stores.claims import read_claim
-from visioneval.records.stores.environment import HOME
-from visioneval.records.stores.segments import (
-    DOCUMENTS,
-    LOGS,
-    OUTPUTS,
-    SegmentName,
-    effective,
-    is_run_id,
-    is_safe_key,
-    new_writer,
-    parse_segments,
-)
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
+from visioneval.records.writer import is_run_id
 
-_COPY_BYTES = 1 << 20
+LOGS = ("results", "stale", "preferences", "confirmations", "labels", "anchors", "labeling", "labeling_draws")
+"""The files of a run that grow, without ``.jsonl``."""
+DOCUMENTS = ("questions.json", "diversity.jsonl", "summary.json", "run.json")
+"""The files of a run that are written whole. ``run.json`` comes last: it says that the run is complete."""
+OUTPUTS = "artifacts"
+HOME = "VISIONEVAL_STORES"
+"""The environment variable that names the folder for copies of stores."""
+_SEGMENT = re.compile(r"\d{6}-[0-9a-f]{8}-\d{6}(\.whole)?\.jsonl")
+
+
+def ordered_segments(names: Iterable[str], where: str) -> list[str]:
+    """The segments among the names of objects, in order. Raises ``RunFormatError`` if one is missing or foreign."""
+    segments, last = sorted(name for name in names if name.endswith(".jsonl")), Counter[str]()
+    if foreign := [name for name in segments if not _SEGMENT.fullmatch(name)]:
+        raise RunFormatError(f"{where}/{foreign[0]}: is not a segment of a run: move it away")
+    for name in segments:
+        writer, _, number = name.partition(".")[0].rpartition("-")
+        last[writer] += 1
+        if int(number) != last[writer]:
+            missing = f"{writer}-{last[writer]:06d}.jsonl"
+            raise RunFormatError(f"{where}: the segment {missing} is missing: restore it, or run the suite again")
+    return segments
+
+
+def new_writer(segments: Sequence[str], minimum: int = 1) -> str:
+    """A writer after all that wrote these segments, which are in order: the name before that of its first segment."""
+    after = int(segments[-1][:6]) + 1 if segments else 1
+    return f"{max(after, minimum):06d}-{secrets.token_hex(4)}-000000.jsonl"
+
+
+def next_segment(name: str, *, is_whole: bool = False) -> str:
+    """The name of the next segment of the same writer. ``is_whole``: it replaces all segments before it."""
+    writer, _, number = name.partition(".")[0].rpartition("-")
+    return f"{writer}-{int(number) + 1:06d}{'.whole' if is_whole else ''}.jsonl"
+
+
+def is_safe_key(key: str) -> bool:
+    """Whether a key can be a path below a folder of this machine: a store may be a stranger's."""
+    parts = key.split("/")
+    return "\0" not in key and "\\" not in key and not any(part in ("", ".", "..") for part in parts)
+
+
+def folder_for(url: str) -> Path:
+    """The folder of this machine that belongs to a URL: in that of ``VISIONEVAL_STORES``, or in the user's cache."""
+    home = os.environ.get(HOME) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "visioneval-stores")
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", url.partition("://")[2])[:60].strip("-")
+    return Path(home).absolute() / f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:10]}"
 
 
 @dataclass(slots=True)
@@ -50,29 +95,15 @@ class LogState:
 
 @dataclass(slots=True)
 class CopyState:
-    """What a copy contains, by the names and versions of the objects."""
+    """What a copy contains: the versions of documents and outputs by key, and its logs."""
 
-    documents: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     logs: dict[str, LogState] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
     is_claimed: bool = False
     """Whether a live process writes the run."""
 
 
 _STATE: TypeAdapter[CopyState] = TypeAdapter(CopyState)
-
-
-def home() -> Path:
-    """The folder for copies of stores: ``VISIONEVAL_STORES``, or ``visioneval-stores`` in the user's cache folder."""
-    if named := os.environ.get(HOME):
-        return Path(named).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "visioneval-stores"
-
-
-def folder_for(url: str) -> Path:
-    """The folder of this machine that belongs to a URL."""
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", url.partition("://")[2])[:60].strip("-")
-    return home() / f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:10]}"
 
 
 class RunCopies:
@@ -84,7 +115,8 @@ class RunCopies:
         self.url = self.store.url
         folder = folder_for(self.url)
         self.root, self.work, self._states = folder / "runs", folder / "work", folder / "state"
-        self._writers: dict[str, SegmentName] = {}
+        self._last_segments: dict[str, str] = {}
+        """By run and log: the last one that this process has appended."""
         try:
             for path in (self.root, self.work, self._states):
                 path.mkdir(parents=True, exist_ok=True)
@@ -103,29 +135,28 @@ class RunCopies:
 
     def refresh_headers(self) -> None:
         """Brings ``run.json`` of all runs up to date, and deletes the copies of runs that are gone."""
+
+        def refresh(run_id: str) -> None:  # without a lock, which a process has for as long as it reads a run
+            self._bring((item for item in self.store.entries(run_id) if item.name == "run.json"), self._state(run_id))
+
         ids = self.run_ids()
         for path in self.root.iterdir():
             if path.name not in ids:
                 shutil.rmtree(path, ignore_errors=True)
-        headers = [item for items in in_threads(self.store.entries, ids) for item in items if item.name == "run.json"]
-        changed = []
-        for item in headers:
-            run_id = item.key.partition("/")[0]
-            state = self._state(run_id)
-            if state.documents.get("run.json") != item.version or not (self.root / run_id / "run.json").is_file():
-                changed.append(item)
-        self.store.download(changed, lambda item: self.root / item.key)
+        in_threads(refresh, ids)
 
     def refresh(self, run_id: str) -> Path:
         """Brings the copy of a run up to date, without its outputs. Returns its folder. Raises ``UsageError``."""
         folder = self.root / run_id
-        with self.locked(run_id) as state:
+        with self._locked(run_id) as state:
             items = {item.name: item for item in self.store.entries(run_id)}
             if "run.json" not in items or items["run.json"].is_folder:
                 raise UsageError(f"{self.url}/{run_id}: there is no such run")
-            folder.mkdir(exist_ok=True)
-            (folder / OUTPUTS).mkdir(exist_ok=True)
-            self._refresh_documents(folder, items, state)  # before the records, which a complete run has all of
+            (folder / OUTPUTS).mkdir(parents=True, exist_ok=True)
+            documents = [items[name] for name in DOCUMENTS if name in items and not items[name].is_folder]
+            for name in {*DOCUMENTS} - {item.name for item in documents}:
+                (folder / name).unlink(missing_ok=True)
+            self._bring(documents, state)  # before the records, which a complete run has all of
             for log in LOGS:
                 self._refresh_log(run_id, log, items, state)
             is_open = "claims" in items and _says_running(folder / "run.json")
@@ -137,53 +168,42 @@ class RunCopies:
         """Whether a live process wrote the run when its copy was brought up to date."""
         return self._state(run_id).is_claimed
 
-    def fetch_outputs(self, run_id: str) -> None:
-        """Downloads the outputs of a run that its copy lacks or that have changed."""
-        with self.locked(run_id) as state:
-            items = self._outputs(run_id)
-            changed = [
-                item
-                for item in items
-                if state.outputs.get(item.key) != item.version or not (self.root / item.key).is_file()
-            ]
-            self.store.download(changed, lambda item: self.root / item.key)
-            state.outputs = {item.key: item.version for item in items}
+    def fetch_outputs(self, folder: Path) -> None:
+        """Downloads the outputs of a run that its copy lacks or that have changed.
 
-    def complete_outputs(self, run_id: str) -> None:
-        """Downloads what other machines have sent into the folder in which a run is written."""
-        missing = [item for item in self._outputs(run_id) if not (self.work / item.key).is_file()]
-        self.store.download(missing, lambda item: self.work / item.key)
-
-    def _outputs(self, run_id: str) -> list[StoredObject]:
-        items = self.store.walk(f"{run_id}/{OUTPUTS}")
+        Into the folder in which a run is written, it downloads what other machines have sent.
+        """
+        items = self.store.walk(f"{folder.name}/{OUTPUTS}")
         for item in items:
             if not is_safe_key(item.key):
                 raise RunFormatError(f"{self.url}/{item.key}: is not a valid path: move this object away")
-        return items
+        if folder.parent == self.work:
+            self.store.download([item for item in items if not (self.work / item.key).is_file()], self.work)
+            return
+        with self._locked(folder.name) as state:
+            self._bring(items, state)
 
     def append(self, run_id: str, log: str, lines: Sequence[bytes]) -> None:
         """Appends lines to a log of a run: in the store, then in the copy. Raises ``StorageError``."""
         if not lines:
             return
-        with self.locked(run_id) as state:
-            names = [item.name for item in self.store.entries(f"{run_id}/{log}")]
-            known = parse_segments(names, f"{self.url}/{run_id}/{log}")
-            writer = self._writers.get(f"{run_id}/{log}")
-            if (
-                writer is None or not known or known[-1] > writer
-            ):  # so that the last answer is also the last in the store
-                writer = new_writer(known)
-            segment = writer.next()
-            self.store.put(f"{run_id}/{log}/{segment}", b"".join(line + b"\n" for line in lines))
-            self._writers[f"{run_id}/{log}"] = segment
+        key = f"{run_id}/{log}"
+        with self._locked(run_id) as state:
+            known = ordered_segments((item.name for item in self.store.entries(key)), f"{self.url}/{key}")
+            last = self._last_segments.get(key, "")
+            if known[-1:] != [last]:  # so that the last answer is also the last in the store
+                last = new_writer(known)
+            segment = next_segment(last)
+            self.store.put(f"{key}/{segment}", b"".join(line + b"\n" for line in lines))
+            self._last_segments[key] = segment
             path = self.root / run_id / f"{log}.jsonl"
             append_lines(path, lines)
             joined = state.logs.setdefault(log, LogState())
-            joined.objects.append(str(segment))
+            joined.objects.append(segment)
             joined.bytes = path.stat().st_size
 
     @contextmanager
-    def locked(self, run_id: str) -> Iterator[CopyState]:
+    def _locked(self, run_id: str) -> Iterator[CopyState]:
         """The state of a copy, which other processes do not change meanwhile. It is saved at the end."""
         try:
             with (self._states / f"{run_id}.lock").open("ab") as lock:
@@ -201,53 +221,44 @@ class RunCopies:
             return _STATE.validate_json((self._states / f"{run_id}.json").read_bytes())
         return CopyState()
 
-    def _refresh_documents(self, folder: Path, items: dict[str, StoredObject], state: CopyState) -> None:
-        for name in DOCUMENTS:
-            item = items.get(name)
-            if item is None or item.is_folder:
-                (folder / name).unlink(missing_ok=True)
-                state.documents.pop(name, None)
-            elif state.documents.get(name) != item.version or not (folder / name).is_file():
-                self.store.download([item], lambda item: folder / item.name)
-                state.documents[name] = item.version
+    def _bring(self, items: Iterable[StoredObject], state: CopyState) -> None:
+        """Downloads objects that the copy lacks or that have changed."""
+        changed = [
+            item
+            for item in items
+            if state.versions.get(item.key) != item.version or not (self.root / item.key).is_file()
+        ]
+        self.store.download(changed, self.root)
+        state.versions.update({item.key: item.version for item in changed})
 
     def _refresh_log(self, run_id: str, log: str, items: dict[str, StoredObject], state: CopyState) -> None:
         """Joins the segments of a log, after the file of a run that was copied from a folder, if there is one."""
-        path = self.root / run_id / f"{log}.jsonl"
-        listed = self.store.entries(f"{run_id}/{log}") if log in items else []
-        by_name = {item.name: item for item in listed}
-        segments = effective(parse_segments(by_name, f"{self.url}/{run_id}/{log}"))
-        sources = {str(segment): by_name[str(segment)] for segment in segments}
-        whole_file = items.get(path.name)
-        if whole_file is not None and not (segments and segments[0].is_whole):
-            sources = {f"{path.name} {whole_file.version}": whole_file, **sources}
-        joined = state.logs.get(log, LogState())
-        names, size = list(sources), path.stat().st_size if path.is_file() else -1
-        is_grown = bool(joined.objects) and size == joined.bytes and names[: len(joined.objects)] == joined.objects
-        if names == joined.objects and is_grown:
-            return
+        path, key = self.root / run_id / f"{log}.jsonl", f"{run_id}/{log}"
+        listed = {item.name: item for item in self.store.entries(key)} if log in items else {}
+        names = ordered_segments(listed, f"{self.url}/{key}")
+        names = names[max((index for index, name in enumerate(names) if ".whole." in name), default=0) :]
+        first = items.get(path.name)
+        if first is not None and not (names and ".whole." in names[0]):
+            names = [f"{path.name} {first.version}", *names]
+            listed[names[0]] = first
         if not names:
             state.logs.pop(log, None)
             path.unlink(missing_ok=True)
             if log == "results":
                 path.touch()  # each run has this file
             return
-        known = len(joined.objects) if is_grown else 0
-        self._join(path, [sources[name] for name in names[known:]], is_grown=is_grown)
-        state.logs[log] = LogState(names, path.stat().st_size)
-
-    def _join(self, path: Path, items: Sequence[StoredObject], *, is_grown: bool) -> None:
-        """Adds the segments to a file, or replaces it, after all of them have arrived."""
-        part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as file:
-            for data in self.store.read_in_order(items):
-                file.write(data if data.endswith(b"\n") or not data else data + b"\n")
-        if not is_grown:
-            part.replace(path)
+        joined = state.logs.get(log, LogState())
+        known = len(joined.objects)
+        if names[:known] != joined.objects or not path.is_file() or path.stat().st_size != joined.bytes:
+            known = 0
+        if known == len(names):
             return
-        with part.open("rb") as source, path.open("ab") as target:
-            shutil.copyfileobj(source, target, _COPY_BYTES)
-        part.unlink()
+        target = path if known else path.with_name(f".{path.name}.part")
+        with target.open("ab" if known else "wb") as file:
+            for data in self.store.read_in_order([listed[name] for name in names[known:]]):
+                file.write(data if data.endswith(b"\n") or not data else data + b"\n")
+        target.replace(path)
+        state.logs[log] = LogState(names, path.stat().st_size)
 
 
 def _says_running(path: Path) -> bool:

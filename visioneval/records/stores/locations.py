@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from visioneval.errors import UsageError
-from visioneval.media.urls import is_url, is_url_like, public_address
+from visioneval.media.urls import is_url, is_url_like, public_address, unreadable
 from visioneval.records.stores.copies import RunCopies, folder_for
 from visioneval.records.stores.store import ObjectStore
 
@@ -57,7 +58,22 @@ def _checked(location: Path | str) -> str:
         raise UsageError(
             f"{shown}: runs and caches can be in a local folder, or at an s3:// or gs:// URL{written}{hint}"
         )
+    if is_url(text) and (problem := _problem(text)):
+        raise UsageError(problem)
     return text
+
+
+def _problem(url: str) -> str | None:
+    """Why an s3:// or gs:// URL cannot be that of a store."""
+    scheme = url.partition("://")[0]
+    if "@" in url:
+        return f"{scheme}://...: a store's URL must not contain credentials: set them in the environment"
+    if problem := unreadable(url):
+        return problem
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or any(part in (".", "..") for part in parts.path.split("/")):
+        return f"{public_address(url)!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, without a query"
+    return None
 
 
 def copies_at(root: Path) -> RunCopies | None:
@@ -75,7 +91,7 @@ def copies_of(folder: Path) -> RunCopies | None:
 
 def display_name(folder: Path | str) -> str:
     """The name of a folder for the user: a folder that stands for a URL is named by its URL."""
-    text = _with_urls(str(folder))
+    text = shown_message(str(folder))
     for copies in _COPIES.values():
         text = text.replace(str(copies.work), copies.url)
     return text
@@ -83,10 +99,6 @@ def display_name(folder: Path | str) -> str:
 
 def shown_message(text: str) -> str:
     """A message in which copies are named by their URLs; a folder that a run is written in stays, for what is lost."""
-    return _with_urls(text)
-
-
-def _with_urls(text: str) -> str:
     for copies in _COPIES.values():
         text = text.replace(str(copies.root), copies.url)
     for folder, url in _CACHES.items():

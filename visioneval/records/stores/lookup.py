@@ -1,4 +1,4 @@
-"""Finds runs by name in a local folder or in a store, and brings what is read of them up to date."""
+"""Finds runs by name in a local folder or in a store, brings what is read up to date, and adds what people answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records.files import run_folders
-from visioneval.records.stores.copies import RunCopies
+from visioneval.records.files.jsonl import append_lines
 from visioneval.records.stores.locations import copies_at, copies_of, display_name, runs_folder
 from visioneval.records.stores.store import in_threads
 
@@ -22,7 +22,12 @@ def find_run(name: str, root: Path) -> Path:
     copies = copies_at(root)
     if copies is None or is_url(name) or (Path(name) / "run.json").is_file():
         return run_folders.find_run(name, root)
-    return _find(name, copies)
+    if name != "latest":
+        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
+    runs = list_runs(root)
+    if not runs:
+        raise UsageError(f"{copies.url}: contains no runs")
+    return copies.refresh(runs[-1][0].name)
 
 
 def find_named_run(name: str, root: Path) -> Path:
@@ -68,27 +73,25 @@ def fetch_outputs(folder: Path) -> None:
 
     ``folder`` can also be the one that a run is written in, which lacks what workers of a cluster have sent.
     """
-    copies = copies_of(folder)
+    if (copies := copies_of(folder)) is not None:
+        copies.fetch_outputs(folder)
+
+
+def append_shared(path: Path, lines: Sequence[bytes]) -> None:
+    """Appends lines to a file in the folder of a run, all or none; to a copy, after they are in the store.
+
+    Several people and machines may do this at once. Each line is JSON without a newline. Raises ``StorageError``.
+    """
+    copies = copies_at(path.parent.parent)
     if copies is None:
-        return
-    if folder.parent == copies.root:
-        copies.fetch_outputs(folder.name)
+        append_lines(path, lines)
     else:
-        copies.complete_outputs(folder.name)
+        copies.append(path.parent.name, path.name.removesuffix(".jsonl"), lines)
 
 
 def _url_start(url: str) -> str:
     """A URL without what may be credentials: before its @, which also separates a run and a label."""
     return url if url.count(":") == 1 else f"{url.partition('://')[0]}://..."
-
-
-def _find(name: str, copies: RunCopies) -> Path:
-    if name != "latest":
-        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
-    runs = list_runs(copies.root)
-    if not runs:
-        raise UsageError(f"{copies.url}: contains no runs")
-    return copies.refresh(runs[-1][0].name)
 
 
 __all__ = ["display_name", "fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder"]

@@ -12,25 +12,31 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, VisionEvalError
-from visioneval.records.stores.claims import LostClaimError, RunClaim
-from visioneval.records.stores.copies import RunCopies
-from visioneval.records.stores.environment import SEGMENT_CELLS, SEGMENT_S
-from visioneval.records.stores.segments import DOCUMENTS, LOGS, OUTPUTS, SegmentName, new_writer, parse_segments
+from visioneval.records.files.jsonl import partial_line
+from visioneval.records.stores.claims import LostClaimError, RunClaim, setting
+from visioneval.records.stores.copies import (
+    DOCUMENTS,
+    LOGS,
+    OUTPUTS,
+    RunCopies,
+    new_writer,
+    next_segment,
+    ordered_segments,
+)
+from visioneval.records.stores.store import in_threads
 
-_BEATS_PER_EXPIRY = 4
 _TICK_S = 0.02
 """Times of files are rounded down to the tick of the system's clock."""
 _MARGIN_S = 2.0
 """By how much the clock of a file system may differ from that of the machine."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LogTail:
     """How much of a log is in the store: ``sent`` bytes of the file with the number ``inode``."""
 
@@ -50,43 +56,34 @@ class SentState:
 _STATE: TypeAdapter[SentState] = TypeAdapter(SentState)
 
 
-@dataclass(frozen=True, slots=True)
-class UnsentSegment:
-    """A segment that may have arrived although the store did not say so: it is sent again, unchanged."""
-
-    name: SegmentName
-    data: bytes
-    tail: LogTail
-
-
 class Publisher:
-    """Sends the folder of one run, in a thread of its own. Raises ``StorageError``."""
+    """Sends the folder of one run. Raises ``StorageError``."""
 
     def __init__(self, copies: RunCopies, run_id: str, claim: RunClaim) -> None:
         self.folder = copies.work / run_id
         self.url = f"{copies.url}/{run_id}"
         self.say: Callable[[str], None] = lambda _: None
         self._store, self._run_id, self._claim = copies.store, run_id, claim
-        self._state_path = copies.work / f"{run_id}.sent.json"
-        self._state = _read_state(self._state_path)
-        self._segments: dict[str, SegmentName] = {}
-        self._unsent: dict[str, UnsentSegment] = {}
+        self._state_path, self._state = copies.work / f"{run_id}.sent.json", SentState()
+        with suppress(OSError, ValidationError):
+            self._state = _STATE.validate_json(self._state_path.read_bytes())
+        self._segments: dict[str, str] = {}
+        """By log: the last one that this writer has sent."""
+        self._unsent: dict[str, tuple[str, bytes, LogTail]] = {}
+        """Segments that may have arrived although the store did not say so: they are sent again, unchanged."""
         self._documents: dict[str, tuple[int, int]] = {}
         self._outputs: dict[str, None] = {}
         self._cells = 0
-        self._max_cells, self._interval_s = SEGMENT_CELLS.value, SEGMENT_S.value
+        self._max_cells, self._interval_s = setting("VISIONEVAL_SEGMENT_CELLS"), setting("VISIONEVAL_SEGMENT_S")
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._wake, self._is_stopping = threading.Event(), False
-        self._lost: LostClaimError | None = None
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     def adopt(self) -> None:
         """Counts the logs and documents as sent: the folder was just copied from the store."""
         self._state = SentState({log: tail for log in LOGS if (tail := self._tail(log)).sent}, time.time() - _TICK_S)
-        for name in DOCUMENTS:
-            if (signature := self._signature(name)) is not None:
-                self._documents[name] = signature
-        self._save_state()
+        self._documents = {name: signature for name in DOCUMENTS if (signature := self._signature(name)) is not None}
+        self.save_state()
 
     def add_leftovers(self) -> None:
         """Counts the outputs as unsent that an earlier process on this machine may not have sent."""
@@ -94,13 +91,8 @@ class Publisher:
             if path.is_file() and max(path.stat().st_mtime, path.stat().st_ctime) >= self._state.since:
                 self.add_output(path.relative_to(self.folder).as_posix())
 
-    def begin(self) -> None:
-        """Notes that nothing of a new run is in the store yet."""
-        self._state = SentState()
-        self._save_state()
-
     def start(self) -> None:
-        """Starts to send in the background."""
+        """Starts to send in the background, in a thread of its own."""
         self._thread.start()
 
     def add_output(self, relative: str) -> None:
@@ -110,8 +102,8 @@ class Publisher:
 
     def add_cell(self) -> None:
         """Notes a record that was appended. Raises ``LostClaimError`` if another process has taken over the run."""
-        if self._lost is not None:
-            raise self._lost
+        if self._claim.lost is not None:
+            raise self._claim.lost
         self._cells += 1
         if self._cells >= self._max_cells:
             self._wake.set()
@@ -129,21 +121,19 @@ class Publisher:
             for log, tail in tails.items():
                 self._send_log(log, tail)
             self._state.since = start
-            self._save_state()
+            self.save_state()
 
     def send_document(self, name: str) -> None:
         """Sends a file that is written whole, if it has changed."""
         signature = self._signature(name)
         if signature is not None and signature != self._documents.get(name):
-            self._store.put(f"{self._run_id}/{name}", (self.folder / name).read_bytes())
+            self._put(name)
             self._documents[name] = signature
 
     def finish(self) -> None:
         """Sends the rest and the end state, and releases the run. Raises ``StorageError`` if something is left."""
-        self.stop()
+        self._stop()
         try:
-            if self._lost is not None:
-                raise self._lost
             self.send()
             self.send_document("run.json")
             self._claim.release()
@@ -154,6 +144,8 @@ class Publisher:
                 f"{error}; nothing is lost: what it lacks is in {self.folder}; to send the rest from this machine:"
                 f" visioneval run --resume {self.url}"
             ) from error
+        finally:
+            self._claim.stop()
         self.forget()
 
     def forget(self) -> None:
@@ -162,11 +154,18 @@ class Publisher:
 
     def give_up(self) -> None:
         """Ends without sending: releases the run, if the store can be reached."""
-        self.stop()
+        self._stop()
         with suppress(VisionEvalError):
             self._claim.release()
 
-    def stop(self) -> None:
+    def save_state(self) -> None:
+        """Notes on disk what is in the store."""
+        try:
+            write_whole(self._state_path, _STATE.dump_json(self._state))
+        except OSError as error:
+            raise StorageError(f"{self._state_path}: cannot write: {error.strerror or error}") from error
+
+    def _stop(self) -> None:
         """Ends the thread, after what it is sending."""
         self._is_stopping = True
         self._wake.set()
@@ -174,42 +173,39 @@ class Publisher:
             self._thread.join()
 
     def _work(self) -> None:
-        """Sends at intervals and after enough cells, and shows that the writer lives."""
-        wait = min(self._interval_s, self._claim.body.expiry_s / _BEATS_PER_EXPIRY)
-        due, is_failing = time.monotonic() + self._interval_s, False
-        while not self._is_stopping:
-            is_woken = self._wake.wait(wait)
+        """Sends at intervals and after enough cells."""
+        is_failing = False
+        while True:
+            self._wake.wait(self._interval_s)
             self._wake.clear()
             if self._is_stopping:
                 return
             try:
-                self._claim.renew()
-                if is_woken or time.monotonic() >= due:
-                    due = time.monotonic() + self._interval_s
-                    self.send()
+                self.send()
                 is_failing = False
-            except LostClaimError as error:
-                self._lost = error
+            except LostClaimError:
                 return
             except Exception as error:  # the run continues: finish() sends what is left, or fails
                 if not is_failing:
                     self.say(f"{error}; the run continues, and sends it later")
                 is_failing = True
 
+    def _put(self, name: str) -> None:
+        self._store.put(f"{self._run_id}/{name}", (self.folder / name).read_bytes())
+
     def _send_outputs(self) -> None:
         with self._lock:
             outputs, self._outputs = self._outputs, {}
-        files = [(f"{self._run_id}/{name}", self.folder / name) for name in outputs if (self.folder / name).is_file()]
         try:
-            self._store.upload(files)
+            in_threads(self._put, [name for name in outputs if (self.folder / name).is_file()])
         except BaseException:
             with self._lock:
                 self._outputs = {**outputs, **self._outputs}
             raise
 
     def _send_log(self, log: str, tail: LogTail) -> None:
-        if (unsent := self._unsent.get(log)) is not None:
-            self._put_segment(log, unsent)
+        if log in self._unsent:
+            self._put_segment(log)
         sent = self._state.logs.get(log, LogTail())
         if not tail.inode or (tail.sent == sent.sent and (tail.inode == sent.inode or not tail.sent)):
             return
@@ -220,38 +216,26 @@ class Publisher:
                 return  # replaced since: the next time sends it whole
             file.seek(start)
             data = file.read(tail.sent - start)
-        is_first = not sent.sent and not sent.inode
-        name = self._segment(log).next(is_whole=not is_grown and not is_first)
-        self._put_segment(log, UnsentSegment(name, data, tail))
-
-    def _put_segment(self, log: str, segment: UnsentSegment) -> None:
-        self._unsent[log] = segment
-        self._store.put(f"{self._run_id}/{log}/{segment.name}", segment.data)
-        del self._unsent[log]
-        self._segments[log] = segment.name
-        self._state.logs[log] = segment.tail
-
-    def _segment(self, log: str) -> SegmentName:
-        """The last segment of this writer in a log."""
         if log not in self._segments:
             names = [item.name for item in self._store.entries(f"{self._run_id}/{log}")]
-            known = parse_segments(names, f"{self.url}/{log}")
-            self._segments[log] = new_writer(known, self._claim.number)
-        return self._segments[log]
+            self._segments[log] = new_writer(ordered_segments(names, f"{self.url}/{log}"), self._claim.number)
+        is_first = not sent.sent and not sent.inode
+        name = next_segment(self._segments[log], is_whole=not is_grown and not is_first)
+        self._unsent[log] = name, data, tail
+        self._put_segment(log)
+
+    def _put_segment(self, log: str) -> None:
+        name, data, tail = self._unsent[log]
+        self._store.put(f"{self._run_id}/{log}/{name}", data)
+        del self._unsent[log]
+        self._segments[log], self._state.logs[log] = name, tail
 
     def _tail(self, log: str) -> LogTail:
         """The complete lines of a log: another thread may be appending one."""
         try:
-            with (self.folder / f"{log}.jsonl").open("rb") as file:
-                status = os.fstat(file.fileno())
-                end = status.st_size
-                while end > 0:
-                    start = max(0, end - 65536)
-                    file.seek(start)
-                    if (newline := file.read(end - start).rfind(b"\n")) >= 0:
-                        return LogTail(start + newline + 1, status.st_ino)
-                    end = start
-                return LogTail(0, status.st_ino)
+            with (self.folder / f"{log}.jsonl").open("rb", buffering=0) as file:
+                end = file.seek(0, os.SEEK_END)
+                return LogTail(end - len(partial_line(file, end)), os.fstat(file.fileno()).st_ino)
         except FileNotFoundError:
             return LogTail()
 
@@ -260,15 +244,3 @@ class Publisher:
             status = (self.folder / name).stat()
             return status.st_mtime_ns, status.st_ino
         return None
-
-    def _save_state(self) -> None:
-        try:
-            write_whole(self._state_path, _STATE.dump_json(self._state))
-        except OSError as error:
-            raise StorageError(f"{self._state_path}: cannot write: {error.strerror or error}") from error
-
-
-def _read_state(path: Path) -> SentState:
-    with suppress(OSError, ValidationError):
-        return _STATE.validate_json(path.read_bytes())
-    return SentState()

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from visioneval.errors import StorageError, UsageError
 from visioneval.extras import install_command
 from visioneval.media.buckets import bucket_files, first_answer
-from visioneval.media.urls import BUCKETS, client_message, is_denied, public_address, unreadable
+from visioneval.media.urls import BUCKETS, client_message, is_denied
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
-SCHEMES = ("s3", "gs")
 FIRST_WAIT_S = 0.25
 """The wait before the second attempt; each further wait is twice as long."""
-_ATTEMPTS = {"s3": 6, "gs": 1}
-"""Attempts of one operation; gcsfs makes six of its own in each, over half a minute."""
+_ATTEMPTS = 6
+_GCS_ATTEMPTS = 1
+"""gcsfs makes six of its own in each, over half a minute."""
 _FIRST_ATTEMPTS = 3
 """Attempts in a bucket that has not answered yet: more likely, its name, the network or the credentials are wrong."""
 _ANSWERED: set[str] = set()
@@ -33,6 +33,9 @@ _THREADS = 16
 _NO_S3_CREDENTIALS = "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _LARGE = 64 << 20
 """Objects of more bytes are read in parts, several at once."""
+_VERSIONS = ("ETag", "etag", "generation", "mtime", "created")
+_TIMES = ("LastModified", "mtime", "updated", "created")
+"""What the file systems of fsspec call these."""
 
 
 class MissingObjectError(StorageError):
@@ -58,65 +61,50 @@ class StoredObject:
         return self.key.rpartition("/")[2]
 
 
-def store_url_problem(url: str) -> str | None:
-    """Why a URL cannot be that of a store."""
-    if "@" in url:
-        return (
-            f"{url.partition('://')[0]}://...: a store's URL must not contain credentials: set them in the environment"
-        )
-    if problem := unreadable(url):
-        return problem
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES:
-        return f"{public_address(url)!r}: runs and caches can be in s3:// or gs:// only"
-    if parts.query or parts.fragment or any(part in (".", "..") for part in parts.path.split("/")):
-        return f"{public_address(url)!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, without a query"
-    return None
-
-
 class ObjectStore:
-    """The objects below one URL. Thread-safe. Raises ``StorageError`` for an operation that all attempts failed."""
+    """The objects below one URL of any file system of fsspec. Thread-safe.
+
+    Raises ``StorageError`` for an operation that all attempts failed. ``locations`` decides which URLs a user may name.
+    """
 
     def __init__(self, url: str) -> None:
-        """Makes no call. Raises ``UsageError`` for a URL that cannot be used, and without the extra that it needs."""
-        if problem := store_url_problem(url):
-            raise UsageError(problem)
+        """Makes no call. Raises ``UsageError`` without the extra that the URL needs."""
         self.url = url.rstrip("/")
-        self._scheme, _, path = self.url.partition("://")
-        self._root = path.rstrip("/")
+        self._scheme = url.partition("://")[0]
         self._files = _file_system(self._scheme)
+        self._root = str(self._files._strip_protocol(self.url)).rstrip("/")  # noqa: SLF001 - no other name for it
+        self._bucket = f"{self._scheme}://{self._root.partition('/')[0]}"
 
     def __str__(self) -> str:
         return self.url
 
     def entries(self, folder: str = "") -> list[StoredObject]:
         """The objects and folders directly in a folder, by key; empty if nothing is there."""
-        entries = self._call(f"cannot list {self._shown(folder)}", lambda: self._entries(folder))
-        return sorted((self._object(entry) for entry in entries), key=lambda item: item.key)
+        path = self._path(folder)
+        try:
+            listed = self._call("list", folder, self._list, path)
+        except MissingObjectError:
+            return []
+        return self._objects(entry for entry in listed if entry["name"].strip("/") != path.strip("/"))
 
     def walk(self, folder: str) -> list[StoredObject]:
         """All objects below a folder, by key."""
-        path = self._path(folder)
-        entries = self._call(f"cannot list {self._shown(folder)}", lambda: self._files.find(path, detail=True))
-        return sorted((self._object(entry) for entry in entries.values()), key=lambda item: item.key)
+        listed = self._call("list", folder, self._files.find, self._path(folder), detail=True)
+        return self._objects(iter(listed.values()))
 
     def check_readable(self) -> None:
         """Raises ``UsageError`` if the bucket does not exist or does not allow listing."""
         if not self.entries():
-            bucket = self._root.partition("/")[0]
             try:
-                self._call(f"cannot list {self.url}", lambda: self._files.ls(bucket, detail=False))
+                self._call("list", "", self._files.ls, self._root.partition("/")[0], detail=False)
             except MissingObjectError:
                 raise UsageError(f"{self.url}: there is no such bucket") from None
 
     def read(self, key: str, limit: int | None = None) -> bytes:
         """The content of an object. Raises ``MissingObjectError``, and ``UsageError`` beyond ``limit`` bytes."""
-        if limit is not None:
-            info = self._call(f"cannot read {self._shown(key)}", lambda: self._files.info(self._path(key)))
-            if info["size"] > limit:
-                raise UsageError(f"{self._shown(key)}: over the limit of {limit:,} bytes")
-        data: bytes = self._call(f"cannot read {self._shown(key)}", lambda: self._read(key))
-        return data
+        if limit is not None and self._call("read", key, self._files.info, self._path(key))["size"] > limit:
+            raise UsageError(f"{self.url}/{key}: over the limit of {limit:,} bytes")
+        return self._call("read", key, self._read, key)
 
     def read_listed(self, item: StoredObject) -> bytes:
         """The complete content of a listed object, or of one that has replaced it. Raises ``MissingObjectError``."""
@@ -127,17 +115,28 @@ class ObjectStore:
                 raise OSError(f"received {len(data):,} of {size:,} bytes")
             return data
 
-        return self._call(f"cannot read {self._shown(item.key)}", read)
+        return self._call("read", item.key, read)
 
     def read_in_order(self, items: Sequence[StoredObject]) -> Iterator[bytes]:
         """The contents of listed objects, in order; several are read at once."""
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="store") as threads:
-            for start in range(0, len(items), _THREADS):
-                yield from threads.map(self.read_listed, items[start : start + _THREADS])
+        for start in range(0, len(items), _THREADS):
+            yield from in_threads(self.read_listed, items[start : start + _THREADS])
+
+    def download(self, items: Sequence[StoredObject], folder: Path) -> None:
+        """Writes listed objects to files below a folder, several at once. Replaces one only by a complete object."""
+
+        def fetch(item: StoredObject) -> None:
+            path = folder / item.key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
+            part.write_bytes(self.read_listed(item))
+            part.replace(path)
+
+        in_threads(fetch, items)
 
     def put(self, key: str, data: bytes) -> None:
         """Creates or replaces an object."""
-        self._call(f"cannot write {self._shown(key)}", lambda: self._files.pipe_file(self._path(key), data))
+        self._call("write", key, self._files.pipe_file, self._path(key), data)
 
     def create(self, key: str, data: bytes) -> bool:
         """Creates an object, unless it exists. Returns whether this call created it: no two processes get ``True``.
@@ -146,10 +145,7 @@ class ObjectStore:
         for a store that cannot create exclusively.
         """
         try:
-            self._call(
-                f"cannot create {self._shown(key)}",
-                lambda: self._files.pipe_file(self._path(key), data, mode="create"),
-            )
+            self._call("create", key, self._files.pipe_file, self._path(key), data, mode="create")
         except FileExistsError:
             return self.read(key) == data
         except NotImplementedError:
@@ -159,25 +155,9 @@ class ObjectStore:
     def delete(self, key: str) -> None:
         """Deletes an object, if it exists."""
         try:
-            self._call(f"cannot delete {self._shown(key)}", lambda: self._files.rm_file(self._path(key)))
+            self._call("delete", key, self._files.rm_file, self._path(key))
         except MissingObjectError:
             return
-
-    def download(self, items: Sequence[StoredObject], target: Callable[[StoredObject], Path]) -> None:
-        """Writes listed objects to files, several at once. A file is replaced only when its object is complete."""
-
-        def fetch(item: StoredObject) -> None:
-            path = target(item)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.part")
-            part.write_bytes(self.read_listed(item))
-            part.replace(path)
-
-        in_threads(fetch, items)
-
-    def upload(self, files: Iterable[tuple[str, Path]]) -> None:
-        """Writes files to objects, by key, several at once."""
-        in_threads(lambda file: self.put(file[0], file[1].read_bytes()), list(files))
 
     def _read(self, key: str, *, is_large: bool = False) -> bytes:
         # s3fs first asks for the size of what it may read in parts
@@ -185,29 +165,22 @@ class ObjectStore:
         data: bytes = self._files.cat_file(self._path(key), **options)
         return data
 
-    def _entries(self, folder: str) -> list[dict[str, Any]]:
-        path = self._path(folder)
-        has_answered = self._scheme == "s3" or self._bucket in _ANSWERED  # S3 has a time limit for each attempt
-        try:
-            entries = self._files.ls(path, detail=True) if has_answered else first_answer(self._files, self._list, path)
-        except FileNotFoundError:
-            return []
-        return [entry for entry in entries if entry["name"].strip("/") != path]
+    def _list(self, path: str) -> Any:
+        if self._scheme == "gs" and self._bucket not in _ANSWERED:  # S3 has a time limit for each attempt
+            return first_answer(self._files, partial(self._files._ls, detail=True), path)  # noqa: SLF001 - ls() has no timeout
+        return self._files.ls(path, detail=True)
 
-    async def _list(self, path: str) -> list[dict[str, Any]]:
-        entries: list[dict[str, Any]] = await self._files._ls(path, detail=True)  # noqa: SLF001 - ls() has no timeout
-        return entries
-
-    @property
-    def _bucket(self) -> str:
-        return f"{self._scheme}://{self._root.partition('/')[0]}"
+    def _objects(self, entries: Iterator[dict[str, Any]]) -> list[StoredObject]:
+        return sorted(map(self._object, entries), key=lambda item: item.key)
 
     def _object(self, entry: dict[str, Any]) -> StoredObject:
-        key = entry["name"].strip("/").removeprefix(self._root).lstrip("/")
-        version = next((str(entry[name]) for name in ("ETag", "etag", "generation") if entry.get(name)), "")
-        modified = entry.get("LastModified") or entry.get("mtime") or entry.get("updated")
+        key = entry["name"].strip("/").removeprefix(self._root.strip("/")).lstrip("/")
+        version = next((str(entry[name]) for name in _VERSIONS if entry.get(name)), "")
+        modified = next((entry[name] for name in _TIMES if entry.get(name)), None)
         if isinstance(modified, str):
             modified = datetime.fromisoformat(modified)
+        elif isinstance(modified, float):
+            modified = datetime.fromtimestamp(modified, UTC)
         if modified is not None and modified.tzinfo is None:
             modified = modified.replace(tzinfo=UTC)
         return StoredObject(key, entry["type"] == "directory", int(entry.get("size") or 0), version, modified)
@@ -215,18 +188,16 @@ class ObjectStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/")
 
-    def _shown(self, key: str) -> str:
-        return f"{self.url}/{key}".rstrip("/")
-
-    def _call(self, what: str, operation: Callable[[], ResultT]) -> ResultT:
+    def _call(self, verb: str, key: str, operation: Callable[..., ResultT], *arguments: Any, **options: Any) -> ResultT:
         """Calls the store until it answers. Missing and existing objects and denied access are answers."""
-        has_answered, attempts = self._bucket in _ANSWERED, _ATTEMPTS[self._scheme]
-        if not has_answered:
-            attempts = min(attempts, _FIRST_ATTEMPTS)
+        what = f"cannot {verb} {self.url}/{key}".rstrip("/")
+        has_answered = self._bucket in _ANSWERED
+        attempts = _GCS_ATTEMPTS if self._scheme == "gs" else _ATTEMPTS if has_answered else _FIRST_ATTEMPTS
         for attempt in range(1, attempts + 1):
             try:
-                answer = operation()
+                answer = operation(*arguments, **options)
             except FileNotFoundError:
+                _ANSWERED.add(self._bucket)
                 raise MissingObjectError(f"{what}: there is no such object") from None
             except (FileExistsError, NotImplementedError):
                 raise
@@ -243,9 +214,12 @@ class ObjectStore:
 
 def _raise_final(what: str, error: Exception, *, has_answered: bool) -> None:
     """Raises the error of an operation that no other attempt would change."""
-    if _is_refused_condition(error):
+    reply: Any = getattr(error.__cause__, "response", None)
+    code = reply.get("Error", {}).get("Code") if isinstance(reply, dict) else None
+    if code in ("PreconditionFailed", "412"):  # not every S3 names the condition that failed, as s3fs expects
         raise FileExistsError from None
-    if _is_not_implemented(error):
+    text = f"{type(error).__name__} {error} {error.__cause__}"
+    if "NotImplemented" in text or "not implemented" in text:
         raise NotImplementedError from None
     if is_denied(error):
         raise UsageError(f"{what}: {client_message(error)}") from None
@@ -259,17 +233,6 @@ def no_exclusive_creation(url: str) -> str:
         f"{url}: this store cannot create an object only where none exists (If-None-Match, ifGenerationMatch), so two"
         " writers could not be kept apart: write the run to a local folder, and copy it there when it is complete"
     )
-
-
-def _is_refused_condition(error: Exception) -> bool:
-    """Whether an object exists already: not every S3 names the condition that failed, as s3fs expects."""
-    reply: Any = getattr(error.__cause__, "response", None)
-    return isinstance(reply, dict) and reply.get("Error", {}).get("Code") in ("PreconditionFailed", "412")
-
-
-def _is_not_implemented(error: Exception) -> bool:
-    text = f"{type(error).__name__} {error} {error.__cause__}"
-    return "NotImplemented" in text or "not implemented" in text
 
 
 def in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:

@@ -15,10 +15,8 @@ from visioneval.errors import StorageError, UsageError, VisionEvalError
 from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
 from visioneval.records.stores.claims import LostClaimError, RunClaim
 from visioneval.records.stores.copies import RunCopies
-from visioneval.records.stores.environment import check_environment
 from visioneval.records.stores.locations import copies_at, copies_of
 from visioneval.records.stores.publishing import Publisher
-from visioneval.records.stores.segments import OUTPUTS
 from visioneval.records.writer import RunWriter, check_run_id, hard_link, lock_run
 
 _PUBLISHERS: dict[Path, Publisher] = {}
@@ -83,12 +81,11 @@ def create_run(root: Path, info: RunInfo) -> RunWriter:
         return RunWriter.create(root, info)
     check_run_id(info.run_id)
     with _claimed(copies, info.run_id) as claim:
-        _check_new(copies, info.run_id)
-        _clear(copies, info.run_id)
+        writing_root(root, info.run_id)
         publisher = _publisher(copies, info.run_id, claim)
         writer = PublishedRunWriter.create(copies.work, info)
         try:
-            publisher.begin()
+            publisher.save_state()
             publisher.send_document("run.json")
         except BaseException:
             writer.close()
@@ -107,18 +104,24 @@ def claim_run(folder: Path) -> Path:
     copies = copies_of(folder)
     if copies is None:
         return folder
-    run_id = folder.name
+    run_id, work = folder.name, copies.work / folder.name
     with _claimed(copies, run_id) as claim:
-        _check_unused(copies.work / run_id)
-        _send_leftovers(copies, run_id, claim)
+        # another process may still write here after its claim has expired
+        with suppress(FileNotFoundError), (work / "results.jsonl").open("rb") as results:
+            lock_run(cast("BinaryIO", results), work)
+        if (work / "run.json").is_file() and (copies.work / f"{run_id}.sent.json").is_file():
+            leftovers = Publisher(copies, run_id, claim)
+            leftovers.add_leftovers()
+            leftovers.send()
+            leftovers.forget()
         copies.refresh(run_id)
-        copies.fetch_outputs(run_id)
+        copies.fetch_outputs(folder)
         _clear(copies, run_id)
-        _copy(copies.root / run_id, copies.work / run_id)
+        _copy(folder, work)
         publisher = _publisher(copies, run_id, claim)
         publisher.adopt()
         publisher.start()
-    return copies.work / run_id
+    return work
 
 
 def resume_run(folder: Path, info: RunInfo, stale: Collection[CellKey] = ()) -> RunWriter:
@@ -138,9 +141,8 @@ def open_writer(folder: Path, info: RunInfo, lines: BinaryIO) -> RunWriter:
 def close_run(folder: Path) -> None:
     """Sends what was added to the folder of ``claim_run``; nothing to do for a local run. Raises ``StorageError``."""
     if folder in _PUBLISHERS:
-        publisher = _PUBLISHERS[folder]
-        publisher.add_leftovers()
-        publisher.finish()
+        _PUBLISHERS[folder].add_leftovers()
+        _PUBLISHERS[folder].finish()
 
 
 def release_run(folder: Path) -> None:
@@ -174,7 +176,7 @@ def send_run(folder: Path, root: Path) -> None:
     with _claimed(copies, folder.name) as claim:
         _check_new(copies, folder.name)
         publisher = _publisher(copies, folder.name, claim)
-        publisher.begin()
+        publisher.save_state()
         publisher.add_leftovers()
         publisher.finish()
 
@@ -188,7 +190,6 @@ def _publisher(copies: RunCopies, run_id: str, claim: RunClaim) -> Publisher:
 @contextmanager
 def _claimed(copies: RunCopies, run_id: str) -> Iterator[RunClaim]:
     """Claims a run; releases it if what follows fails."""
-    check_environment()
     claim = RunClaim.acquire(copies.store, run_id)
     try:
         yield claim
@@ -201,21 +202,6 @@ def _claimed(copies: RunCopies, run_id: str) -> Iterator[RunClaim]:
 def _check_new(copies: RunCopies, run_id: str) -> None:
     if any(item.name == "run.json" for item in copies.store.entries(run_id)):
         raise UsageError(f"{copies.url}/{run_id}: already exists: use another --run-id")
-
-
-def _check_unused(folder: Path) -> None:
-    """Raises ``UsageError`` if a process on this machine still writes in a folder, after its claim has expired."""
-    with suppress(FileNotFoundError), (folder / "results.jsonl").open("rb") as results:
-        lock_run(cast("BinaryIO", results), folder)
-
-
-def _send_leftovers(copies: RunCopies, run_id: str, claim: RunClaim) -> None:
-    """Sends what an earlier process on this machine wrote and could not send."""
-    if (copies.work / run_id / "run.json").is_file() and (copies.work / f"{run_id}.sent.json").is_file():
-        publisher = Publisher(copies, run_id, claim)
-        publisher.add_leftovers()
-        publisher.send()
-        publisher.forget()
 
 
 def _clear(copies: RunCopies, run_id: str) -> None:
@@ -231,15 +217,14 @@ def _clear(copies: RunCopies, run_id: str) -> None:
 def _copy(source: Path, target: Path) -> None:
     """Copies a run. Outputs are linked where that works: they are replaced, never changed."""
 
-    def link(path: str, copy: str) -> None:
-        if not hard_link(Path(path), Path(copy)):
-            shutil.copyfile(path, copy)
+    def copy(path: str, to: str) -> None:
+        if Path(path).parent == source or not hard_link(path, to):
+            shutil.copyfile(path, to)
+
+    def unfinished(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if name.startswith(".")] if Path(folder) == source else []
 
     try:
-        target.mkdir(parents=True)
-        for path in source.iterdir():
-            if path.is_file() and not path.name.startswith("."):
-                shutil.copyfile(path, target / path.name)
-        shutil.copytree(source / OUTPUTS, target / OUTPUTS, copy_function=link)
+        shutil.copytree(source, target, copy_function=copy, ignore=unfinished)
     except OSError as error:
         raise StorageError(f"{target}: cannot write: {error.strerror or error}") from error

@@ -3,58 +3,103 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 from visioneval import bounds
-from visioneval.extras import PACKAGES
+from visioneval.errors import UsageError
+from visioneval.extras import PACKAGES, install_command
+from visioneval.records.model import RunInfo
+from visioneval.records.stores.copies import OUTPUTS
 from visioneval.records.stores.locations import cache_url, copies_of
-from visioneval.records.stores.segments import OUTPUTS
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
 from visioneval.running.plan import Plan
-from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 from visioneval.version import __version__
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A file that the driver has written, or that belongs to the suite, and that every worker must see."""
+
+    subject: str
+    """What messages call its folder."""
+    path: Path
+    sha256: str
+    is_written: bool
+    """Whether workers write into its folder as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker needs to run jobs of a run, besides the jobs. Paths are absolute."""
+
+    plan: Plan
+    info: RunInfo
+    folder: Path
+    """The folder in which the driver writes the run."""
+    runs_url: str | None
+    """The URL of the store that gets the run; without one, workers share the folder."""
+    has_outputs: bool
+    """Whether the run had any before it was resumed."""
+    settings: CallSettings
+    cache_url: str | None
+    """The URL of a shared cache, which each node opens by itself."""
+    has_budget: bool
+    working_directory: Path
+    bounds: Mapping[str, int | None]
+    """The flags that change a bound, by their environment variable."""
+    probes: tuple[Probe, ...]
+    extras: Mapping[str, tuple[str, ...]]
+    """The packages of each extra that the plan uses."""
+    version: str
+    """Of visioneval, on the driver."""
+
+    def check_node(self) -> None:
+        """Raises ``UsageError`` if this node is not like the driver's where that matters."""
+        with contextlib.suppress(OSError):  # matters only to relative paths, and those are checked
+            os.chdir(self.working_directory)
+        if __version__ != self.version:
+            raise UsageError(f"has visioneval {__version__}, the driver has {self.version}: install the same version")
+        for extra, packages in self.extras.items():
+            for package in packages:
+                if find_spec(package) is None:
+                    raise UsageError(f"lacks the extra {extra!r} ({package}): {install_command(extra)} there")
+        for probe in self.probes:
+            _check_probe(probe)
+
+
 def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
-    """The assignment of every worker. Its paths are absolute."""
+    """The assignment of every worker."""
     calls, plan, writer = context.calls, context.plan, context.writer
     cache = settings.cache if calls.cache is None else calls.cache.folder
     log = settings.log_file
+    needs = {
+        "ocr": any(grader.type_name == "text" for grader in plan.suite.graders),
+        "video": any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases),
+    }
     return Assignment(
         replace(plan),  # drops what it has computed
         writer.info,
         writer.folder.absolute(),
         None if (copies := copies_of(writer.folder)) is None else copies.url,
         any((writer.folder / OUTPUTS).iterdir()),
-        replace(
-            settings,
-            cache=None if cache is None else cache.absolute(),
-            log_file=None if log is None else log.absolute(),
-        ),
+        replace(settings, cache=cache and cache.absolute(), log_file=log and log.absolute()),
         None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
         {bound.setting.name: bound.override for bound in bounds.ALL},
         tuple(probes),
-        _extras_of(plan),
+        {extra: PACKAGES[extra] for extra, is_needed in needs.items() if is_needed},
         __version__,
     )
-
-
-def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The extras that a plan needs where its cells are done, each with its packages."""
-    extras: dict[str, tuple[str, ...]] = {}
-    if any(grader.type_name == "text" for grader in plan.suite.graders):
-        extras["ocr"] = PACKAGES["ocr"]
-    if any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases):
-        extras["video"] = PACKAGES["video"]
-    return extras
 
 
 @contextlib.contextmanager
@@ -65,19 +110,22 @@ def written_probes(context: Services, settings: CallSettings) -> Iterator[tuple[
     if cache is not None and (settings.cache is None or cache_url(settings.cache) is None):
         folders.append(("the cache", cache.folder.absolute()))
     token = secrets.token_bytes(16)
-    written: list[Probe] = []
+    probes: list[Probe] = []
     with contextlib.ExitStack() as stack:
         for subject, shared_folder in folders:
             path = shared_folder / f".workers-of-{info.run_id}"
             with contextlib.suppress(OSError):  # a cache that is only read
                 path.write_bytes(token)
                 stack.callback(path.unlink, missing_ok=True)
-                written.append(Probe(subject, path, sha256(token).hexdigest(), is_written=True))
+                probes.append(Probe(subject, path, sha256(token).hexdigest(), is_written=True))
         suite = Path(info.suite_path).absolute()
         if suite.is_file():
-            digest = sha256(suite.read_bytes()).hexdigest()
-            written.append(Probe("the suite's folder", suite, digest, is_written=False))
-        yield (*written, *_probes_of_sources(context.plan))
+            probes.append(_existing("the suite's folder", suite))
+        yield (*probes, *_probes_of_sources(context.plan))
+
+
+def _existing(subject: str, path: Path) -> Probe:
+    return Probe(subject, path, sha256(path.read_bytes()).hexdigest(), is_written=False)
 
 
 def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
@@ -86,6 +134,26 @@ def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
     for call in (call for calls in plan.chains() for call in calls) if sources else ():
         path = call.params.get("path")
         if isinstance(path, str) and Path(path).is_file() and (source := sources.pop(call.run.label, None)):
-            yield Probe(f"the outputs of {source}", Path(path), sha256(Path(path).read_bytes()).hexdigest(), False)
+            yield _existing(f"the outputs of {source}", Path(path))
         if not sources:
             return
+
+
+def _check_probe(probe: Probe) -> None:
+    folder = probe.path.parent
+    try:
+        data = probe.path.read_bytes()
+    except OSError:
+        raise UsageError(
+            f"cannot reach {probe.subject} {folder}: workers need the same folder, such as on a shared file system"
+        ) from None
+    if sha256(data).hexdigest() != probe.sha256:
+        raise UsageError(f"{probe.path}: is another file than the driver's: share {probe.subject}, or copy it again")
+    if not probe.is_written:
+        return
+    trial = folder / f"{probe.path.name}-{socket.gethostname()}-{os.getpid()}"
+    try:
+        trial.write_bytes(b"")
+        trial.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write to {probe.subject} {folder}: {error.strerror or error}") from None

@@ -55,14 +55,14 @@ def connected_cluster(options: ClusterOptions, settings: CallSettings) -> Iterat
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
-    if ray.is_initialized():
-        yield RayCluster(settings, options.workers or _cores())
-        return
+    is_started = ray.is_initialized()
     try:
-        _connect(options, shows_logs=settings.debug)
-        yield RayCluster(settings, options.workers or _cores())
+        if not is_started:
+            _connect(options, shows_logs=settings.debug)
+        yield RayCluster(settings, options.workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
     finally:
-        ray.shutdown()
+        if not is_started:
+            ray.shutdown()
 
 
 def _connect(options: ClusterOptions, *, shows_logs: bool) -> None:
@@ -115,12 +115,6 @@ def _check_address(address: str) -> None:
             ) from None
         if b"ersion mismatch" not in output:  # that one is reported by the connection itself
             raise UsageError(f"--ray-address {address}: no Ray cluster answers there") from None
-
-
-def _cores() -> int:
-    import ray
-
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _line(error: BaseException) -> str:

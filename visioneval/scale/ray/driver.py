@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from visioneval.errors import AuthError, BudgetError, ClosingError, QuotaError, StoppedError, StorageError, UsageError
+from visioneval.errors import StoppedError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.running.calls.budget import paid_configs
 from visioneval.running.calls.settings import CallSettings
@@ -19,9 +20,8 @@ from visioneval.running.execution import Progress
 from visioneval.running.jobs import Jobs
 from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S
 from visioneval.scale.ray.assignment import assign, written_probes
-from visioneval.scale.ray.job_queue import JobQueue, shards
-from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, QueuedJob, WorkerReport
-from visioneval.scale.ray.shared_limits import SharedLimits
+from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, shards
+from visioneval.scale.ray.limits import LimitsStatus, SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 
 START_S = 180.0
@@ -36,35 +36,35 @@ MAX_LOST = 3
 """A job that has lost so many workers is given up, as it may be what ends them."""
 WINDOW = 2
 """Jobs that a worker has at once if no calls are paid: one waits until the other is done."""
-_FAILURES = {"auth": AuthError, "quota": QuotaError, "storage": StorageError, "other": StoppedError}
 
 
+@dataclass(slots=True)
 class WorkerHandle:
     """The driver's view of a worker."""
 
-    def __init__(self, number: int, actor: Any, window: int) -> None:
-        self.number = number
-        self.actor = actor
-        self.node = "a node that did not answer"
-        self.is_ready = False
-        self.lost = asyncio.Event()
-        self.load = 0
-        """The jobs that it was given and that are not done; a shard may have more than ``room``."""
-        self.room = asyncio.Semaphore(window)
-        self.unfinished: list[QueuedJob] = []
-        """The jobs of a lost worker."""
+    number: int
+    actor: Any
+    room: asyncio.Semaphore
+    """For the jobs that it does at once."""
+    node: str = "a node that did not answer"
+    is_ready: bool = False
+    is_lost: bool = False
+    load: int = 0
+    """The jobs that it was given and that are not done."""
+    unfinished: list[QueuedJob] = field(default_factory=list)
+    """The jobs of a lost worker."""
 
     async def start(self) -> str | None:
         """Waits until the worker has started. Returns why it cannot work, if so. Raises ``RayActorError``."""
         try:
-            report: WorkerReport = await self.actor.start.remote()
+            self.node, problem = await self.actor.start.remote()
         except RayActorError as error:
-            if (reason := _creation_error(error)) is None:
-                raise
-            return f"a worker cannot start: {reason}"
-        self.node = report.node
-        self.is_ready = report.problem is None
-        return None if report.problem is None else f"{report.node}: {report.problem}"
+            text = str(error)
+            if "creation task" in text or "failed to import" in text:  # its class cannot be loaded or built
+                return f"a worker cannot start: {_last_line(error)}"
+            raise
+        self.is_ready = problem is None
+        return None if problem is None else f"{self.node}: {problem}"
 
 
 class DistributedCells:
@@ -79,9 +79,7 @@ class DistributedCells:
         count: int,
     ) -> None:
         calls, plan = context.calls, context.plan
-        self._context = context
-        self._progress = progress
-        self._listener = context.listener
+        self._context, self._progress, self._listener = context, progress, context.listener
         self._settings = settings
         self._count = count
         self._queue = JobQueue(shards(plan, jobs))
@@ -92,8 +90,6 @@ class DistributedCells:
         self._has_started, self._have_started = asyncio.Event(), asyncio.Event()
         """Set when the first worker has started, and when all have that there is room for."""
         self._may_begin = asyncio.Event()
-        self._has_room = asyncio.Event()
-        """Set when a worker may have room for another job."""
         self._limits = _actor(SharedLimits, cores=0, concurrency=2 * count + 100, is_here=True).remote(
             dict(plan.suite.limits), settings.max_concurrency, calls.budget.limit_usd, calls.budget.spent
         )
@@ -107,16 +103,17 @@ class DistributedCells:
         background = []
         try:
             with written_probes(self._context, self._settings) as probes:
-                assignment: Assignment = assign(self._context, self._settings, probes)
-                self._assignment = ray.put(assignment)
+                self._assignment = ray.put(assign(self._context, self._settings, probes))
                 background = [asyncio.create_task(work) for work in (self._forward_stop(), self._watch())]
                 async with asyncio.TaskGroup() as group:
                     slots = [group.create_task(self._fill_slot()) for _ in range(self._count)]
-                    slots += [group.create_task(work) for work in (self._begin(), self._dispatch(group))]
+                    slots.append(group.create_task(self._begin()))
                     await self._queue.join()
                     for slot in slots:
                         slot.cancel()
-            await self._close_workers()
+            closing = [worker.actor.close.remote() for worker in self._workers if worker.is_ready]
+            if closing:
+                await asyncio.to_thread(ray.wait, closing, num_returns=len(closing), timeout=CLOSE_S)
             is_left = self._queue.is_left()
             compares_cells = any(grader.after_run for grader in self._context.plan.suite.graders)
             if compares_cells and not is_left and not self._progress.left:
@@ -145,7 +142,11 @@ class DistributedCells:
     async def _fill_slot(self) -> None:
         """Keeps one worker at work: a lost one is replaced, as soon as the cluster has room for another."""
         while True:
-            worker = self._new_worker()
+            number = len(self._workers) + 1
+            actor = _actor(Worker, cores=CORES, concurrency=self._window + 16)
+            actor = actor.remote(self._assignment, self._limits, number)
+            worker = WorkerHandle(number, actor, asyncio.Semaphore(self._window))
+            self._workers.append(worker)
             try:
                 problem = await worker.start()
             except RayActorError as error:
@@ -158,45 +159,33 @@ class DistributedCells:
                 self._listener.say(f"{problem}; this run does without it")
                 ray.kill(worker.actor)
                 return
-            self._has_room.set()
             self._has_started.set()
             if sum(other.is_ready for other in self._workers) >= self._room:
                 self._have_started.set()
-            await worker.lost.wait()
+            await self._may_begin.wait()
+            await self._feed(worker)
 
-    def _new_worker(self) -> WorkerHandle:
-        number = len(self._workers) + 1
-        actor = _actor(Worker, cores=CORES, concurrency=self._window + 16).remote(
-            self._assignment, self._limits, number
-        )
-        self._workers.append(WorkerHandle(number, actor, self._window))
-        return self._workers[-1]
-
-    async def _dispatch(self, group: asyncio.TaskGroup) -> None:
-        """Gives each shard to the worker with the fewest jobs, so that all are done at the same time."""
-        await self._may_begin.wait()
-        while True:
-            worker = await self._least_loaded()  # first, as a shard that was taken must be done
-            shard = await self._queue.take()
-            if shard is None:
-                return
-            worker.load += len(shard)
-            for job in shard:
-                group.create_task(self._run_job(worker, job))
-
-    async def _least_loaded(self) -> WorkerHandle:
-        """Waits until a worker has room for another job."""
-        while True:
-            ready = (worker for worker in self._workers if worker.is_ready and worker.load < self._window)
-            if (worker := min(ready, key=lambda worker: worker.load, default=None)) is not None:
-                return worker
-            self._has_room.clear()
-            await self._has_room.wait()
+    async def _feed(self, worker: WorkerHandle) -> None:
+        """Gives a worker shards while it has room, until it is lost."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                async with worker.room:  # after the jobs of earlier shards
+                    shard = await self._queue.take()
+                if shard is None:
+                    await asyncio.Event().wait()  # until the run ends
+                elif worker.is_lost:
+                    self._queue.put_back(shard)
+                    return
+                else:
+                    worker.load += len(shard)
+                    for job in shard:
+                        group.create_task(self._run_job(worker, job))
+                    await asyncio.sleep(0)  # every worker gets its first shard before one gets its second
 
     async def _run_job(self, worker: WorkerHandle, job: QueuedJob) -> None:
         """Has a worker do a job. The jobs of a lost worker go back to the queue together, so that shards stay whole."""
         async with worker.room:
-            is_done = not worker.lost.is_set() and await self._is_done_by(worker, job)
+            is_done = not worker.is_lost and await self._is_done_by(worker, job)
         if is_done:
             self._queue.finish()
         else:
@@ -205,12 +194,11 @@ class DistributedCells:
         if not worker.load and worker.unfinished:
             self._queue.put_back(worker.unfinished)
             worker.unfinished = []
-        self._has_room.set()
 
     async def _is_done_by(self, worker: WorkerHandle, job: QueuedJob) -> bool:
         """Whether nothing more is to be done for a job: ``False`` if the worker was lost."""
         try:
-            result: JobResult = await worker.actor.run.remote(job.job, again=job.lost > 0)
+            self._collect(await worker.actor.run.remote(job.job, again=job.lost > 0))
         except RayActorError as error:
             await self._lose(worker, error)
             job.lost += 1
@@ -220,44 +208,32 @@ class DistributedCells:
             self._listener.say(f"{job.job.call.case.id}: given up, as {MAX_LOST} workers were lost over it")
         except RayError as error:
             self._progress.leave(StoppedError(f"{worker.node}: {_first_line(error)}"))
-        else:
-            self._collect(result)
         return True
 
     def _collect(self, result: JobResult) -> None:
         """Writes what a worker did. A failed write does not end the run's other jobs, which are paid for."""
         context, calls = self._context, self._context.calls
-        try:
-            for file in result.files:
-                context.writer.save(file.test_id, file.label, file.name, file.data)
-        except StorageError as error:
-            self._progress.leave(error)
-            return
-        for record in result.records:
-            try:
-                context.writer.append(record)
-                self._listener.record(record)
-            except Exception as error:
-                self._progress.leave(error)
         for message in result.messages:
             self._listener.say(message)
         calls.reused_since = min(filter(None, (calls.reused_since, result.reused_since)), default=None)
         try:
             for entry in result.questions:
                 context.questions.add(entry)
-        except StorageError as error:
+            for file in result.files:
+                context.writer.save(file.test_id, file.label, file.name, file.data)
+            for record in result.records:
+                context.writer.append(record)
+                self._listener.record(record)
+        except Exception as error:
             self._progress.leave(error)
         if result.failure is not None:
-            self._progress.leave(_FAILURES[result.failure_kind](result.failure))
-        elif result.left:
-            reason = BudgetError if result.is_out_of_budget else ClosingError
-            self._progress.leave(reason("a worker has left cells"))
+            self._progress.leave(result.failure())
 
     async def _lose(self, worker: WorkerHandle, error: RayActorError) -> None:
         """A worker is gone: its calls in flight count as paid, and its jobs go to others."""
-        if worker.lost.is_set():
+        if worker.is_lost:
             return
-        worker.lost.set()
+        worker.is_lost = True
         if worker.is_ready:
             self._listener.say(
                 f"lost the worker on {worker.node}: others do its unfinished cells again ({_last_line(error)})"
@@ -303,11 +279,6 @@ class DistributedCells:
                 self._progress.leave(StoppedError(message))
                 return
 
-    async def _close_workers(self) -> None:
-        closing = [worker.actor.close.remote() for worker in self._workers if worker.is_ready]
-        if closing:
-            await asyncio.to_thread(ray.wait, closing, num_returns=len(closing), timeout=CLOSE_S)
-
     async def _end(self) -> None:
         """Takes over what the workers spent, and ends all actors."""
         budget = self._context.calls.budget
@@ -315,7 +286,7 @@ class DistributedCells:
             async with asyncio.timeout(CLOSE_S):
                 status: LimitsStatus = await self._limits.status.remote()
                 budget.spent, budget.refused, budget.refusal = status.spent, status.refused, status.refusal
-        for actor in (*(worker.actor for worker in self._workers if not worker.lost.is_set()), self._limits):
+        for actor in (*(worker.actor for worker in self._workers if not worker.is_lost), self._limits):
             ray.kill(actor)
 
 
@@ -334,12 +305,6 @@ def _actor(cls: type, *, cores: int, concurrency: int, is_here: bool = False) ->
         NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False) if is_here else "SPREAD"
     )
     return ray.remote(cls).options(**options)
-
-
-def _creation_error(error: RayActorError) -> str | None:
-    """Why the class of an actor cannot be loaded or built; ``None`` if the actor is lost for another reason."""
-    text = str(error)
-    return _last_line(error) if "creation task" in text or "failed to import" in text else None
 
 
 def _last_line(error: RayActorError) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,18 +25,24 @@ from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
 from visioneval.records.questions import NAME as QUESTIONS
-from visioneval.records.stores.segments import is_safe_key
+from visioneval.records.stores.copies import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.record import saved_files
-from visioneval.scale.ray.messages import Assignment, UnsentFile
+from visioneval.scale.ray.assignment import Assignment
+from visioneval.scale.ray.jobs import UnsentFile
 from visioneval.types import TaskType
 
 _THREADS = 16
 """Files that a worker sends at once."""
 _HASH_DIGITS = 12
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+OpenJob = tuple[Job, OutputWriter, Callable[[], Awaitable[tuple[UnsentFile, ...]]]]
+"""A job with paths that exist on this node, its writer, and what sends its files before the driver gets the records.
+
+That returns the files that the driver has to send.
+"""
 
 
 class ExclusiveWriter(OutputWriter):
@@ -51,38 +56,37 @@ class ExclusiveWriter(OutputWriter):
         self._by_content = by_content
 
     def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
-        folder = self.folder / cell_folder
-        if source is not None and not self._by_content and self._is_linked(source, folder / name):
-            return name
         content = data if data is not None else b"" if source is None else source.read_bytes()
         last_name = named_by_content(name, content)
         for free_name in (last_name,) if self._by_content else (name, last_name):
+            path = self.folder / cell_folder / free_name
             try:
-                path = folder / free_name
-                if create_whole(path, content) or path.read_bytes() == content:
+                if _create(path, content, source) or path.read_bytes() == content:
                     return free_name
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
         return super()._write(cell_folder, last_name, content, None)
 
-    def _is_linked(self, source: Path, path: Path) -> bool:
-        """Whether the file was linked to a name that was free."""
+
+def _create(path: Path, content: bytes, source: Path | None) -> bool:
+    """Creates a file, unless it exists: as a link to ``source``, if possible. Returns whether this call created it."""
+    if source is not None and S_ISREG(source.lstat().st_mode):
         try:
-            if not S_ISREG(os.lstat(source).st_mode):
-                return False
-            os.link(source, path)
+            path.hardlink_to(source)
         except FileExistsError:
             return False
         except (OSError, NotImplementedError):
-            return False
-        return True
+            pass  # of another file system, for instance
+        else:
+            return True
+    return create_whole(path, content)
 
 
 def named_by_content(name: str, data: bytes) -> str:
     """The name of a file with a part of its hash, such as ``0-5f0c9a3e81b2.png``."""
-    stem, dot, ending = name.rpartition(".")
-    return f"{stem or ending}-{sha256(data).hexdigest()[:_HASH_DIGITS]}{dot if stem else ''}{ending if stem else ''}"
+    path = Path(name)
+    return f"{path.stem}-{sha256(data).hexdigest()[:_HASH_DIGITS]}{path.suffix}"
 
 
 class JobWriter(ExclusiveWriter):
@@ -107,20 +111,6 @@ class JobWriter(ExclusiveWriter):
         return relative
 
 
-@dataclass(frozen=True, slots=True)
-class OpenJob:
-    """A job with its writer, and with paths that exist on this node."""
-
-    job: Job
-    writer: OutputWriter
-    send: Callable[[], Awaitable[tuple[UnsentFile, ...]]]
-    """Sends its files, before the driver gets the records. Returns those that the driver has to send."""
-
-
-async def _nothing_to_send() -> tuple[UnsentFile, ...]:
-    return ()
-
-
 class FolderOutputs:
     """The outputs of a run in a folder that the driver and all workers share."""
 
@@ -131,7 +121,11 @@ class FolderOutputs:
     @asynccontextmanager
     async def opened(self, job: Job, *, again: bool) -> AsyncIterator[OpenJob]:  # noqa: ARG002 - as of StoreOutputs
         """Opens a job, which ``again`` says that a lost worker had begun."""
-        yield OpenJob(job, self._writer, _nothing_to_send)
+
+        async def send() -> tuple[UnsentFile, ...]:
+            return ()
+
+        yield job, self._writer, send
 
 
 class StoreOutputs:
@@ -141,36 +135,32 @@ class StoreOutputs:
     another attempt may have taken the usual ones.
     """
 
-    def __init__(self, url: str, assignment: Assignment, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, assignment: Assignment, folder: Path, say: Callable[[str], None]) -> None:
         """Checks that this node can read and write the run. Raises ``UsageError`` and ``StorageError``."""
         self.folder = folder
         self._assignment, self._say = assignment, say
-        self._store, self._run_id = ObjectStore(url), assignment.info.run_id
+        self._store, self._run_id = ObjectStore(str(assignment.runs_url)), assignment.info.run_id
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="outputs")
         self._numbers = itertools.count(1)
         self._is_failing = False
-        self._check()
-        self._fetch(folder, [QUESTIONS])
-
-    def _check(self) -> None:
         self._store.read(f"{self._run_id}/run.json")
         trial = f"{self._run_id}/claims/worker-{secrets.token_hex(4)}"
         self._store.put(trial, b"")
         self._store.delete(trial)
+        self._fetch(folder, [QUESTIONS])
 
     @asynccontextmanager
     async def opened(self, job: Job, *, again: bool) -> AsyncIterator[OpenJob]:
         """Opens a job with the existing outputs that it needs. Raises ``StorageError``."""
         folder = self.folder / str(next(self._numbers))
-        run_folder = self._assignment.folder
-        by_content = again or self._assignment.has_outputs
+        run_folder, by_content = self._assignment.folder, again or self._assignment.has_outputs
         folder.mkdir()
         try:
             await self._in_thread(self._fetch, folder, sorted(set(existing_files(job, run_folder))))
             await self._in_thread(self._fetch_operations, folder, job)
             send_now = partial(self._is_sent, folder)
             writer = JobWriter(folder, self._assignment.info, by_content=by_content, send_now=send_now)
-            yield OpenJob(moved(job, run_folder, folder), writer, partial(self._send, writer))
+            yield moved(job, run_folder, folder), writer, partial(self._send, writer)
         finally:
             await self._in_thread(shutil.rmtree, folder, True)
 

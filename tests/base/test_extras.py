@@ -1,0 +1,157 @@
+"""Missing extras: who hears of them, when, and which command installs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_parts import plan_of
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from visioneval import extras
+from visioneval.cli import app
+from visioneval.errors import UsageError
+from visioneval.extras import PACKAGES, git_address, install_command, needs
+from visioneval.running.prepare import check_extras
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "0123456789" * 4
+
+
+@pytest.fixture(autouse=True)
+def _no_cached_commands() -> Iterator[None]:
+    install_command.cache_clear()
+    yield
+    install_command.cache_clear()
+
+
+def installed_from(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    class FakeDistribution:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return text
+
+    monkeypatch.setattr(Distribution, "from_name", lambda name: FakeDistribution())
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.org/owner/visioneval", "https://example.org/owner/visioneval"),
+        ("https://me:secret@example.org/owner/visioneval.git", "https://example.org/owner/visioneval.git"),
+        ("https://me:sec@ret@example.org/owner/visioneval", "https://example.org/owner/visioneval"),
+        ("https://git@secret@example.org/owner/visioneval", "https://example.org/owner/visioneval"),
+        ("ssh://git@example.org/owner/my code", "ssh://git@example.org/owner/my code"),
+        ("file:///srv/my code/visioneval", "file:///srv/my code/visioneval"),
+    ],
+)
+def test_an_installation_from_a_git_address_is_repeated_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    origin = {"url": url, "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": COMMIT}}
+    installed_from(monkeypatch, json.dumps(origin))
+    assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ git+{shown}@{COMMIT}'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "no JSON",
+        "[]",
+        '{"url": "file:///srv/visioneval", "dir_info": {"editable": true}}',
+        '{"url": "https://example.org/v.whl", "archive_info": {}}',
+        '{"vcs_info": {"vcs": "git"}}',
+        '{"url": 3, "vcs_info": {"vcs": "git", "commit_id": "a"}}',
+    ],
+)
+def test_any_other_installation_names_the_checkout(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    installed_from(monkeypatch, text)
+    assert git_address() is None
+    assert install_command("ocr") == "run pip install '.[ocr]' in a checkout of visioneval"
+
+
+def test_the_modules_are_those_of_the_extras() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, modules in PACKAGES.items():
+        assert [Requirement(line).name.replace("-", "_") for line in declared[extra]] == list(modules)
+
+
+@pytest.fixture
+def without_ocr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    return tmp_path
+
+
+def write(grader: dict[str, Any], line: str = "SALE") -> Path:
+    suite = {
+        "name": "s",
+        "cases": [{"id": "a", "prompt": "a poster", "expect": {"text": {"required": [line]}}}],
+        "models": [{"provider": "mock"}],
+        "judges": {"eye": {"provider": "openai", "model": "gpt-5.4"}},
+        "graders": [{"key": "file", "type": "properties"}, {"key": "copy", "type": "text", **grader}],
+        "verdict": ["not file.blank", "copy"],
+    }
+    path = Path("suite.yaml")
+    path.write_text(json.dumps(suite, indent=1))
+    return path
+
+
+def invoke(grader: dict[str, Any], *arguments: str) -> Any:
+    return CliRunner().invoke(app, [arguments[0], str(write(grader)), *arguments[1:]])
+
+
+@pytest.mark.usefixtures("without_ocr")
+@pytest.mark.parametrize("extract", ["ocr", ["ocr", "judge"]])
+def test_without_ocr_nothing_is_generated(extract: Any) -> None:
+    grader = {"extract": extract, **({} if extract == "ocr" else {"judge": "eye"})}
+    checked = invoke(grader, "validate")
+    assert checked.exit_code == 0
+    assert f"warning: {needs('ocr')}\n" in checked.stdout + checked.stderr
+    result = invoke(grader, "run")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"grader 'copy': {needs('ocr')}\n"
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("without_ocr")
+@pytest.mark.parametrize(
+    ("grader", "line", "is_refused"),
+    [
+        ({}, "SALE", True),
+        ({"extract": "judge", "judge": "eye"}, "SALE", False),
+        ({"extract": ["ocr", "judge"], "judge": "eye"}, "SALE", True),
+        ({"extract": ["ocr", "judge"], "judge": "eye"}, "РАСПРОДАЖА", False),
+        ({"optional": True}, "SALE", False),
+    ],
+)
+def test_only_a_grader_that_needs_ocr_is_refused(grader: dict[str, Any], line: str, *, is_refused: bool) -> None:
+    plan = plan_of(write(grader, line))
+    if not is_refused:
+        check_extras(plan)
+        return
+    with pytest.raises(UsageError, match="grader 'copy': reading text needs RapidOCR: run pip install"):
+        check_extras(plan)
+
+
+@pytest.mark.usefixtures("without_ocr")
+@pytest.mark.parametrize("flags", [("--grader", "file"), ("--offline",)])
+def test_a_run_that_pays_for_nothing_or_reads_nothing_begins(flags: tuple[str, ...]) -> None:
+    result = invoke({}, "run", *flags)
+    assert "grader 'copy': reading" not in result.stderr
+    assert Path("runs").exists(), result.output
+
+
+def test_with_ocr_there_is_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "is_installed", lambda module: True)
+    assert "warning" not in invoke({}, "validate").output

@@ -1,0 +1,108 @@
+"""The commands of the README, the tutorial and the how-tos run as they stand, in the order of the page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from example_server import image_server
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+_BLOCK = re.compile(r"^(?:[^\n]*`([\w./-]+\.(?:yaml|csv|py))`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
+    """Writes the files that a page names before a block, runs its ``$ visioneval`` lines, and returns their exit codes.
+
+    A line that ends in ``# exits N`` must exit with N; every other line with 0.
+    """
+    ran = []
+    for name, language, block in _BLOCK.findall(text):
+        if name:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(block, encoding="utf-8")
+        for line in block.splitlines() if language == "console" else ():
+            command, _, comment = line.partition(" # ")
+            if not command.startswith("$ "):
+                continue
+            arguments = shlex.split(command.removeprefix("$ "))
+            assert arguments[0] == "visioneval", line
+            result = CliRunner().invoke(app, arguments[1:])
+            expected = int(match[1]) if (match := re.search(r"exits (\d+)", comment)) else 0
+            assert result.exit_code == expected, f"{line}\n{result.output}"
+            ran.append((arguments[1], result.exit_code))
+    return ran
+
+
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = [command for command, _ in run_page((ROOT / "README.md").read_text(encoding="utf-8"), tmp_path)]
+    assert commands[:3] == ["init", "run", "validate"]
+    assert {"show", "report", "export", "compare", "baseline"} <= set(commands)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_page((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), tmp_path)
+    assert ("compare", 1) in ran
+    assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}
+
+
+HOW_TOS = {
+    "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
+    "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
+    "local_model": [("validate", 0), ("run", 0), ("show", 0)],
+    "prompts": [("run", 0), ("compare", 0), ("plan", 0), ("run", 0), ("run", 0), ("compare", 0)],
+    "raters": [("validate", 0), ("run", 0), *[("label", 0)] * 6, *[("agreement", 0)] * 2, ("label", 0)],
+    "resume_and_replay": [*[("run", 0)] * 4, ("run", 3), ("cache", 0)],
+}
+"""The commands of each page, and their exit codes."""
+
+
+def how_to(name: str) -> str:
+    return (ROOT / "docs" / "how_to" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_each_how_to_is_tested() -> None:
+    assert sorted(page.stem for page in (ROOT / "docs" / "how_to").glob("*")) == list(HOW_TOS)
+
+
+@pytest.mark.parametrize("name", [name for name in HOW_TOS if name != "local_model"])
+def test_a_how_to_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert run_page(how_to(name), tmp_path) == HOW_TOS[name]
+
+
+def test_what_the_pages_say_about_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers in their text: eight cases cannot prove a difference, and five people agree this far."""
+    monkeypatch.chdir(tmp_path)
+    run_page(how_to("prompts").partition("## Two runs")[0], tmp_path)
+    sides = ["latest@*prompt=plain", "latest@*prompt=styled"]
+    compared = CliRunner().invoke(app, ["compare", *sides], env={"COLUMNS": "120"}).output
+    assert "0 broken, 3 fixed" in compared
+    assert "With 8 cases, a change below 59 points (pass_rate) can be missed" in compared
+    assert "the case: " not in compared, "both variants are graded by the case's own prompt"
+    run_page(how_to("raters"), tmp_path)
+    agreement = CliRunner().invoke(app, ["agreement", "signs"], env={"COLUMNS": "120"}).output
+    assert "labels: 56  raters: 5" in agreement
+    assert re.search(r"usable +5 +12 +12 +0\.645", agreement)
+
+
+def test_a_local_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCAL_KEY", "none")
+    with image_server(ROOT / "docs" / "examples", "stand-in") as url:
+        page = how_to("local_model").replace("http://127.0.0.1:8123/v1", url)
+        assert run_page(page, tmp_path) == HOW_TOS["local_model"]

@@ -1,0 +1,122 @@
+"""Failing calls: every cell ends correctly, and no call is paid for twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from api_runs import FIFTH, ApiRun, case_id, prompt, scripted
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
+
+from visioneval.records.model import read_info
+
+pytestmark = pytest.mark.slow
+
+Service = Literal["openai", "gemini"]
+CELLS = 60
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAPI]:
+    with FakeAPI(scripted()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def limits(provider: str, attempts: int) -> dict[str, Any]:
+    return {provider: {"max_attempts": attempts, "timeout_s": 3}}
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_with_20_percent_failures_every_cell_completes_and_is_paid_once(
+    tmp_path: Path, api: FakeAPI, provider: Service
+) -> None:
+    api.faults.random(FIFTH, seed=4)
+    api_run = ApiRun(tmp_path, api, CELLS, provider, limits=limits(provider, 8))
+    result = api_run.run("--max-concurrency", "16")
+    assert result.exit_code == 0, result.output
+    api_run.check_complete()
+    assert set(api.faults.generated) == {item if isinstance(item, str) else item.kind for item in FIFTH}
+    assert 0.1 < len(api.faults.generated) / len(api.requests) < 0.3
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (CELLS, CELLS, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_cell_is_an_error_only_if_attempts_ran_out(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+    api.faults.random({kind: rate * 1.5 for kind, rate in FIFTH.items()}, seed=1)
+    api_run = ApiRun(tmp_path, api, CELLS, provider, limits=limits(provider, 2))
+    assert api_run.run("--max-concurrency", "16").exit_code == 3
+    errors = set()
+    for record in api_run.records:
+        calls = api_run.requests_for(record.test_id)
+        lost = [tries for tries in calls.values() if not any(entry.paid for entry in tries)]
+        assert [len(tries) for tries in lost] == ([2] if record.verdict == "ERROR" else []), record.test_id
+        if record.verdict == "ERROR":
+            errors.add(record.test_id)
+        else:
+            api_run.check(record)
+    assert 0 < len(errors) < CELLS / 2
+    assert api_run.repeated_calls == 0
+    api.faults.clear()
+    result = api_run.run(resume=True)
+    assert result.exit_code == 0, result.output
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (CELLS, CELLS, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_judge_outage_generates_no_image_again(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("unavailable"))
+    api_run = ApiRun(tmp_path, api, 20, provider, limits=limits(provider, 2))
+    assert api_run.run().exit_code == 3
+    assert (api_run.generated, api_run.judged) == (20, 0)
+    assert {(record.status, record.verdict) for record in api_run.records} == {("completed", "ERROR")}
+    api.faults.clear()
+    result = api_run.run(resume=True)
+    assert result.exit_code == 0, result.output
+    assert "to generate: 0; to grade again: 20 (20 ended in an error); unchanged: 0" in result.stderr
+    api_run.check_complete()
+    assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (20, 20, 0)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_refused_key_stops_the_run_and_valid_key_resumes_it(tmp_path: Path, api: FakeAPI, provider: Service) -> None:
+    late = {prompt(at) for at in range(12, 30)}
+    api.faults.when(lambda asked: isinstance(asked, GenerationRequest) and asked.prompt in late, Fault("unauthorized"))
+    api_run = ApiRun(tmp_path, api, 30, provider)
+    result = api_run.run("--max-concurrency", "2", "--quiet")
+    assert result.exit_code == 3
+    (line,) = [line for line in result.stderr.splitlines() if "stopped" not in line]
+    assert line.startswith("m: the provider refused the API key: 40")
+    assert "to resume: visioneval run --resume runs/r" in result.stderr
+    assert result.stderr.count("refused the API key") == 1
+    assert read_info(api_run.run_folder).state == "interrupted"
+    done = {record.test_id for record in api_run.records}
+    assert done
+    assert done <= {case_id(at) for at in range(12)}
+    assert sum(entry.fault == "unauthorized" for entry in api.requests) <= 2
+    in_flight = api_run.generated + api_run.judged - 2 * len(done)
+    api.faults.clear()
+    assert api_run.run(resume=True).exit_code == 0
+    api_run.check_complete()
+    assert api_run.repeated_calls <= in_flight
+
+
+def test_invalid_key_on_resume_stops_again_and_loses_nothing(tmp_path: Path, api: FakeAPI) -> None:
+    api.faults.when(lambda asked: prompt(9) in getattr(asked, "prompt", ""), Fault("unauthorized"))
+    api_run = ApiRun(tmp_path, api, 10)
+    assert api_run.run("--max-concurrency", "1").exit_code == 3
+    before = {record.test_id: record for record in api_run.records}
+    api.faults.clear()
+    result = api_run.run(resume=True, key="sk-wrong-key-567890")
+    assert result.exit_code == 3
+    assert "sk-wrong-key-567890" not in result.output
+    assert {record.test_id: record for record in api_run.records} == before
+    assert api_run.run(resume=True).exit_code == 0
+    api_run.check_complete()
