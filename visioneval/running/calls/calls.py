@@ -24,7 +24,7 @@ from visioneval.running.calls.caching.cache import Cache
 from visioneval.running.calls.caching.cache_files import Content, content_digest
 from visioneval.running.calls.caching.layout import CacheEntry, Kind
 from visioneval.running.calls.caching.reuse import Reuse, RunCells
-from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
+from visioneval.running.calls.limiters import generation_limit_key
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.media import CheckedMedia, CheckedOutputs, Downloads, check_media, check_outputs
 from visioneval.running.calls.operations import OperationCall
@@ -115,64 +115,48 @@ class Calls:
             raise ProviderError(
                 f"{NOT_CACHED}: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
+        paid = PaidCall(
+            limit_key=limit_key,
+            key=key,
+            work=lambda: generation_of(provider, call, request),
+            as_answer=as_generation,
+            size=lambda: generation_size(call),
+            images=len(call.samples),
+            tries=tries,
+            limits_itself=hasattr(call.run.config, "timeout_s"),
+        )
         is_video = call.task_type is TaskType.VIDEO_GENERATION
         if is_video and operation_of is not None and isinstance(provider, OperationGenerator):
-            file = operation_of(operation_key(call, hash_of))
-            return await self._operate(limit_key, key, call, provider, request, file, tries)
-        attempts = self.attempts(
-            PaidCall(
-                limit_key=limit_key,
-                key=key,
-                work=lambda: generation_of(provider, call, request),
-                as_answer=as_generation,
-                size=lambda: generation_size(call),
-                images=len(call.samples),
-                tries=tries,
-                limits_itself=hasattr(call.run.config, "timeout_s"),
-            )
-        )
+            return await self._operate(paid, call, provider, request, operation_of(operation_key(call, hash_of)))
+        attempts = self.attempts(paid)
         generation = await attempts.made()
-        cost = attempts.cost
-        checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
+        checked = await finish_in_thread(self._cache_generation, key, generation, attempts.cost, call)
         if downloads is not None:
             await downloads.write(generation)
         self.stop_if_broken()
-        return _generation_result(generation, checked, cost, tries.count)
+        return _generation_result(generation, checked, attempts.cost, tries.count)
 
     async def _operate(
         self,
-        limit_key: RateLimitKey,
-        key: str,
+        paid: PaidCall[Generation],
         call: Call,
         provider: OperationGenerator,
         request: GenerationRequest,
         file: OperationFile,
-        tries: Tries,
     ) -> GenerationResult:
         """Generates a video by an operation, or takes the end of the one that a killed run has begun."""
-        limit_s = self.throttle.timeout_s(limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
+        limit_s = self.throttle.timeout_s(paid.limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
         with contextlib.nullcontext() if self.cache is None else self.cache.scratch() as scratch:
             operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s, self.sanitizer.hides)
             attempts = self.attempts(
-                PaidCall(
-                    limit_key=limit_key,
-                    key=key,
-                    work=operation.run,
-                    as_answer=as_generation,
-                    size=lambda: generation_size(call),
-                    images=len(call.samples),
-                    tries=tries,
-                    is_operation=True,
-                    is_paid=lambda: file.read() is not None,
-                )
+                replace(paid, work=operation.run, is_operation=True, is_paid=lambda: file.read() is not None)
             )
             generation = await attempts.made()
-            cost = attempts.cost
-            checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
+            checked = await finish_in_thread(self._cache_generation, paid.key, generation, attempts.cost, call)
             if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
         self.stop_if_broken()
-        return _generation_result(generation, checked, cost, tries.count)
+        return _generation_result(generation, checked, attempts.cost, paid.tries.count)
 
     @property
     def is_shared(self) -> bool:
