@@ -20,6 +20,7 @@ import typer.testing
 from accessibility import axe
 from browser import browser, open_page
 from fake_api import FakeAPI, LoggedRequest
+from fake_api.fixtures import api, client, gemini, script
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
@@ -35,7 +36,19 @@ from visioneval.suite.load import LoadedSuite, load_suite
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
 # else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-__all__ = ["axe", "browser", "open_page", "rate", "recorded_readings", "reduced_readings", "serve"]
+__all__ = [
+    "api",
+    "axe",
+    "browser",
+    "client",
+    "gemini",
+    "open_page",
+    "rate",
+    "recorded_readings",
+    "reduced_readings",
+    "script",
+    "serve",
+]
 
 ROOT = Path(__file__).parent.parent
 SLOW = ROOT / "tests" / "slow"
@@ -250,12 +263,18 @@ def load(write_suite: Callable[..., Path]) -> Callable[..., LoadedSuite]:
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
-    """Suites on the local server ``api`` of the test's module; the working directory is theirs."""
+def local_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> FakeAPI:
+    """The local server, trusted, with its key in ``LOCAL_KEY``; the working directory is that of the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
-    return SuiteRunner(tmp_path, api)
+    return api
+
+
+@pytest.fixture
+def runner(tmp_path: Path, local_api: FakeAPI) -> SuiteRunner:
+    """Suites on the local server; the working directory is theirs."""
+    return SuiteRunner(tmp_path, local_api)
 
 
 @pytest.fixture

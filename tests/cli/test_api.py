@@ -8,12 +8,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import KEY, ApiRun, scripted
+from api_runs import KEY, ApiRun
 from fake_api import FakeAPI, Fault, JudgeRequest
 from PIL import Image
 from toys import Toy
@@ -35,12 +34,6 @@ again = ve.run("suite.yaml", models=["mock,flaw=none"])
 print(ve.compare(run, again).exit_code, ve.load_run("latest").folder == again.folder)
 """
 PRINTED = ["0 3 3", "0 True"]
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from toys import LOOK, SECOND, Toy
 
 import visioneval as ve
 
-pytest_plugins = ("fake_api.fixtures",)
-
 MISSING: dict[str, dict[str, Any]] = {
     "generation failed": {"generate": "raises"},
     "grader raised": {"look": "raises"},

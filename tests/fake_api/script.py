@@ -138,6 +138,11 @@ class Script:
         self._judge = answer if callable(answer) else lambda _request: answer
         return self
 
+    def by_default(self, generate: Callable[[GenerationRequest], Any], judge: Callable[[JudgeRequest], Any]) -> None:
+        """Answers where the test has set no function of its own."""
+        self._generate = self._generate or generate
+        self._judge = self._judge or judge
+
     def generated(self, request: GenerationRequest) -> tuple[bytes, ...] | Fault:
         answer = self._generate(request) if self._generate else None
         if answer is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import gecko_script
 import pytest
-from fake_api import FakeAPI, JudgeRequest
+from fake_api import JudgeRequest
 from suite_runner import SuiteRunner
 
 import visioneval
@@ -26,7 +26,6 @@ from visioneval.suite.selection.shards import Shard, cases_of_shard
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 CASES: list[dict[str, Any]] = [
     *({"id": f"case{at}", "prompt": f"{at} red boats", "tags": ["odd" if at % 2 else "even"]} for at in range(6)),
@@ -52,11 +51,7 @@ PAID = {"usage", "cost_usd"}
 
 
 @pytest.fixture
-def suite(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    monkeypatch.chdir(tmp_path)
-    runner = SuiteRunner(tmp_path, api)
+def suite(runner: SuiteRunner) -> SuiteRunner:
     about_cells = gecko_script.judge(lambda name, request: "yes")
 
     def answer(request: JudgeRequest) -> Any:
@@ -64,7 +59,7 @@ def suite(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Suit
         asks_for_pair = "keywords" not in request.schema["properties"] and "answers" not in request.schema["properties"]
         return {"reason": "by looks", "answer": "tie"} if asks_for_pair else about_cells(request)
 
-    api.script.judge(answer)
+    runner.api.script.judge(answer)
     return runner
 
 

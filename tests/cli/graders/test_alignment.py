@@ -22,8 +22,6 @@ from visioneval.graders.base import Grade
 from visioneval.records.model import read_records
 from visioneval.resources import builtin
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 def item(answer: Any, requirement: str = "a bun", **changes: Any) -> dict[str, Any]:
     output = {"requirement": requirement, "question": f"Is there {requirement}?", "analysis": "I looked."}

@@ -23,8 +23,6 @@ from visioneval.media import images
 from visioneval.records.model import Record
 from visioneval.running.calls.caching.layout import CacheEntry
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.fixture
 def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.resources import builtin
 
-pytest_plugins = ("fake_api.fixtures",)
 NAMES = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 
 

@@ -22,7 +22,7 @@ from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import asking_hint
 
 pytestmark = pytest.mark.slow
-pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
+pytest_plugins = ("panel_fixtures",)
 
 Panel = Callable[..., SuiteRunner]
 FILE = {"key": "file", "type": "properties"}

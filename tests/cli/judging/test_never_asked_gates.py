@@ -14,7 +14,7 @@ from visioneval.api.runs import load_run
 from visioneval.report.markdown import summary_markdown
 
 pytestmark = pytest.mark.slow
-pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
+pytest_plugins = ("panel_fixtures",)
 
 Panel = Callable[..., SuiteRunner]
 FILE = {"key": "file", "type": "properties"}

@@ -21,8 +21,6 @@ from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score
 
-pytest_plugins = ("fake_api.fixtures",)
-
 YES = Metric(type="bool", better="higher")
 NUMBER = Metric(type="number", range=(0, 5), better="higher")
 

@@ -19,7 +19,7 @@ from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import ocr
 from visioneval.records.preferences import read_preferences
 
-pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
+pytest_plugins = ("panel_fixtures",)
 
 GECKO = {"key": "gecko", "type": "gecko", "judge": ["a", "b", "c"]}
 

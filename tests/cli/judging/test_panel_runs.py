@@ -21,7 +21,7 @@ from visioneval.running.loading import SuiteOptions, load_plan
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
+pytest_plugins = ("panel_fixtures",)
 
 
 class TestRuns:

@@ -10,8 +10,6 @@ from toys import Toy
 
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
-
 RUBRIC: dict[str, Any] = {
     "key": "look",
     "type": "rubric",

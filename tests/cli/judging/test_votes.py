@@ -21,8 +21,6 @@ from visioneval.graders.rubric.grader import Rubric
 from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.types import Score
 
-pytest_plugins = ("fake_api.fixtures",)
-
 METRICS = {
     "clear": {"type": "pass_fail", "description": "Is it clear?"},
     "style": {"type": "score", "scale": [0, 5], "description": "How is the style?"},

@@ -13,7 +13,6 @@ from suite_runner import LOOK, SuiteRunner
 
 from visioneval.running.calls.caching.layout import CacheEntry
 
-pytest_plugins = ("fake_api.fixtures",)
 OLD = {"stored_at": "2025-01-01T00:00:00.000000+00:00"}
 
 

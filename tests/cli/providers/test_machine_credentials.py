@@ -17,8 +17,6 @@ from vertex import ProxyLog, vertex
 from visioneval.suite.model import Suite
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
-pytest_plugins = ("fake_api.fixtures",)
-
 CLOUD = {"project": "shop", "location": "europe-west4"}
 TRUST = "pass --trust-suite if you trust this suite, or add the project 'shop' to VISIONEVAL_TRUSTED_PROJECTS"
 

@@ -13,8 +13,6 @@ from typer.testing import CliRunner, Result
 from visioneval.cli import app
 from visioneval.records.model import Record, read_records
 
-pytest_plugins = ("fake_api.fixtures",)
-
 SUITE = """\
 name: posters
 cases:

@@ -14,8 +14,6 @@ from visioneval.cli import app
 from visioneval.records.model import Record, read_records
 from visioneval.running.calls.caching.layout import decoded
 
-pytest_plugins = ("fake_api.fixtures",)
-
 SUITE = """\
 name: posters
 samples: {samples}

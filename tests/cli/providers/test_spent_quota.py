@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import KEY, ApiRun, image_for, prompt, scripted
+from api_runs import KEY, ApiRun, image_for, prompt
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from form_runs import judged
 from panel_runs import ABC, CACHE
@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.records.model import read_info
 
-pytest_plugins = ("panel_fixtures", "fake_api.fixtures")
+pytest_plugins = ("panel_fixtures",)
 
 CELLS = 12
 FIRST_SPENT = 6
@@ -63,12 +63,6 @@ SPENT = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def paid() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -91,13 +85,13 @@ def check_stopped(result: Any, who: str, provider: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("form", SPENT)
-def test_a_spent_quota_stops_the_run(form: str, tmp_path: Path, paid: FakeAPI) -> None:
+def test_a_spent_quota_stops_the_run(form: str, tmp_path: Path, api: FakeAPI) -> None:
     provider, spent, words = SPENT[form]
-    api_run = ApiRun(tmp_path, paid, CELLS, provider)  # type: ignore[arg-type]
-    paid.faults.when(is_late(GenerationRequest), spent)
+    api_run = ApiRun(tmp_path, api, CELLS, provider)  # type: ignore[arg-type]
+    api.faults.when(is_late(GenerationRequest), spent)
     result = api_run.run("--max-concurrency", "2", "--quiet")
     check_stopped(result, "m", provider, words)
-    assert sum(entry.fault is not None for entry in paid.requests) <= 2, "those in flight"
+    assert sum(entry.fault is not None for entry in api.requests) <= 2, "those in flight"
     assert 0 < len(api_run.records) <= FIRST_SPENT
     for record in api_run.records:
         api_run.check(record)
@@ -105,26 +99,26 @@ def test_a_spent_quota_stops_the_run(form: str, tmp_path: Path, paid: FakeAPI) -
     assert (info.state, info.stopped_by) == ("interrupted", "quota")
     assert "to resume: visioneval run --resume runs/r" in result.stderr
     assert "runs/r was stopped by a spent quota; to resume: " in CliRunner().invoke(app, ["show", "r"]).stderr
-    paid.faults.clear()
+    api.faults.clear()
     assert api_run.run(resume=True).exit_code == 0
     api_run.check_complete()
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
-def test_a_judges_quota_stops_the_run_and_its_grading(provider: Any, tmp_path: Path, paid: FakeAPI) -> None:
-    api_run = ApiRun(tmp_path, paid, CELLS, provider)
-    paid.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("quota"))
+def test_a_judges_quota_stops_the_run_and_its_grading(provider: Any, tmp_path: Path, api: FakeAPI) -> None:
+    api_run = ApiRun(tmp_path, api, CELLS, provider)
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("quota"))
     check_stopped(api_run.run("--max-concurrency", "1", "--quiet"), "the judge 'eye'", provider, "429: You exceeded")
     assert api_run.records == []
-    assert sum(isinstance(entry.asked, JudgeRequest) for entry in paid.requests) == 1
-    paid.faults.clear()
+    assert sum(isinstance(entry.asked, JudgeRequest) for entry in api.requests) == 1
+    api.faults.clear()
     assert api_run.run(resume=True).exit_code == 0
-    paid.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("quota"))
-    asked = len(paid.requests)
+    api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("quota"))
+    asked = len(api.requests)
     grade = ["grade", "r", "--run-id", "g", "--cache", str(tmp_path / "c"), "--trust-suite", "--max-concurrency", "1"]
-    result = CliRunner().invoke(app, grade, env={KEY: paid.key})
+    result = CliRunner().invoke(app, grade, env={KEY: api.key})
     check_stopped(result, "the judge 'eye'", provider, "429: You exceeded")
-    assert len(paid.requests) == asked + 1
+    assert len(api.requests) == asked + 1
     assert read_info(tmp_path / "runs/g").stopped_by == "quota"
 
 
@@ -173,13 +167,13 @@ def test_pairs_are_not_asked_about(panel: Panel) -> None:
         ("openai", fault(429, openai("Please try again in 20ms."))),
     ],
 )  # fmt: skip
-def test_a_limit_per_minute_is_no_quota(provider: Any, limit: Fault, tmp_path: Path, paid: FakeAPI) -> None:
-    api_run = ApiRun(tmp_path, paid, 3, provider)
-    paid.faults.queue(limit, limit)
+def test_a_limit_per_minute_is_no_quota(provider: Any, limit: Fault, tmp_path: Path, api: FakeAPI) -> None:
+    api_run = ApiRun(tmp_path, api, 3, provider)
+    api.faults.queue(limit, limit)
     result = api_run.run("--max-concurrency", "1")
     assert result.exit_code == 0, result.output
     api_run.check_complete()
-    assert len(paid.requests) == 3 + 3 + 2
+    assert len(api.requests) == 3 + 3 + 2
 
 
 ECHO = {"detail": [{"type": "string_too_long", "loc": ["body", "prompt"], "msg": "too long",
@@ -189,10 +183,10 @@ ECHO = {"detail": [{"type": "string_too_long", "loc": ["body", "prompt"], "msg":
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
 @pytest.mark.parametrize("status", [422, 503])
 def test_a_prompt_that_an_error_repeats_ends_no_run_and_delays_no_call(
-    provider: Any, status: int, tmp_path: Path, paid: FakeAPI
+    provider: Any, status: int, tmp_path: Path, api: FakeAPI
 ) -> None:
-    api_run = ApiRun(tmp_path, paid, 3, provider)
-    paid.faults.queue(fault(status, ECHO))
+    api_run = ApiRun(tmp_path, api, 3, provider)
+    api.faults.queue(fault(status, ECHO))
     result = api_run.run("--max-concurrency", "1")
     assert result.exit_code == (3 if status == 422 else 0), result.output
     assert "is spent" not in result.output
@@ -231,14 +225,14 @@ LONG = {
 @pytest.mark.parametrize("form", LONG)
 @pytest.mark.parametrize("asked", [GenerationRequest, JudgeRequest])
 def test_a_wait_reaches_the_limit_of_its_model_in_every_form(
-    form: str, asked: type, tmp_path: Path, paid: FakeAPI
+    form: str, asked: type, tmp_path: Path, api: FakeAPI
 ) -> None:
     """A wait above 600 s ends the call at once, and no other call of the model is sent."""
     provider, limit = LONG[form]
-    api_run = ApiRun(tmp_path, paid, 3, provider)  # type: ignore[arg-type]
-    paid.faults.when(lambda request: isinstance(request, asked), limit)
+    api_run = ApiRun(tmp_path, api, 3, provider)  # type: ignore[arg-type]
+    api.faults.when(lambda request: isinstance(request, asked), limit)
     assert api_run.run("--max-concurrency", "1").exit_code == 3
-    calls = [entry for entry in paid.requests if isinstance(entry.asked, asked)]
+    calls = [entry for entry in api.requests if isinstance(entry.asked, asked)]
     assert len(calls) == 1
     assert {record.verdict for record in api_run.records} == {"ERROR"}
     errors = [str(record.error and record.error.message) + str(record.graders) for record in api_run.records]

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from compare_factory import side, verdicts
 from record_factory import UNMEASURED, record, run_of
-from toys import Toy
+from toys import Toy, at
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
@@ -129,12 +129,12 @@ def test_run_writes_one_report_for_all_suites(toy: Toy) -> None:
     assert [suite.get("name") for suite in root] == ["toy: toy", "gates: toy"] * 2
     assert [suite.get("tests") for suite in root] == ["1", "3", "2", "3"]
     assert [error.get("message") for error in root[2].iter("error")] == [
-        "RuntimeError: the model is on fire (mine.py:41)"
+        f"RuntimeError: the model is on fire {at('the model is on fire')}"
     ]
     text = (toy.folder / "out" / "all.md").read_text()
     assert text.count("## visioneval: `toy`") == 2
     assert "| `case0` | `toy` | 0 | FAIL | `fine: all is ill` |" in text
-    assert "`generate, internal: RuntimeError: the model is on fire (mine.py:41)`" in text
+    assert f"`generate, internal: RuntimeError: the model is on fire {at('the model is on fire')}`" in text
 
 
 FINE, BAD, ERROR = {}, {"metadata": {"look": "bad"}}, {"metadata": {"look": "raises"}}  # type: ignore[var-annotated]

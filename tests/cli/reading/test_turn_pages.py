@@ -19,8 +19,6 @@ from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media.images import encode_png
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnRuns]:

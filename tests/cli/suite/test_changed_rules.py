@@ -13,8 +13,6 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.records.model import Record, read_records
 
-pytest_plugins = ("fake_api.fixtures",)
-
 SCORED: dict[str, Any] = {
     "key": "look",
     "type": "rubric",

@@ -17,8 +17,6 @@ from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 from visioneval.templates.usage import template_usage
 
-pytest_plugins = ("fake_api.fixtures",)
-
 SUITE = """\
 name: demo
 cases:

@@ -19,8 +19,6 @@ from visioneval.suite.model import Suite
 from visioneval.suite.selection.selection import Selection, selected
 from visioneval.types import Metric
 
-pytest_plugins = ("fake_api.fixtures",)
-
 CUSTOM = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes: {a: {type: number}, hero-b: {type: number}, ok: {}}}]"
 
 

@@ -18,8 +18,6 @@ from visioneval.providers.litellm.generator import LiteLLMGenerator
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
-pytest_plugins = ("fake_api.fixtures",)
-
 KEY = "sk-fake-0123456789abcdef"
 """The key of the fake API, and of every other server here."""
 FORMS = {"fal": "fal_ai/fal-ai/flux-pro/v1.1", "stability": "stability/sd3.5-large", "openai": "openai/gpt-image-2"}

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import ApiRun, quality, scripted
+from api_runs import ApiRun, images_for, quality
 from buckets import fill_s3, s3_server
-from fake_api import FakeAPI, JudgeRequest
+from fake_api import FakeAPI, JudgeRequest, Script
 from gecko_script import judge
 from ray.cluster_utils import Cluster
 from ray_clusters import GRADERS, WHERE, running_cluster
@@ -20,7 +20,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody", "AWS_DE
 
 @pytest.fixture(scope="session")
 def api() -> Iterator[FakeAPI]:
-    script = scripted()
+    script = Script().generate(images_for)
     questions = judge(lambda *_: "yes")
 
     def answer(asked: JudgeRequest) -> Mapping[str, Any]:

@@ -20,7 +20,6 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.resources import builtin
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
 SOURCE = builtin("suites") / "logo_edits"
@@ -91,18 +90,16 @@ def test_one_step_of_two_is_not_enough(run_data: Any, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run_with_api(run_data: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_with_api(run_data: Any, local_api: FakeAPI) -> Any:
     """``run_with_api(*flags, n=1)`` runs the suite through the SDKs; the models generate the right answers."""
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    urls = {"openai": local_api.openai_base_url, "gemini": local_api.gemini_base_url}
 
     def generate(request: GenerationRequest) -> list[bytes]:
         (case,) = (name for name, words in PROMPT_PATTERNS.items() if re.search(words, request.prompt))
         return [(SOURCE / "assets" / f"{case}-expected.png").read_bytes()] * request.n
 
     def run(*flags: str, n: int = 1) -> tuple[int, str, Path, list[Record]]:
-        api.script.generate(generate)
+        local_api.script.generate(generate)
         data = suite()
         for entry in [*data["models"], *data["judges"].values()]:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}

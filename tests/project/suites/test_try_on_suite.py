@@ -18,7 +18,6 @@ from visioneval.types import Verdict
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 COMMERCE = {"rain_jacket_shop", "rugby_shirt_shop"}
 
@@ -40,11 +39,9 @@ def judge_answer(request: JudgeRequest, **changes: Any) -> Any:
 
 
 @pytest.fixture
-def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(local_api: FakeAPI, tmp_path: Path) -> Any:
     """``run(*flags)`` runs the suite, with its images beside it: exit code, output, run, records by cell."""
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    urls = {"openai": local_api.openai_base_url, "gemini": local_api.gemini_base_url}
     source = builtin("suites") / "try_on"
     shutil.copytree(source / "assets", tmp_path / "assets")
     data = yaml.safe_load((source / "suite.yaml").read_text(encoding="utf-8"))

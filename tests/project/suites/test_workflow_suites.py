@@ -18,7 +18,6 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.resources import builtin
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
 CELLS = {"ui_mockups": 40, "marketing": 45}
@@ -44,14 +43,12 @@ def _best(name: str, schema: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(local_api: FakeAPI, tmp_path: Path) -> Any:
     """``run(name, *flags)`` runs a built-in suite whose calls go to the local server: exit code, output, run, records.
 
     The models generate ``image``, or else images with the copy of their case.
     """
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
+    urls = {"openai": local_api.openai_base_url, "gemini": local_api.gemini_base_url}
 
     def run_suite(name: str, *flags: str, image: bytes | None = None) -> tuple[int, str, Path, list[Record]]:
         data = yaml.safe_load((builtin("suites") / name / "suite.yaml").read_text(encoding="utf-8"))
@@ -59,7 +56,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
         path = tmp_path / "suite.yaml"
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
-        api.script.generate(image or generated_copy(name))
+        local_api.script.generate(image or generated_copy(name))
         done = CliRunner().invoke(app, ["run", str(path), "--runs", str(tmp_path / "runs"), *flags])
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))

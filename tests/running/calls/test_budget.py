@@ -32,7 +32,6 @@ from visioneval.suite.entries.limits import Price
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 GENERATE = RateLimitKey("openai", "gpt-image-2", "generate")
 JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")

@@ -14,7 +14,6 @@ from visioneval.records.preferences import read_preferences
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 IMAGE, JUDGE = "openai:gpt-image-2", "openai:gpt-5.4"
 IDS = tuple(f"case{at:02}" for at in range(12))

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 from caches import answer_files
 from concurrency import run_with_timeout, settle
-from fake_api import FakeAPI, Fault
+from fake_api import Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
@@ -42,18 +42,9 @@ from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 CONFIG = OpenAIJudge(provider="openai", model="gpt-5.4")
 ABOUT = CellRef("one", "m", 0)
-
-
-@pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    return SuiteRunner(tmp_path / "here", api)
 
 
 class SlowJudge:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from api_runs import FIFTH, ApiRun, case_id, prompt, scripted
+from api_runs import FIFTH, ApiRun, case_id, prompt
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 
 from visioneval.records.model import read_info
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 
 Service = Literal["openai", "gemini"]
 CELLS = 60
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def limits(provider: str, attempts: int) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import KEY, ApiRun, image_for, scripted
+from api_runs import KEY, ApiRun, image_for
 from fake_api import FakeAPI, Fault
 
 pytestmark = pytest.mark.slow
@@ -16,18 +15,12 @@ pytestmark = pytest.mark.slow
 FIRST, SECOND = image_for("first"), image_for("second")
 
 
-@pytest.fixture
-def answers() -> list[bytes | Fault]:
+@pytest.fixture(autouse=True)
+def answers(local_api: FakeAPI) -> list[bytes | Fault]:
     """What the server answers to one generation after the other."""
-    return [FIRST, Fault("server_error"), SECOND]
-
-
-@pytest.fixture
-def api(answers: list[bytes | Fault]) -> Iterator[FakeAPI]:
-    script = scripted()
-    script.generate(lambda _: answers.pop(0))
-    with FakeAPI(script) as server:
-        yield server
+    left: list[bytes | Fault] = [FIRST, Fault("server_error"), SECOND]
+    local_api.script.generate(lambda _: left.pop(0))
+    return left
 
 
 def same_calls(folder: Path, api: FakeAPI, *, labels: tuple[str, ...], cases: tuple[str, ...]) -> ApiRun:
@@ -49,11 +42,9 @@ def same_calls(folder: Path, api: FakeAPI, *, labels: tuple[str, ...], cases: tu
 def test_a_resumed_cell_does_not_take_the_image_of_another_one(
     tmp_path: Path,
     api: FakeAPI,
-    monkeypatch: pytest.MonkeyPatch,
     labels: tuple[str, ...],
     cases: tuple[str, ...],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     api_run = same_calls(tmp_path, api, labels=labels, cases=cases)
     api_run.run("--max-concurrency", "1")
     assert sorted(record.status for record in api_run.records) == ["completed", "error"]
@@ -63,10 +54,7 @@ def test_a_resumed_cell_does_not_take_the_image_of_another_one(
     assert (stored, api_run.generated) == ({FIRST, SECOND}, 2)
 
 
-def test_a_model_run_with_a_new_label_takes_what_the_run_has_paid_for(
-    tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_model_run_with_a_new_label_takes_what_the_run_has_paid_for(tmp_path: Path, api: FakeAPI) -> None:
     api_run = same_calls(tmp_path, api, labels=("old",), cases=("tree",))
     assert api_run.run().exit_code == 0
     suite = json.loads((tmp_path / "suite.yaml").read_text())

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toys import LOOK, SECOND, Toy
+from toys import LOOK, SECOND, Toy, at
 
 pytestmark = pytest.mark.slow
 
 FAILED_GENERATIONS = [
-    ("raises", "internal", "RuntimeError: the model is on fire (mine.py:41)"),
+    ("raises", "internal", f"RuntimeError: the model is on fire {at('the model is on fire')}"),
     ("exits", "internal", "it called exit(7)"),
     ("cancels", "internal", "it cancelled itself"),
     ("gives_none", "internal", "it returned NoneType, not Generation"),
@@ -66,60 +66,6 @@ def test_image_instead_of_expected_refusal_fails(toy: Toy) -> None:
     assert "expect.refusal" in result.stdout
 
 
-UNMEASURED = [
-    ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken (mine.py:98)"),
-    ("gives_up", {"fine": None, "level": None}, "too dark to see"),
-    ("judge_down", {"fine": None, "level": None}, "the judge is out"),
-    ("gives_none", {"fine": None, "level": None}, "it returned NoneType, not Grade"),
-    ("nothing", {"fine": None, "level": None}, "fine was not measured; level was not measured"),
-    ("half", {"fine": True, "level": None}, "no scale in the image"),
-    ("undeclared", {"fine": True, "level": 0.5}, "wrote the undeclared metric 'mood'"),
-    ("wrong_types", {"fine": None, "level": None}, "fine is 1, not true or false; level is True, not a number"),
-    ("nan", {"fine": True, "level": None}, "level is nan, not a number"),
-    ("off_the_scale", {"fine": True, "level": None}, "level is 7, outside the range 0 to 1"),
-    ("saves_over", {"fine": None, "level": None}, "save('png'): the name must have"),
-    ("saves_outside", {"fine": None, "level": None}, "save('../../x.png'): the name must have"),
-]
-
-
-KINDS = ("unmeasured", "internal", "transient")
-
-
-def test_failed_grader_gives_neither_zero_nor_fail(toy: Toy) -> None:
-    cases = [{"id": how, "metadata": {"look": how}} for how, _, _ in UNMEASURED]
-    result = toy.run(*cases, {"id": "good"}, verdict=["fine", "level >= 0.1"])
-    records = toy.records
-    for how, scores, message in UNMEASURED:
-        record = records[how]
-        assert record.scores == scores, how
-        assert record.verdict == "ERROR", how
-        assert record.status == "completed", how
-        assert record.failed_rules == (), how
-        (grader,) = record.graders
-        assert message in str(grader.error), how
-        assert record.error is not None, how
-        assert (record.error.stage, record.error.kind in KINDS) == ("grade", True), how
-        assert record.artifact_path is not None, how
-        assert (toy.latest / record.artifact_path).read_bytes().startswith(b"\x89PNG"), how
-    assert records["good"].verdict == "PASS"
-    assert result.exit_code == 3
-    assert not (toy.folder / "x.png").exists()
-
-
-def test_measured_fail_is_not_hidden_by_failed_grader(toy: Toy) -> None:
-    result = toy.run(
-        {"metadata": {"look": "raises", "second": "fails"}},
-        graders=[LOOK, SECOND],
-        verdict=["fine", "second"],
-    )
-    record = toy.record
-    assert (record.verdict, record.failed_rules) == ("FAIL", ("second",))
-    assert record.scores == {"fine": None, "level": None, "second": False}
-    assert record.error is not None
-    assert record.error.message == "look: RuntimeError: the lens is broken (mine.py:98)"
-    assert result.exit_code == 3  # another rule may have failed too, so more than the gate is unknown
-
-
 def test_warning_rule_never_changes_verdict(toy: Toy) -> None:
     toy.run({}, verdict=["fine", {"rule": "level >= 0.9", "level": "warn"}])
     assert (toy.record.verdict, toy.record.warned_rules) == ("PASS", ("level >= 0.9",))
@@ -134,32 +80,13 @@ def test_cell_without_applicable_rule_is_an_error(toy: Toy) -> None:
     assert result.exit_code == 3
 
 
-def test_numpy_scores_are_accepted(toy: Toy) -> None:
-    toy.run({"metadata": {"look": "numpy"}})
-    assert toy.record.scores == {"fine": True, "level": 0.5}
-    assert toy.record.graders[0].error is None
-    assert toy.record.graders[0].details["array"] == "[0 1 2]"
-
-
-def test_results_of_custom_classes_become_plain_data(toy: Toy) -> None:
-    result = toy.run({"metadata": {"generate": "odd", "look": "odd"}})
+def test_results_of_custom_providers_become_plain_data(toy: Toy) -> None:
+    result = toy.run({"metadata": {"generate": "odd"}})
     record = toy.record
     params = {"path": "a", "nan": None, "surrogate": "?", "set": [1], "bytes": "<1 bytes>", "3": "<class 'object'>"}
     assert record.run_params == params
     assert (record.usage, record.cost_usd) == ({"c": 2}, None)
-    (grader,) = record.graders
-    assert grader.details == {"nan": None, "at": "x", "1": [2]}
-    assert (grader.usage, grader.cost_usd) == (None, None)
-    assert record.failure_tags == ("one",)
-    assert record.verdict == "PASS"
-    assert result.exit_code == 0
-
-
-def test_grader_saves_images_beside_the_artifact(toy: Toy) -> None:
-    toy.run({"metadata": {"look": "saves"}})
-    stored = toy.record.graders[0].details["map"]
-    assert stored == "artifacts/case0/toy/0.look.map.png"
-    assert (toy.latest / str(stored)).read_bytes().startswith(b"\x89PNG")
+    assert (record.verdict, result.exit_code) == ("PASS", 0)
 
 
 def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
@@ -168,7 +95,7 @@ def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     path = toy.write({"metadata": {"generate": "leaks_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
     assert toy.record.error is not None
-    assert toy.record.error.message == "RuntimeError: 401 for the key *** (mine.py:81)"
+    assert toy.record.error.message == f"RuntimeError: 401 for the key *** {at('401 for the key')}"
     assert toy.info.note == "with ***"
     written = b"".join(path.read_bytes() for path in toy.latest.rglob("*") if path.is_file())
     assert b"0123456789" not in written

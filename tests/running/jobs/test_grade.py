@@ -17,7 +17,6 @@ from visioneval.types import Status, Verdict
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 
 BAD = {"metadata": {"look": "bad"}}
 REFUSED = {"metadata": {"generate": "refuses"}}
@@ -188,21 +187,18 @@ prices: {{openai: {{per_call: 0.01, per_image: 0.03}}}}
 """
 
 
-def test_grade_needs_only_the_judge_key(
-    toy: Toy, api: FakeAPI, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+def test_grade_needs_only_the_judge_key(toy: Toy, local_api: FakeAPI, script: Script) -> None:
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
-    Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=3))
-    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
-    sent = len(api.requests)
+    Path("suite.yaml").write_text(JUDGED.format(url=local_api.openai_base_url, least=3))
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=local_api.key, JUDGE_KEY=local_api.key).exit_code == 0
+    sent = len(local_api.requests)
     assert sent == 4
-    result = toy("grade", "a", "--run-id", "b", "--budget", "0.5", JUDGE_KEY=api.key)
+    result = toy("grade", "a", "--run-id", "b", "--budget", "0.5", JUDGE_KEY=local_api.key)
     assert result.exit_code == 0, result.output
-    assert len(api.requests) == sent, "what a judge said of the same image is kept"
-    Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=5))
-    result = toy("grade", "a", "--suite", "suite.yaml", "--run-id", "c", "--reuse", "none", JUDGE_KEY=api.key)
-    assert [request.path for request in api.requests[sent:]] == ["/v1/responses"] * 2
+    assert len(local_api.requests) == sent, "what a judge said of the same image is kept"
+    Path("suite.yaml").write_text(JUDGED.format(url=local_api.openai_base_url, least=5))
+    result = toy("grade", "a", "--suite", "suite.yaml", "--run-id", "c", "--reuse", "none", JUDGE_KEY=local_api.key)
+    assert [request.path for request in local_api.requests[sent:]] == ["/v1/responses"] * 2
     assert result.exit_code == 1, result.output
     assert {record.cost_usd for record in read_records(Path("runs/c"))} == {0.0}
     assert toy("grade", "a", "--run-id", "d", "--offline").exit_code == 0
@@ -226,31 +222,26 @@ def test_grade_needs_only_the_judge_key(
 )
 def test_budget_stops_grade_and_prints_a_command_to_continue(
     toy: Toy,
-    api: FakeAPI,
+    local_api: FakeAPI,
     script: Script,
-    monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
-    text = JUDGED.format(url=api.openai_base_url, least=3)
+    text = JUDGED.format(url=local_api.openai_base_url, least=3)
     Path("suite.yaml").write_text(text)
-    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=local_api.key, JUDGE_KEY=local_api.key).exit_code == 0
     Path("suite.yaml").write_text(text.replace("how good", "how very good"))
     few = ("--budget", "0.015", "--max-concurrency", "1")
-    result = toy("grade", "a", "--suite", "suite.yaml", *few, *arguments, JUDGE_KEY=api.key)
+    result = toy("grade", "a", "--suite", "suite.yaml", *few, *arguments, JUDGE_KEY=local_api.key)
     assert result.exit_code == 3, result.output
     assert message in result.stderr
 
 
-def test_judge_flag_replaces_judge_of_stored_suite(
-    toy: Toy, api: FakeAPI, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+def test_judge_flag_replaces_judge_of_stored_suite(toy: Toy, local_api: FakeAPI, script: Script) -> None:
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
-    Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=3))
-    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
+    Path("suite.yaml").write_text(JUDGED.format(url=local_api.openai_base_url, least=3))
+    assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=local_api.key, JUDGE_KEY=local_api.key).exit_code == 0
     result = toy("grade", "a", "--judge", "default=gemini:gemini-3.5-flash")
     assert (result.exit_code, "GEMINI_API_KEY" in result.stderr) == (2, True), result.stderr
     assert "no such judge" in toy("grade", "a", "--judge", "other=gemini:x").stderr

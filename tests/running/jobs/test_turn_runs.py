@@ -17,15 +17,10 @@ from visioneval.types import Status, Verdict
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.fixture
-def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> TurnRuns:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    runner = TurnRuns(tmp_path, api)
+def turns(tmp_path: Path, local_api: FakeAPI) -> TurnRuns:
+    runner = TurnRuns(tmp_path, local_api)
     runner.write()
     return runner
 

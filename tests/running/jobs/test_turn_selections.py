@@ -19,7 +19,6 @@ from visioneval.records.preferences import read_preferences
 from visioneval.suite.turns import chain_of
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
 DOG: dict[str, Any] = {"id": "dog", "images": ["base.png"], "prompt": "pat it", "tags": ["late"]}
 OLD = {"provider": "files", "label": "old", "path": "out/{case}.png"}
 JUDGE = {"openai:gpt-5.4": {"per_call": 0.01}}
@@ -27,11 +26,8 @@ TAGGED = {**CAT, "turns": [TURNS[0], {"prompt": TURNS[1], "tags": ["late"]}, TUR
 
 
 @pytest.fixture
-def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> TurnRuns:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    runner = TurnRuns(tmp_path, api)
+def turns(tmp_path: Path, local_api: FakeAPI) -> TurnRuns:
+    runner = TurnRuns(tmp_path, local_api)
     runner.write(cases=[TAGGED, DOG])
     return runner
 

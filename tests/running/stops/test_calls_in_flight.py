@@ -7,12 +7,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from api_runs import KEY, MODELS, ApiRun, case_id, image_for, prompt, quality, scripted, wait_until
+from api_runs import KEY, MODELS, ApiRun, case_id, image_for, prompt, quality, wait_until
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
@@ -21,25 +21,13 @@ from visioneval.cli import app
 from visioneval.records.model import read_info
 from visioneval.records.preferences import read_preferences
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 
 Service = Literal["openai", "gemini"]
 CELLS = 24
 IN_FLIGHT = 10
 REFUSED = IN_FLIGHT
 """The case whose call is refused immediately, while the calls of earlier cases are in flight."""
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
 
 
 def is_generation(at: int) -> Callable[[Any], bool]:

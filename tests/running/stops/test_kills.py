@@ -5,32 +5,25 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from api_runs import ApiRun, scripted, wait_until
+from api_runs import ApiRun, wait_until
 from fake_api import FakeAPI
 from fork_server import ForkedProgram
 
 from visioneval.records.model import read_info
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="sends signals")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("local_api"),
+    pytest.mark.skipif(os.name != "posix", reason="sends signals"),
+]
 AT_ONCE = 4
 IN_PROGRESS = 2 * AT_ONCE
 """The most calls that a kill can lose: a worker has one under way, and there are two for each generation at once."""
 SLOWLY = {"images": (0.02, 0.08), "judge": (0.02, 0.08)}
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def results(api_run: ApiRun) -> int:

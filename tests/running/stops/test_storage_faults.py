@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from api_runs import ApiRun, prompt, scripted
+from api_runs import ApiRun, prompt
 from fake_api import FakeAPI
 
 from visioneval.analysis.summary.summary import summarize
@@ -28,15 +28,8 @@ IN_PROGRESS = 2 * AT_ONCE
 
 
 @pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
-@pytest.fixture
-def api_run(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> ApiRun:
-    monkeypatch.chdir(tmp_path)
-    return ApiRun(tmp_path, api, CELLS)
+def api_run(tmp_path: Path, local_api: FakeAPI) -> ApiRun:
+    return ApiRun(tmp_path, local_api, CELLS)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from visioneval.running.calls.prices import Prices
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures", "video_fixtures")
+pytest_plugins = ("video_fixtures",)
 
 
 class TestAVideo:

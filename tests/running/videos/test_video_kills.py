@@ -18,7 +18,7 @@ from visioneval.records.model import read_info
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures", "video_fixtures")
+pytest_plugins = ("video_fixtures",)
 
 
 def started(runner: SuiteRunner, *arguments: str) -> ForkedProgram:

@@ -22,7 +22,7 @@ from visioneval.records.stores.store import ObjectStore
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures", "video_fixtures")
+pytest_plugins = ("video_fixtures",)
 
 
 class TestAnAddress:

@@ -19,7 +19,6 @@ from visioneval.records.model import Record, read_records
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
 MODELS = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 ALIGNMENT = {"key": "fit", "type": "alignment"}
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"steady": {"type": "pass_fail", "description": "No flicker."}}}
@@ -47,9 +46,7 @@ def requests(api: FakeAPI) -> list[JudgeRequest]:
 
 
 @pytest.fixture(autouse=True)
-def local(monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Iterator[None]:
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
+def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     fsspec.get_filesystem_class("gs").clear_instance_cache()
     yield

@@ -22,8 +22,6 @@ from visioneval.running.calls.caching.shared_cache import SharedCache
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.fixture
 def cache(any_runs: str) -> str:

@@ -21,8 +21,6 @@ from visioneval.records.stores.store import ObjectStore
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 def run(runner: SuiteRunner, runs: str, *words: str, run_id: str = "r") -> Any:
     return runner("run", runner.folder / "suite.yaml", "--runs", runs, "--run-id", run_id, *words)

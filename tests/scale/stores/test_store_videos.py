@@ -15,7 +15,7 @@ from visioneval.records.stores.store import ObjectStore
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures", "video_fixtures")
+pytest_plugins = ("video_fixtures",)
 
 
 def test_another_machine_asks_for_an_operation_that_has_begun(

@@ -15,8 +15,6 @@ from visioneval.view.site import SiteOptions, write_site
 
 pytestmark = pytest.mark.slow
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 def test_runs_in_a_store_are_shown_through_copies(
     runner: SuiteRunner, runs: str, machines: Machines, tmp_path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -11,23 +10,13 @@ from typing import Any
 
 import pytest
 from canned_api import canned
-from failing_calls import CALLS, FailingCall, error_of, scripted
+from failing_calls import CALLS, FailingCall, error_of
 from fake_api import FakeAPI, Fault
 
+pytestmark = pytest.mark.usefixtures("local_api")
 FEW = ("generation", "responses", "gemini", "gemini judge")
 JUDGES = ("responses", "chat", "gemini judge")
 """A call of each client for images and for judgements."""
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("call", CALLS)

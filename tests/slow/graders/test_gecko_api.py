@@ -18,8 +18,6 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
-
 PROVIDERS = ("openai", "chat", "gemini")
 
 

@@ -19,7 +19,6 @@ from visioneval.records.questions import read_questions
 from visioneval.resources import builtin
 from visioneval.types import Verdict
 
-pytest_plugins = ("fake_api.fixtures",)
 WORD = re.compile(r"[A-Za-z]{3,}")
 
 

@@ -17,8 +17,6 @@ from visioneval.records.model import Record, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 
-pytest_plugins = ("fake_api.fixtures",)
-
 APIS = ("responses", "chat", "gemini")
 PARTS = 16
 """The number of cells of a run, each with a different truncation of the same replies."""

@@ -18,8 +18,6 @@ from visioneval.records.preferences import Preference, append_preferences, read_
 from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 
-pytest_plugins = ("fake_api.fixtures",)
-
 RED, BLUE = "#d01010", "#1010d0"
 
 

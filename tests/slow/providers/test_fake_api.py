@@ -27,8 +27,6 @@ from fake_api.samples import (
 from google import genai
 from google.genai import errors, types
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.mark.parametrize(("fmt", "decoder"), [("png", "PNG"), ("jpeg", "JPEG"), ("webp", "WEBP")])
 def test_generation_honours_n_size_and_format(api: FakeAPI, client: openai.OpenAI, fmt: Any, decoder: str) -> None:

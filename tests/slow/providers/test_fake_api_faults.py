@@ -22,9 +22,6 @@ from fake_api.samples import (
 from google import genai
 from google.genai import errors, types
 
-pytest_plugins = ("fake_api.fixtures",)
-
-
 OPENAI_RAISES = {
     "rate_limit": openai.RateLimitError,
     "quota": openai.RateLimitError,

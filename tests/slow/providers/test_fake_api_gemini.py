@@ -24,8 +24,6 @@ from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 from PIL import Image
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 def test_gemini_generates_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Client) -> None:
     config = types.GenerateContentConfig(

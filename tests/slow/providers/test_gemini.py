@@ -27,8 +27,6 @@ from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
-pytest_plugins = ("fake_api.fixtures",)
-
 MODEL = "gemini-nano-banana-2.1"
 HOSTILE = {
     "GOOGLE_API_KEY": "wrong-key-of-the-environment",

@@ -20,8 +20,6 @@ from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.judge import GeminiJudgeClient
 from visioneval.records.model import read_records
 
-pytest_plugins = ("fake_api.fixtures",)
-
 CELL = CellRef("case-77", "the-generation-model", 0)
 PARTS = ("Judge it.", "output: the image", ImagePart(encode(), "image/png"))
 

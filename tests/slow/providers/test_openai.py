@@ -33,8 +33,6 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.remote import OpenAIOptions
 from visioneval.types import CaseFiles, TaskType
 
-pytest_plugins = ("fake_api.fixtures",)
-
 PLAIN = {"model": "gpt-image-2"}
 
 

@@ -18,8 +18,6 @@ from visioneval.providers.conversation import converse
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge
 
-pytest_plugins = ("fake_api.fixtures",)
-
 APIS = pytest.mark.parametrize("way", ["responses", "chat"])
 KEY = "sk-fake-0123456789abcdef"
 GOOD = {"verdict": "PASS", "quality": 4, "tags": []}

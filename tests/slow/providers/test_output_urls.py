@@ -23,8 +23,6 @@ from visioneval.providers.output_urls import AllowedHosts
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
-pytest_plugins = ("fake_api.fixtures",)
-
 _FILE = io.BytesIO()
 Image.linear_gradient("L").save(_FILE, "PNG")
 IMAGE = _FILE.getvalue()

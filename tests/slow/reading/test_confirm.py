@@ -26,8 +26,6 @@ from visioneval.errors import UsageError
 from visioneval.records.confirmations import NAME, open_confirmations, read_confirmations
 from visioneval.records.model import Record, read_info
 
-pytest_plugins = ("fake_api.fixtures",)
-
 BOAT: dict[str, Any] = {"id": "boat", "prompt": "a boat", "tags": ["must_pass"]}
 CAR: dict[str, Any] = {"id": "car", "prompt": "a car", "tags": ["must_pass"]}
 TREE: dict[str, Any] = {"id": "tree", "prompt": "a tree"}

@@ -18,8 +18,6 @@ from typer.testing import Result
 
 import visioneval as ve
 
-pytest_plugins = ("fake_api.fixtures",)
-
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 
 

@@ -12,8 +12,6 @@ from test_confirm import Answers, two_runs
 
 import visioneval as ve
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 @pytest.fixture
 def answers(script: Script) -> Answers:

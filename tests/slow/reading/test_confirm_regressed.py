@@ -11,8 +11,6 @@ from suite_runner import SuiteRunner
 from test_confirm import Answers, new_records
 from typer.testing import Result
 
-pytest_plugins = ("fake_api.fixtures",)
-
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 
 

@@ -11,8 +11,6 @@ from fake_api import FakeAPI, Script
 from fake_api import JudgeRequest as Judged
 from toys import Toy
 
-pytest_plugins = ("fake_api.fixtures",)
-
 VALUE = "hunter-2-of-the-team"
 FROM_ENVIRONMENT = "a-key-of-the-environment"
 RESUME_HINT = "a run does not store the values of secret variables: add --var api_token=VALUE"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest, LoggedRequest, Script
+from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest, LoggedRequest
 from fork_server import ForkedProgram
 from PIL import Image
 from typer.testing import CliRunner, Result
@@ -57,12 +57,14 @@ def quality(image: bytes) -> int:
     return zlib.crc32(image) % 6
 
 
-def scripted() -> Script:
-    """A script whose images and scores reveal a mix-up of cells."""
-    script = Script()
-    script.generate(lambda asked: [image_for(asked.prompt)] * asked.n)
-    script.judge(lambda asked: {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"})
-    return script
+def images_for(asked: GenerationRequest) -> list[bytes]:
+    """The images of a call: they reveal a mix-up of cells."""
+    return [image_for(asked.prompt)] * asked.n
+
+
+def judged(asked: JudgeRequest) -> dict[str, Any]:
+    """The answer about a cell: its score reveals a mix-up of cells."""
+    return {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"}
 
 
 class ApiRun:
@@ -74,6 +76,7 @@ class ApiRun:
         self.folder = folder
         self.api = api
         self.cells = cells
+        api.script.by_default(images_for, judged)
         self.cache = folder / "cache"
         generates, judges = MODELS[provider]
         url = api.gemini_base_url if provider == "gemini" else api.openai_base_url

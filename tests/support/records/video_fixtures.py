@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fake_api import FakeAPI
-from suite_runner import SuiteRunner
 from vertex import ProxyLog, vertex
 from video_suites import KINDS
 
@@ -26,14 +24,6 @@ def google(
 ) -> Iterator[ProxyLog]:
     with vertex(api.gemini_base_url, api.key, tmp_path_factory.mktemp("google"), monkeypatch) as seen:
         yield seen
-
-
-@pytest.fixture
-def runner(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return SuiteRunner(tmp_path / "suite", api)
 
 
 @pytest.fixture(params=KINDS)

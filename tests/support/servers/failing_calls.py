@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from api_runs import METRIC, MODELS, ApiRun, scripted
+from api_runs import METRIC, MODELS, ApiRun
 from fake_api import FakeAPI, Fault, JudgeRequest
 from PIL import Image
 
@@ -67,4 +67,4 @@ def error_of(record: Record) -> str:
     return record.error.message.removeprefix("look: ").removesuffix("; --resume RUN --retry-unusable pays for another")
 
 
-__all__ = ["CALLS", "FailingCall", "error_of", "scripted"]
+__all__ = ["CALLS", "FailingCall", "error_of"]

@@ -23,8 +23,6 @@ from fake_api.samples import (
     response_format,
 )
 
-pytest_plugins = ("fake_api.fixtures",)
-
 
 def test_responses_answer_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None:
     reply = respond(client, text=response_format(SCHEMA), reasoning={"effort": "low"}, instructions="Be strict.")
