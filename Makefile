@@ -54,7 +54,7 @@ test: $(READY) $(AXE)
 readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
 	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-mutants: $(READY)  ## Plants each bug of tests/mutants, which a test must find; takes minutes, NAMES="engine cache:3" chooses
+mutants: $(READY)  ## Plants each bug of tests/mutants, which a test must find; takes minutes, NAMES="throttle cache:3" chooses
 	$(BIN)/python -m tests.mutants $(NAMES)
 
 .integration/%/.ready: pyproject.toml

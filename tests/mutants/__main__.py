@@ -1,6 +1,6 @@
 """``python -m tests.mutants [NAME...] [--workers N]``: plants each bug in a copy of the project and runs its tests.
 
-A name is a list (``engine``) or one bug (``engine:3``). Exits with 1 if a bug survives, and with 2 if an entry is
+A name is a list (``cache``) or one bug (``cache:3``). Exits with 1 if a bug survives, and with 2 if an entry is
 invalid or its tests fail without any bug.
 """
 
