@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.records.model import Record, read_records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 
 MODELS = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 ALIGNMENT = {"key": "fit", "type": "alignment"}
