@@ -70,6 +70,13 @@ def test_the_reading_of_another_line_in_another_case_is_not_named() -> None:
     assert why(["Sale"], ["Sale", "SALE"]) == 'missing "SALE": nothing similar was read in 1 line of text'
 
 
+def test_a_line_that_stands_too_seldom() -> None:
+    assert why(["Sale"], ["Sale", "Sale"]) == 'missing "Sale" (1 of 2 found): nothing else that was read is similar'
+    assert (
+        why(["Hello"], ["Sale", "Sale"]) == 'missing "Sale" (0 of 2 found): nothing similar was read in 1 line of text'
+    )
+
+
 def test_parts_that_are_the_whole_line_are_listed() -> None:
     text = why(["PROTEIN bar", "GLUTEN FREE", "12g"], ["12g PROTEIN"])
     assert text == 'missing "12g PROTEIN": read in parts: "12g" and "PROTEIN"'

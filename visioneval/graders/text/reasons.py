@@ -77,7 +77,8 @@ def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterat
     lines: dict[str, dict[str, None]] = {}
     for miss in comparison.missing:
         count = f" ({miss.have} of {miss.want} found)" if miss.want > 1 else ""
-        lines.setdefault(read_instead(miss) or nothing, {})[quoted(miss.line) + count] = None
+        cause = read_instead(miss) or ("nothing else that was read is similar" if miss.have else nothing)
+        lines.setdefault(cause, {})[quoted(miss.line) + count] = None
     for cause, names in lines.items():
         yield f"missing {', '.join(names)}: {cause}"
     if config.spaces == "exact":
