@@ -77,6 +77,8 @@ class Calls:
     reused_since: str | None = None
     """When the oldest reused generation was cached."""
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
+    pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
+    """The answers that judges are asked for now, by the key of the question."""
     broken: StorageError | None = None
     """The error that stopped caching. Answers so far still count, and no new generation starts."""
 

@@ -36,7 +36,6 @@ class Judges:
     configs: Mapping[str, BaseJudge]
     judges: Mapping[str, Judge]
     calls: Calls
-    _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def ask(self, name: str, question: Question, about: CellRef, meter: Meter) -> Reply:
         """Asks a judge, or takes the answer from the cache. The reply is that of all rounds with its tools.
@@ -69,7 +68,7 @@ class Judges:
         limit_key = judge_limit_key(config)
         key = question_key(config, question)  # reads no image, so a thread would take longer
         is_shared = calls.reuse.judgements and not (question.past_cache and not calls.reuse.offline)
-        while is_shared and (same := self._pending.get(key)) is not None:
+        while is_shared and (same := calls.pending.get(key)) is not None:
             with contextlib.suppress(AbandonedError), waiting():
                 return _metered(meter, await asyncio.shield(same), cached=True)
         with self._sharing(key) if is_shared else contextlib.nullcontext() as answer:
@@ -92,7 +91,7 @@ class Judges:
     def _sharing(self, key: str) -> Iterator[asyncio.Future[Reply]]:
         """The answer to a question, for which concurrent calls wait meanwhile."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._pending[key] = answer
+        self.calls.pending[key] = answer
         try:
             yield answer
         except BaseException as error:
@@ -100,7 +99,7 @@ class Judges:
             answer.exception()  # marks it as retrieved: nothing else may be waiting for it
             raise
         finally:
-            del self._pending[key]
+            del self.calls.pending[key]
 
     def _cached(self, limit_key: RateLimitKey, key: str, about: CellRef) -> Reply | None:
         """The cached reply, or ``None``, which is a ``ProviderError`` offline."""
