@@ -18,7 +18,7 @@ from visioneval.errors import ImageError, ImageLimitError
 from visioneval.media import svg
 from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
 from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.media.png import is_complete
+from visioneval.media.png import is_complete, is_interlaced
 from visioneval.types import Output
 
 if TYPE_CHECKING:
@@ -161,12 +161,14 @@ def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[
 
 
 def _decode(handle: Image.Image, source: Path | bytes) -> None:
-    """Decodes an image, and checks that a PNG is complete: Pillow fills missing rows with zeros."""
-    handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
-    handle.load()
+    """Decodes an image; of a usual PNG, checks its rows instead, as Pillow fills missing ones with zeros."""
+    data = _bytes_of(source) if handle.format == "PNG" else b""
+    if not data or is_interlaced(data):
+        handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
+        handle.load()
     if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
         raise ImageError("the image cannot be decoded: it has no palette for its pixels")
-    if handle.format == "PNG" and not is_complete(_bytes_of(source)):
+    if data and not is_complete(data):
         raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
 
 
