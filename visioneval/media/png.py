@@ -14,7 +14,7 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
 _HIGHEST_FILTER = 4
-_INFLATED_AT_ONCE = 1 << 22
+_INFLATED_AT_ONCE = 1 << 18
 """The most bytes that one call decompresses; what comes after the last row is not decompressed."""
 
 

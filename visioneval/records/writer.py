@@ -78,15 +78,24 @@ class OutputWriter:
         try:
             for name in relative.split("/"):
                 folder /= name
-                path = self.folder / folder
-                if path.is_symlink():
-                    place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
-                    problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
-                    raise StorageError(f"{path}: {problem}")
-                path.mkdir(parents=True, exist_ok=True)
+                self._create(folder)
         except OSError as error:
             raise StorageError(f"{self.folder}/{relative}: cannot write: {error.strerror or error}") from error
         return relative
+
+    def _create(self, folder: Path) -> None:
+        """Creates a folder of the run. What it creates is no link."""
+        path = self.folder / folder
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if path.is_symlink():
+                place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
+                problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
+                raise StorageError(f"{path}: {problem}") from None
+            path.mkdir(exist_ok=True)  # an error if it is a file
+        except FileNotFoundError:
+            path.mkdir(parents=True, exist_ok=True)  # the run's folder was deleted meanwhile
 
 
 class RunWriter(OutputWriter):
