@@ -123,7 +123,7 @@ async def _wait_until_shared(judges: Judges, tasks: list[asyncio.Task[Reply]]) -
     """Waits until all tasks wait for the shared call."""
     await asyncio.sleep(0.05)
     await settle()
-    assert len(judges._pending) == 1
+    assert len(judges.calls.pending) == 1
     assert not any(task.done() for task in tasks)
 
 

@@ -261,7 +261,8 @@ def test_a_bucket_is_read_through_a_proxy(
     with forward_proxy(tmp_path, {"127.0.0.1": server}, login="ann:pa55word") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         assert fetch(f"{scheme}://behind-{scheme}/a.bin", 100) == b"content"
-        assert proxy.hosts == {"127.0.0.1"}
+        # a thread that an earlier test left may look for Google's credentials of a machine
+        assert proxy.hosts - {"169.254.169.254"} == {"127.0.0.1"}
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("pa55word", "wr0ng"))
         _forget_clients()
         with pytest.raises(UsageError) as raised:

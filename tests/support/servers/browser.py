@@ -83,7 +83,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     def open_new_page(url: str, *, allowed: tuple[str, ...] = (), **context: Any) -> Page:
         starts.update(allowed)
         contexts.append(browser.new_context(**{"viewport": {"width": WIDTH, "height": HEIGHT}, **context}))
-        contexts[-1].set_default_timeout(10_000)
+        contexts[-1].set_default_timeout(30_000)
         page: Page = contexts[-1].new_page()
         watched.watch(page)
         page.goto(url)
@@ -96,7 +96,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     assert not watched.errors, watched.errors
 
 
-def wait_until(page: Page, expression: str, seconds: float = 10.0) -> None:
+def wait_until(page: Page, expression: str, seconds: float = 30.0) -> None:
     """Waits until an expression is true in the page, whose policy forbids Playwright's ``wait_for_function``."""
     for _ in range(int(seconds * 50)):
         if page.evaluate(expression):
