@@ -290,7 +290,9 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage, singl
     for key in "123456":
         page.keyboard.press(key)
     page.keyboard.press("j")
-    wait_until(page, "document.querySelector('.missing')", 30)  # Chromium may take long to find that a file is missing
+    wait_until(
+        page, "document.querySelector('.missing')", 180
+    )  # Chromium may take minutes to find that a file is missing
     for view in ("overview", "gallery?layout=list", f"gallery?q={'%3Cb'}"):
         page.goto(f"{created.as_uri()}#{view}")
         page.wait_for_timeout(100)
