@@ -24,22 +24,25 @@ def is_complete(data: bytes) -> bool:
 
     What an interlaced image has for filters is left to a decoder.
     """
-    row_bytes, size = _row_bytes(data), 0
-    missing, inflate = _expected(data), zlib.decompressobj()
-    packed: bytes | memoryview = b""
+    row_bytes, size, expected = _row_bytes(data), 0, _expected(data)
+    inflate = zlib.decompressobj()
     try:
         for packed in _pixel_chunks(data):
-            while packed and not inflate.eof and missing > 0:
-                piece = inflate.decompress(packed, _INFLATED_AT_ONCE)
-                filters = piece[-size % row_bytes : missing : row_bytes] if row_bytes else b""
+            while not inflate.eof:
+                # Behind the last row, a byte tells whether there is more, and if not, the checksum is compared.
+                piece = inflate.decompress(packed, _INFLATED_AT_ONCE if size < expected else 1)
+                packed = inflate.unconsumed_tail
+                if size >= expected and piece:
+                    return True
+                filters = piece[-size % row_bytes : expected - size : row_bytes] if row_bytes else b""
                 if max(filters, default=0) > _HIGHEST_FILTER:
                     return False
-                size, missing = size + len(piece), missing - len(piece)
-                packed = inflate.unconsumed_tail
-        inflate.decompress(packed, 1)  # compares the checksum behind the last row
-        return missing <= len(inflate.flush())
+                size += len(piece)
+                if not piece and not packed:
+                    break
     except zlib.error:
         return False
+    return size >= expected
 
 
 def is_interlaced(data: bytes) -> bool:

@@ -148,10 +148,10 @@ def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Read
 
 
 def _is_misspelled(read: str, text: str) -> bool:
-    """Whether another case or a letter too many makes the difference: the model weighs these much like the text, and
+    """Whether the difference is another case or a letter too many: the model weighs these much like the text, and
     reads them only where they stand."""
-    with_letters, letters = (copy_of(line, fold=True).chars.casefold() for line in (read, text))
-    return len(with_letters) >= len(letters) and _once(with_letters) == _once(letters)
+    read_letters, letters = (copy_of(line, fold=True).chars.casefold() for line in (read, text))
+    return len(read_letters) >= len(letters) and _once(read_letters) == _once(letters)
 
 
 def _once(letters: str) -> str:
