@@ -49,6 +49,10 @@ def test_no_bug_is_listed_twice() -> None:
     assert len({mutant.bug for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def test_each_bug_is_a_sentence_about_what_goes_wrong() -> None:
+    assert not [mutant.name for mutant in MUTANTS if len(mutant.bug.split()) < 5]
+
+
 def mutant(**changes: object) -> Mutant:
     entry = {
         "name": "a:1",
