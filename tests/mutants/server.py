@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 
 LIBRARIES = (
@@ -70,9 +71,11 @@ def _run(arguments: list[str], environment: dict[str, str], output: str) -> None
         import pytest
 
         code = int(pytest.main(arguments))
+    except BaseException:  # such as a warning of what was not closed, which pytest raises after its last line
+        traceback.print_exc()
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    finally:
         os._exit(code)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.mutants.__main__ import run_mutants
 from tests.mutants.copies import Copy
-from tests.mutants.entries import FOLDER, EntryError, Mutant
-from tests.mutants.results import table
+from tests.mutants.entries import FOLDER, Mutant
+from tests.mutants.results import last_line, table
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +84,28 @@ def test_only_a_test_that_fails_kills(project: Path) -> None:
     assert (project / "visioneval" / "numbers.py").read_text() == CODE
 
 
-def test_tests_that_fail_without_a_bug_are_an_error(project: Path) -> None:
-    with pytest.raises(EntryError, match=r"fails without any bug: by tests/test_numbers\.py::test_broken"):
-        run_mutants(project, [bug("number * 2", "number * 3", "test_broken")], 1, print)
+def test_tests_that_fail_without_a_bug_are_an_error_of_their_bugs_alone(project: Path) -> None:
+    shutil.copyfile(project / "tests" / "test_numbers.py", project / "tests" / "test_more.py")
+    mutants = [
+        replace(bug("number * 2", "number * 3"), tests=(f"tests/{test}",))
+        for test in ("test_numbers.py::test_broken", "test_more.py::test_two")
+    ]
+    lines: list[str] = []
+    broken, found = run_mutants(project, mutants, 1, lines.append)
+    problem = "tests/test_numbers.py: fails without any bug: by tests/test_numbers.py::test_broken"
+    assert (broken.status, broken.detail) == ("error", problem)
+    assert (found.status, found.detail) == ("killed", "by tests/test_more.py::test_two")
+    assert lines == [problem, str(broken), str(found)]
+
+
+def test_what_is_raised_after_the_last_test_is_shown(project: Path, tmp_path: Path) -> None:
+    hook = "def pytest_unconfigure():\n    raise ResourceWarning('a socket is open')\n"
+    (project / "conftest.py").write_text(hook)
+    with Copy(project, tmp_path / "copy") as copy:
+        run = copy.run(["tests/test_numbers.py::test_two"], timeout_s=60)
+    assert run.code == 3
+    assert "1 passed" in run.output
+    assert last_line(run.output) == "ResourceWarning: a socket is open"
 
 
 def test_a_run_that_takes_too_long_is_killed(project: Path, tmp_path: Path) -> None:
