@@ -23,7 +23,7 @@ GROUP_ci := ci
 EXTRA_docs := label
 GROUP_docs := docs
 
-.PHONY: demo quick test readings mutants integration soak check figures sentences docs screenshots calibration copy-bar bench
+.PHONY: demo quick test readings mutants mutants-changed integration soak check figures sentences docs screenshots calibration copy-bar bench
 .PHONY: bench-scale probe wheel newest clean
 
 # Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.
@@ -56,6 +56,10 @@ readings: $(READY)  ## Records what OCR's models read in the images of tests who
 
 mutants: $(READY)  ## Plants each bug of tests/mutants, which a test must find; takes minutes, NAMES="throttle cache:3" chooses
 	$(BIN)/python -m tests.mutants $(NAMES)
+
+mutants-changed: $(READY) .integration/ci/.ready  ## Plants what Cosmic Ray makes of the lines that differ from a commit, SINCE=main
+	.integration/ci/bin/python -m tests.mutants.changed $(or $(SINCE),main) build/mutants/changed.yaml
+	$(BIN)/python -m tests.mutants --lists build/mutants
 
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*

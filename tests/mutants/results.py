@@ -70,7 +70,7 @@ def table(results: Sequence[Result]) -> str:
     """Killed, survived and invalid bugs by package, and the totals."""
     counts = Counter((result.mutant.package, result.status) for result in results)
     packages = sorted({package for package, _ in counts})
-    width = max(map(len, packages))
+    width = max(map(len, packages), default=0)
     lines = [f"{'package':{width}}  killed  survived  error"]
     for package in packages:
         killed, survived, errors = (counts[package, status] for status in ("killed", "survived", "error"))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.mutants.copies import TestRun
 from tests.mutants.entries import EntryError, Mutant, read_mutants
-from tests.mutants.results import judge_run
+from tests.mutants.results import judge_run, table
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = read_mutants()
@@ -128,3 +128,7 @@ def test_bugs_are_chosen_by_list_and_number(tmp_path: Path) -> None:
 )
 def test_what_kills_a_bug(code: int | None, report: dict[str, object], status: str, detail: str) -> None:
     assert judge_run(TestRun(code, 1.0, report, "a line\nthe end\n\n"), 30) == (status, detail)
+
+
+def test_a_list_without_bugs_has_a_table() -> None:
+    assert table([]).endswith("0 planted, 0 killed, 0 survived")
