@@ -32,7 +32,8 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Writes the report. ``foreign``: modules of the package that were not imported from the copy."""
     root = Path.cwd()
-    files = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "visioneval"}
+    modules = list(sys.modules.items())  # a thread of the program may still import
+    files = {name: module.__file__ for name, module in modules if name.partition(".")[0] == "visioneval"}
     foreign = sorted(name for name, file in files.items() if not Path(file or root).is_relative_to(root))
     report = {"failures": _failures, "foreign": foreign, "imported": len(files)}
     Path(os.environ[REPORT]).write_text(json.dumps(report), encoding="utf-8")
