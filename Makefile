@@ -23,7 +23,7 @@ GROUP_ci := ci
 EXTRA_docs := label
 GROUP_docs := docs
 
-.PHONY: demo quick test readings mutants mutants-changed integration soak check figures sentences docs screenshots calibration copy-bar bench
+.PHONY: demo quick test golden readings mutants mutants-changed integration soak check figures sentences docs screenshots calibration copy-bar bench
 .PHONY: bench-scale probe wheel newest clean
 
 # Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.
@@ -50,6 +50,9 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 
 test: $(READY) $(AXE)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+golden: $(READY)  ## All that is printed and written about runs, and the help; UPDATE_GOLDEN=1 writes it anew, to review it as a diff
+	$(BIN)/python -m pytest -n 0 tests/report tests/cli/test_help.py tests/cli/test_settings.py
 
 readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
 	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)

@@ -1,13 +1,13 @@
-"""The help of every command, as it is printed at 100 columns. ``UPDATE_HELP=1`` writes it anew."""
+"""The help of every command, as it is printed at 100 columns. ``UPDATE_GOLDEN=1`` writes it anew."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
+from golden import check_golden
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -30,6 +30,4 @@ def printed(*words: str) -> str:
 def test_the_help_of_every_command_is_the_golden_one() -> None:
     pages = [printed(*words, "--help") for words in command_lines(typer.main.get_command(app))]
     text = "".join((*pages, printed("run", "--help-all")))
-    if os.environ.get("UPDATE_HELP"):
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8")
+    check_golden(GOLDEN, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from golden import check_golden
 from toys import Toy
 
 import visioneval as ve
@@ -152,13 +152,11 @@ def values_text(setting: Setting) -> str:
 
 
 def test_the_table_of_settings_is_that_of_the_code() -> None:
-    """``UPDATE_HELP=1`` writes it anew."""
+    """``UPDATE_GOLDEN=1`` writes it anew."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
     after = rest[rest.index("\n\n") :] if rest else ""
     text = f"{before}{HEAD}{''.join(rows()).rstrip()}{after}"
-    if os.environ.get("UPDATE_HELP"):
-        PAGE.write_text(text, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == text
+    check_golden(PAGE, text)
 
 
 def test_the_command_that_resumes_a_run_of_the_api_repeats_its_settings(toy: Toy) -> None:

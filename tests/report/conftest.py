@@ -1,0 +1,50 @@
+"""The runs of the golden files: made once in a session, by the command line, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from golden_runs import write_records
+from report_studio import STUDIO, Studio, commands
+
+from visioneval.stopwatch import Stopwatch
+
+
+def _cell(line: str) -> tuple[str, ...]:
+    fields = json.loads(line)
+    return tuple(
+        str(fields.get(name)) for name in ("test_id", "model_label", "sample_index", "a", "b", "judge", "first")
+    )
+
+
+@pytest.fixture(scope="session")
+def made_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """A folder with all runs. Each generation and each grader takes a quarter of a second."""
+    folder = tmp_path_factory.mktemp("golden") / "studio"
+    shutil.copytree(STUDIO, folder)
+    (folder / "out").mkdir()
+    studio = Studio(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HOME", str(folder.parent))
+        patch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
+        patch.setattr(Stopwatch, "read", lambda self: (0.25, 0.0))
+        write_records(folder / "old")
+        for command, columns, words in commands()[0]:
+            studio.run(command, columns, words)
+            for name in ("preferences", "results"):  # cells and the judges of a panel end in any order
+                for path in (folder / "runs").glob(f"*/{name}.jsonl"):
+                    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                    path.write_text("".join(sorted(lines, key=_cell)), encoding="utf-8")
+        yield studio
+
+
+@pytest.fixture
+def studio(made_studio: Studio, monkeypatch: pytest.MonkeyPatch) -> Studio:
+    """The folder of the runs is the working directory."""
+    monkeypatch.chdir(made_studio.folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(made_studio.folder.parent / "cache"))
+    return made_studio
