@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from visioneval.suite.filters import Scope
 
 
-MAX_STOPPED = 5
+MAX_LISTED = 5
+"""Runs that a message lists."""
 
 
 class VerdictChoice(StrEnum):
@@ -85,7 +86,7 @@ def list_all(
     if failure_tags:
         print_failure_tags(listed_runs, options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
-    for path in stopped[-MAX_STOPPED:]:
+    for path in stopped[-MAX_LISTED:]:
         options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
 
 
@@ -93,38 +94,20 @@ def _delete(
     runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
 ) -> None:
     """Deletes runs after a question. Raises ``UsageError``."""
-    from datetime import UTC, datetime, timedelta
-
     from visioneval.counted import count_of
-    from visioneval.records.run_deletion import delete_run, needed_runs, runs_to_delete
-    from visioneval.records.stores.locations import copies_at
-    from visioneval.records.stores.lookup import display_name, list_runs
+    from visioneval.records.run_deletion import delete_run, plan_deletion
 
-    if older_than is None and keep is None:
-        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
-    if copies_at(runs) is not None:
-        raise UsageError(f"{display_name(runs)}: --delete is for runs in a local folder: delete these in the store")
-    listed = list_runs(runs)
-    of_experiment = [run for run in listed if experiment in (None, run[1].get("experiment"))]
-    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    chosen = runs_to_delete(of_experiment, before, keep or 0)
-    needed = needed_runs(listed, chosen, Path())
-    for folder, reason in needed.items():
+    deletion = plan_deletion(runs, experiment, older_than, keep)
+    for folder, reason in deletion.needed.items():
         options.say(f"{folder}: not deleted: {reason}")
-    folders = [folder for folder, _ in chosen if folder not in needed]
-    what = f"{count_of(len(folders), 'run')} of {len(listed):,} in {runs}"
-    if (
-        folders
-        and not is_confirmed
-        and not options.is_confirmed(
-            f"delete {what}: {', '.join(folder.name for folder in folders[:MAX_STOPPED])}"
-            + (", ..." if len(folders) > MAX_STOPPED else ""),
-            "They cannot be restored.",
-        )
-    ):
+    what = f"{count_of(len(deletion.folders), 'run')} of {deletion.total:,} in {runs}"
+    names = [folder.name for folder in deletion.folders[:MAX_LISTED]]
+    names += ["..."] if len(deletion.folders) > MAX_LISTED else []
+    action = f"delete {what}: {', '.join(names)}"
+    if names and not is_confirmed and not options.is_confirmed(action, "They cannot be restored."):
         print("nothing was deleted")
         return
-    for folder in folders:
+    for folder in deletion.folders:
         delete_run(folder)
     print(f"deleted {what}")
 

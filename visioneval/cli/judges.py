@@ -37,28 +37,20 @@ def questions(
     from visioneval.api.options import run_options
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
-    from visioneval.running.calls.settings import check_budget, open_calls
-    from visioneval.running.cells.services import build_components
-    from visioneval.running.loading import load_plan
-    from visioneval.running.questions import entries, make_questions, question_plan
+    from visioneval.running.questions import questions_of_suite
 
     if output is not None and output.exists():
         raise UsageError(f"{output}: already exists and may contain edits; choose another file")
     run_settings = run_options(**settings)
-    plan = question_plan(load_plan(suite, run_settings.suite))
-    check_budget(plan, run_settings.calls)
-    with open_calls(plan, run_settings.calls, "", options.say) as calls:
-        components = build_components(plan)
-        outcome = make_questions(plan, components, calls, _say_questions, options.say)
+    outcome = questions_of_suite(suite, run_settings.suite, run_settings.calls, _say_questions, options.say)
     if outcome.refusal is not None:
         options.say(outcome.refusal)
     elif not outcome.complete:
         options.say("interrupted: to continue, repeat the command")
         raise typer.Exit(outcome.exit_code)
-    question_sets = entries(outcome.results)
-    if question_sets:
+    if outcome.entries:
         with open_output(output) as file:
-            file.write(pinned_yaml(question_sets))
+            file.write(pinned_yaml(outcome.entries))
         if output is not None:
             print(f"wrote {output}; to pin the questions, add 'questions: {output.name}' to the gecko grader")
     raise typer.Exit(outcome.exit_code)

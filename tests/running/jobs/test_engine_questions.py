@@ -22,7 +22,6 @@ from visioneval.running.plan import Plan
 from visioneval.running.questions import (
     PromptResult,
     QuestionsOutcome,
-    entries,
     make_questions,
     prompt_tasks,
     question_plan,
@@ -132,7 +131,7 @@ def test_a_prompt_that_fails_does_not_stop_the_others(toy: Toy, error: Exception
     outcome = make_all(plan_for(toy, *PROMPTS), b=error)
     assert [result.error for result in outcome.results] == [None, str(error), None]
     assert outcome.complete
-    assert [(prompt, cases, entry.keywords) for prompt, cases, entry in entries(outcome.results)] == [
+    assert [(prompt, cases, entry.keywords) for prompt, cases, entry in outcome.entries] == [
         ("a", ("case0",), "about a"), ("c", ("case2",), "about c")
     ]  # fmt: skip
 
