@@ -20,9 +20,7 @@ from visioneval.analysis.run_lookup import Warn, named_run, read_side
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import Run, load_run
-from visioneval.counted import count_of
-from visioneval.defaults import RUNS
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, count_of
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
@@ -36,7 +34,7 @@ from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
     RunOptions,
 )
-from visioneval.settings import CallKeywords
+from visioneval.settings import RUNS, CallKeywords
 from visioneval.suite.selection.selection import narrowed_further
 
 

@@ -13,12 +13,11 @@ from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import Run
-from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.stores.lookup import runs_folder
-from visioneval.settings import SelectionKeywords
+from visioneval.settings import RUNS, SelectionKeywords
 
 
 def agreement(

@@ -21,9 +21,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
 from visioneval.api.options import checked_keywords, run_options
-from visioneval.counted import count_of
-from visioneval.defaults import LATEST, RUNS
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, count_of
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
@@ -54,7 +52,7 @@ from visioneval.running.sizes import (
     sample_sizes,
 )
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import GradeKeywords, PlanKeywords, RunKeywords
+from visioneval.settings import LATEST, RUNS, GradeKeywords, PlanKeywords, RunKeywords
 from visioneval.suite.filters import Scope
 
 if TYPE_CHECKING:

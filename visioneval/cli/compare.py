@@ -10,10 +10,19 @@ import typer
 
 from visioneval.cli import completion, options
 from visioneval.cli.help import HelpWithoutTypes
-from visioneval.counted import count_of
-from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONFIRM, RUNS
-from visioneval.errors import ExitCode, RunFormatError, UsageError
-from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS, CallKeywords, settings_of
+from visioneval.errors import ExitCode, RunFormatError, UsageError, count_of
+from visioneval.settings import (
+    BASELINE_RUNS,
+    CALLS,
+    MAX_BASELINE_RUNS,
+    MAX_CONFIRM,
+    OUTPUT,
+    RUNS,
+    SELECTION,
+    SETTINGS,
+    CallKeywords,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from visioneval.defaults import LATEST, RUNS, SUITE_FILE
 from visioneval.errors import VisionEvalError
+from visioneval.settings import LATEST, RUNS, SUITE_FILE
 
 if TYPE_CHECKING:
     from visioneval.suite.model import Suite

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.defaults import LATEST, MAX_GALLERY_CELLS, RUNS
-from visioneval.errors import RunFormatError, UsageError
-from visioneval.settings import SELECTION
+from visioneval.errors import RunFormatError, UsageError, count_of
+from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,7 +93,6 @@ def _delete(
     runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
 ) -> None:
     """Deletes runs after a question. Raises ``UsageError``."""
-    from visioneval.counted import count_of
     from visioneval.records.run_deletion import delete_run, plan_deletion
 
     deletion = plan_deletion(runs, experiment, older_than, keep)

@@ -12,9 +12,8 @@ import typer
 from visioneval import bounds
 from visioneval.cli import completion, options
 from visioneval.cli.start import OF_SUITES
-from visioneval.defaults import LATEST, RUNS
 from visioneval.errors import UsageError
-from visioneval.settings import CALLS, OUTPUT, SELECTION, CallKeywords, SelectionKeywords, settings_of
+from visioneval.settings import CALLS, LATEST, OUTPUT, RUNS, SELECTION, CallKeywords, SelectionKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.probing.probe import ProbeResult

@@ -10,9 +10,8 @@ import typer
 
 from visioneval.cli import options
 from visioneval.cli.help import HelpWithoutTypes
-from visioneval.counted import count_of
-from visioneval.defaults import LATEST, RUNS
-from visioneval.errors import SHOWN_PROBLEMS, UsageError
+from visioneval.errors import SHOWN_PROBLEMS, UsageError, count_of
+from visioneval.settings import LATEST, RUNS
 
 PAGE = "page"
 

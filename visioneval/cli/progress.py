@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from visioneval.cli.options import ResultOptions, console, say
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.records.model import known_sum
 from visioneval.records.stores.locations import display_name
 from visioneval.types import Verdict

@@ -16,8 +16,7 @@ from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleC
 from visioneval.analysis.compare.new_samples import why_not_continued, why_not_generated
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import built_in_scores
-from visioneval.counted import count_of
-from visioneval.errors import AuthError, BudgetError, UsageError
+from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records

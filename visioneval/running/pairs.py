@@ -18,8 +18,16 @@ from pydantic import TypeAdapter
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.analysis.sides import Side
-from visioneval.counted import count_of
-from visioneval.errors import NEVER_ASKED, ExitCode, GraderError, ImageError, ProviderError, StoppedError, UsageError
+from visioneval.errors import (
+    NEVER_ASKED,
+    ExitCode,
+    GraderError,
+    ImageError,
+    ProviderError,
+    StoppedError,
+    UsageError,
+    count_of,
+)
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
@@ -29,9 +37,8 @@ from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, ap
 from visioneval.registry import GRADERS, config_of
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.judges import JudgeMeters, Judges, Meter
 from visioneval.running.calls.limiters import judge_limit_key
-from visioneval.running.calls.meter import JudgeMeters, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.running.cells.services import Components, ImageCache, Listener, Services, build_components
 from visioneval.running.execution import Outcome, Progress, run_to_end

@@ -12,8 +12,7 @@ from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.judges import Judges
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Judges, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, open_calls
 from visioneval.running.cells.services import Components, build_components
 from visioneval.running.execution import Outcome, Progress, run_to_end

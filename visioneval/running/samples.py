@@ -15,7 +15,7 @@ from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.running.calls.attempts import describe_error
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Meter
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress
 from visioneval.running.pairs import contender

@@ -17,8 +17,7 @@ from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, pa
 from visioneval.analysis.scores import RATE
 from visioneval.analysis.sides import Side, with_built_in
 from visioneval.analysis.stats.power import POWER
-from visioneval.counted import count_of
-from visioneval.errors import Problem, UsageError
+from visioneval.errors import Problem, UsageError, count_of
 from visioneval.rules import is_true
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.plan import Plan

@@ -20,7 +20,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.judges import JudgeMeters
 from visioneval.running.calls.prices import Prices
 from visioneval.running.cells.services import Components
 from visioneval.running.execution import Progress

@@ -15,8 +15,7 @@ from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.running.calls.calls import Calls, Reuse
-from visioneval.running.calls.judges import Judges
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Judges, Meter
 from visioneval.running.cells.services import Components
 from visioneval.running.plan import Plan
 from visioneval.running.questions import (
