@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.messages import logging_run
-from visioneval.api.runs import run_planned
+from visioneval.api.runs import logging_run, run_planned
 from visioneval.errors import ExitCode, StoppedError, UsageError, count_of
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import ObjectStore

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.messages import LOG
-from visioneval.api.runs import Run, load_run
+from visioneval.api.runs import LOG, Run, load_run
 from visioneval.errors import TrackerError, UsageError, did_you_mean
 from visioneval.running.sanitize import Sanitizer
 from visioneval.settings import RUNS

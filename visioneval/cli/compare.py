@@ -205,9 +205,9 @@ def set_baseline(
     run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed. It replaces all runs of the baseline."""
-    from visioneval.api import baselines
+    from visioneval.api import comparisons
 
-    path, baseline = baselines.set_baseline(name, run, runs, partial=partial, warn=options.say)
+    path, baseline = comparisons.set_baseline(name, run, runs, partial=partial, warn=options.say)
     print(f"wrote {path}: {_counts(baseline)}; commit it, then: visioneval compare baseline:{name} latest")
 
 
@@ -226,7 +226,7 @@ def add_run(
     Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
     """
     from visioneval.analysis.compare.baseline_runs import differing_runs
-    from visioneval.api.baselines import add_to_baseline
+    from visioneval.api.comparisons import add_to_baseline
 
     path, stored_runs = add_to_baseline(name, run, keep, runs, partial=partial, warn=options.say)
     print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(stored_runs[0])}; commit it")
