@@ -27,6 +27,7 @@ from visioneval.settings import (
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
+    from visioneval.records.model import Record
 
 
 NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
@@ -119,13 +120,10 @@ def compare(
     needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
-    from visioneval.analysis.summary.accumulators import Costs
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import ProgressCounts, print_traceback
+    from visioneval.cli.progress import ProgressCounts, plain_listener
     from visioneval.cli.results import check_reports
-    from visioneval.records.model import Record
-    from visioneval.running.cells.services import Listener
 
     if confirm is None:
         unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
@@ -137,17 +135,12 @@ def compare(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
-    debug = run_settings.calls.debug
     check_reports(junit, markdown, html)
+    new: list[Record] = []
     with options.prints_on_stderr():
-        new, on_error = list[Record](), print_traceback if debug else lambda _: None
-        listener = Listener(new.append, say=options.say, note=options.say, debug=on_error)
-        result = compare_named(request, run_settings, listener)
+        result = compare_named(request, run_settings, plain_listener(new.append, debug=run_settings.calls.debug))
     if new and (info := result.comparison.b.info) is not None:
-        counts = ProgressCounts(Costs(info))
-        for record in new:
-            counts.add(record)
-        generated = f"new samples: {counts}"
+        generated = f"new samples: {ProgressCounts.of(new, info)}"
         options.say(generated)
         result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
     _write(result, junit, markdown, html)

@@ -345,11 +345,10 @@ def probe(
     Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import print_traceback
+    from visioneval.cli.progress import plain_listener
     from visioneval.cli.results import check_reports
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
-    from visioneval.running.cells.services import Listener
 
     request = ProbeRequest(
         source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None
@@ -358,10 +357,7 @@ def probe(
     calls = run_settings.calls
     check_reports(markdown, html)
     with options.prints_on_stderr():
-        on_error = print_traceback if calls.debug else lambda _: None
-        result = run_probe(
-            request, run_settings.suite, calls, Listener(say=options.say, note=options.say, debug=on_error)
-        )
+        result = run_probe(request, run_settings.suite, calls, plain_listener(debug=calls.debug))
     _write_probe(result, markdown, html)
     _print_probe(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
