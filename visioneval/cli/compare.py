@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -259,34 +260,20 @@ def _counts(baseline: Baseline) -> str:
 @app.command("list")
 def list_baselines() -> None:
     """List the baselines of this folder, with cells and pass rate of the newest run."""
-    from visioneval.analysis.summary.accumulators import pass_rate
     from visioneval.records.baselines import FOLDER, read_baseline
-    from visioneval.report.terminal.run.summary import show_rate
-    from visioneval.report.terminal.table import Column, table
+    from visioneval.report.terminal.baseline import print_baselines
 
     paths = sorted(FOLDER.glob("*.jsonl"))
     if not paths:
         print(f"{FOLDER}: no baselines here: create one with 'visioneval baseline set RUN'")
         return
-    rows, is_damaged = [], False
+    baselines: dict[str, Sequence[Baseline]] = {}
     for path in paths:
         try:
-            baseline, *older = read_baseline(path)
+            baselines[path.stem] = read_baseline(path)
         except RunFormatError as error:
             options.say(str(error))
-            is_damaged = True
-            continue
-        rate = pass_rate((line.test_id, line.verdict) for line in baseline.lines)
-        rows.append([path.stem, baseline.header.suite, str(1 + len(older)), str(len(baseline.lines)), show_rate(rate)])
-    console = options.console()
-    columns = (
-        Column("baseline", min_width=12),
-        Column("suite", min_width=8),
-        Column("runs", right=True),
-        Column("cells", right=True),
-        Column("pass rate [95%]"),
-    )
-    if rows:
-        console.print(table(columns, rows, console.width))
-    if is_damaged:
+    if baselines:
+        print_baselines(baselines, options.console())
+    if len(baselines) < len(paths):
         raise typer.Exit(ExitCode.USAGE)

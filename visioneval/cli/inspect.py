@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.errors import RunFormatError, UsageError, count_of
+from visioneval.errors import UsageError, count_of
 from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import Record, RunInfo
-    from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
     from visioneval.suite.filters import Scope
 
@@ -69,7 +67,7 @@ def list_all(
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
-    from visioneval.report.terminal.run.run_list import print_failure_tags, print_runs
+    from visioneval.report.terminal.run.run_list import listed_run, print_failure_tags, print_runs
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -80,7 +78,7 @@ def list_all(
     if not selected:
         print(f"{display_name(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
-    listed_runs = [_listed(path, info, problems.get(path)) for path, info in selected]
+    listed_runs = [listed_run(path, info, problems.get(path), options.say) for path, info in selected]
     print_runs(listed_runs, options.console())
     if failure_tags:
         print_failure_tags(listed_runs, options.console())
@@ -108,31 +106,6 @@ def _delete(
     for folder in deletion.folders:
         delete_run(folder)
     print(f"deleted {what}")
-
-
-def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> ListedRun:
-    """A run as it is listed; without counts if its records cannot be read."""
-    from visioneval.analysis.summary.accumulators import count
-    from visioneval.records.model import read_records
-    from visioneval.records.stores.locations import display_name
-    from visioneval.report.terminal.run.run_list import ListedRun
-    from visioneval.report.text import clean
-
-    tags: Counter[str] = Counter()
-
-    def counted(cells: Iterable[Record]) -> Iterator[Record]:
-        for cell in cells:
-            tags.update(cell.failure_tags)
-            yield cell
-
-    if problem is not None:
-        options.say(clean(problem))
-        return ListedRun(folder.name, info, None)
-    try:
-        return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
-    except RunFormatError as error:
-        options.say(clean(display_name(str(error))))
-        return ListedRun(folder.name, info, None)
 
 
 def show(
