@@ -351,26 +351,16 @@ def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) 
 
     With ``uses_stored_suite`` the resume named no suite, so the original command line stays.
     """
-    changed = current.model_dump(include=_CURRENT_FIELDS) | {
-        "command_line": stored.command_line if uses_stored_suite else current.command_line,
-        "suite": current.suite,
-        "hidden_vars": current.hidden_vars,
-        "metrics": current.metrics,
-        "selection": current.selection,
-    }
+    names = _CURRENT_FIELDS if uses_stored_suite else (*_CURRENT_FIELDS, "command_line")
+    changed = {name: getattr(current, name) for name in names}
     again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*stored.resumed_at, now())}
     return stored.model_copy(update=changed | again)
 
 
-_CURRENT_FIELDS = {
-    "planned_cells",
-    "visioneval_version",
-    "python_version",
-    "experiment",
-    "git_commit",
-    "suite_path",
-    "source_sha256",
-}
+_CURRENT_FIELDS = (
+    "planned_cells", "visioneval_version", "python_version", "experiment", "git_commit", "suite_path", "source_sha256",
+    "suite", "hidden_vars", "metrics", "selection",
+)  # fmt: skip
 
 
 def _git_commit(folder: Path) -> str | None:

@@ -74,15 +74,13 @@ def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[
 
     Without paid calls, a run needs no cache: if the user's default folder cannot be used, it measures without one.
     """
-    folder = settings.cache or default_folder()
-    if paid_configs(plan):
-        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
-    if not measures_locally(plan):
+    is_paid = bool(paid_configs(plan))
+    if not is_paid and not measures_locally(plan):
         return None
     try:
-        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
+        return open_cache(settings.cache or default_folder(), run_id=payer, warn=warn, reads=settings.cache_reads)
     except UsageError as error:
-        if settings.cache is not None:
+        if is_paid or settings.cache is not None:
             raise
         warn(f"measurements are not cached: {error}")
         return None
