@@ -22,8 +22,6 @@ from visioneval.errors import (
     NEVER_ASKED,
     ExitCode,
     GraderError,
-    ImageError,
-    ProviderError,
     StoppedError,
     UsageError,
     count_of,
@@ -36,7 +34,6 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, config_of
-from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.judges import JudgeMeters, Meter
 from visioneval.running.calls.limiters import judge_limit_key
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
@@ -200,8 +197,7 @@ class PairJudging:
         services, call = self.services, matchup.call
         limit = asyncio.timeout(services.plan.suite.cell_timeout_s)
         answer: Literal["a", "b", "tie"] | None = None
-        reason = error = extra_keys = read = None
-        kind = None
+        reason = error = extra_keys = read = kind = None
         meter = Meter(whole=self.meters.of(judge))
         about = CellRef(call.case.id, matchup.b.name, matchup.sample)
         grader = cast("PairGrader", services.components.graders[self.config.key])
@@ -216,15 +212,8 @@ class PairJudging:
             read = None if choice.how == "json" else choice.how
         except StoppedError:
             raise
-        except (GraderError, ProviderError, ImageError) as failure:
-            error = services.sanitizer.text(str(failure) or type(failure).__name__)
-            kind = failure.kind if isinstance(failure, ProviderError) else None
         except Exception as failure:
-            if isinstance(failure, TimeoutError) and limit.expired():
-                error = f"exceeded the cell timeout of {services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
-            else:  # includes a TimeoutError that the judge raised
-                services.listener.debug(failure)
-                error = services.sanitizer.text(describe_error(failure))
+            kind, error = services.failure_of(failure, limit)
         preference = Preference(
             test_id=call.case.id,
             sample_index=matchup.sample,

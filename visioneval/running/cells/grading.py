@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visioneval.aio import gather_all
-from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
 from visioneval.graders.measures import Measure
 from visioneval.graders.panel import combine_panel
@@ -18,7 +18,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
-from visioneval.running.calls.attempts import call_user_code, describe_error
+from visioneval.running.calls.attempts import call_user_code
 from visioneval.running.calls.judges import JudgeMeters, Meter
 from visioneval.running.calls.prices import checked_usage
 from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
@@ -153,14 +153,10 @@ class GraderAttempt:
                 raise error
         if not self.never_asked:
             return checked
-        reason = self.never_asked[0]
-        without_scores = replace(
-            checked.grade,
-            scores=dict.fromkeys(checked.grade.scores),
-            failure_tags=(),
-            error=self.services.sanitizer.text(str(reason)),
-        )
-        return replace(checked, grade=without_scores, is_unmeasured=True, kind=_kind_of(reason))
+        kind, message = self.services.failure_of(self.never_asked[0])
+        scores = dict.fromkeys(checked.grade.scores)
+        without_scores = replace(checked.grade, scores=scores, failure_tags=(), error=message)
+        return replace(checked, grade=without_scores, is_unmeasured=True, kind=kind)
 
     async def _checked_run(self) -> CheckedGrade:
         limit = asyncio.timeout_at(self.graded.deadline)
@@ -169,18 +165,11 @@ class GraderAttempt:
             async with limit:
                 result = await call_user_code(Grade, grader.grade, self._context())
             return self._checked(result, "unmeasured")
-        except (BudgetError, GraderError, ProviderError, ImageError) as error:
-            kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
-        except StoppedError:
-            raise
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                kind = "timeout"
-                message = f"exceeded the cell timeout of {self.services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
-            else:  # includes a TimeoutError that the grader raised
-                self.services.listener.debug(error)
-                kind, message = "internal", _with_await_hint(describe_error(error))
-            failed = Grade(scores={}, error=message)
+            if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+                raise
+            kind, message = self.services.failure_of(error, limit)
+            failed = Grade(scores={}, error=_with_await_hint(message) if kind == "internal" else message)
         return self._checked(failed, kind)
 
     def _context(self) -> GradingContext:
@@ -269,13 +258,6 @@ class GraderAttempt:
             tool_versions=sanitizer.texts(result.tool_versions),
         )
         return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
-
-
-def _kind_of(error: Exception) -> str:
-    """The kind of a cell's error."""
-    if isinstance(error, BudgetError):
-        return "budget"
-    return error.kind if isinstance(error, ProviderError) else "unmeasured"
 
 
 def _with_await_hint(message: str) -> str:
