@@ -1,4 +1,4 @@
-"""All errors, with the exit code of each.
+"""All errors, with the exit code of each, and the phrases that messages share.
 
     VisionEvalError            2   any error that a user can cause and fix
     |-- UsageError             2   a flag, a name or a path on the command line
@@ -250,3 +250,8 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
         return f" (did you mean {matches[0]!r}{unlike_signs(matches[0], word)}?)"
     ellipsis = ", ..." if len(names) > _MAX_LISTED else ""
     return f" (known: {', '.join(names[:_MAX_LISTED])}{ellipsis})" if names else ""
+
+
+def count_of(number: int, name: str) -> str:
+    """``1 cell``, ``1,200 cells``."""
+    return f"{number:,} {name}{'s' * (number != 1)}"

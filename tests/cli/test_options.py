@@ -11,8 +11,7 @@ import visioneval as ve
 from visioneval.api.options import run_options
 from visioneval.bounds import CELLS, Bound
 from visioneval.cli.options import exit_with, pairs
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode, UsageError
+from visioneval.errors import ExitCode, UsageError, count_of
 
 
 @pytest.mark.parametrize(

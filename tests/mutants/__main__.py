@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tests.mutants.copies import Copy
 from tests.mutants.entries import FOLDER, EntryError, Mutant, file_of, read_mutants
 from tests.mutants.results import Result, baseline_problem, table, try_mutant
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 
 ROOT = Path(__file__).parents[2]
 LONGEST_S = 300.0

@@ -18,7 +18,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
 from tests.mutants.entries import Mutant, read_mutants
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 
 _NOT_USED = [
     # One arithmetic operator for another says as much as ten; most of "|" are types.

@@ -10,8 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from visioneval.counted import count_of
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, count_of
 from visioneval.records.model import Record, RunInfo
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.rules import is_true, parse_gate

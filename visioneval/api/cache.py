@@ -9,15 +9,20 @@ from datetime import datetime
 from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.messages import logging_run
-from visioneval.api.runs import run_planned
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode, StoppedError, UsageError
+from visioneval.api.runs import logging_run, run_planned
+from visioneval.errors import ExitCode, StoppedError, UsageError, count_of
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.calls.caching import upkeep
-from visioneval.running.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
-from visioneval.running.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
+from visioneval.running.calls.caching.cache import (
+    OLD_INDEX,
+    LocalFolder,
+    clear_scratch,
+    default_folder,
+    max_cache_bytes,
+    open_folder,
+    scratch_folder,
+)
 from visioneval.running.calls.caching.layout import ANSWERS, MARK, as_stored_at
 from visioneval.running.calls.caching.shared_cache import check_shared_cache
 from visioneval.running.calls.caching.upkeep import Contents

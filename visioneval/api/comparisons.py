@@ -1,4 +1,4 @@
-"""Comparisons and rankings of runs."""
+"""Comparisons and rankings of runs, and the baselines in a repository that comparisons test against."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
-from visioneval.analysis.run_lookup import Warn, named_run, read_side
-from visioneval.api.messages import LOG, log_listener
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
+from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
-from visioneval.api.runs import Run, load_run
-from visioneval.counted import count_of
-from visioneval.defaults import RUNS
-from visioneval.errors import UsageError
+from visioneval.api.runs import LOG, Run, load_run, log_listener
+from visioneval.errors import UsageError, count_of
+from visioneval.records.baselines import (
+    Baseline,
+    baseline_path,
+    check_addable,
+    check_replaceable,
+    make_baseline,
+    read_baseline,
+    write_baseline,
+)
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
@@ -36,7 +43,7 @@ from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
     RunOptions,
 )
-from visioneval.settings import CallKeywords
+from visioneval.settings import RUNS, CallKeywords
 from visioneval.suite.selection.selection import narrowed_further
 
 
@@ -229,3 +236,41 @@ def plan_pairs(
     judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)), judge)
     sides = read_side(a, runs, warn), read_side(b, runs, warn)
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])
+
+
+def set_baseline(name: str, run: str, runs: Path, *, partial: bool, warn: Warn) -> tuple[Path, Baseline]:
+    """Writes the results of a run, in place of all runs of a baseline. Returns its file.
+
+    Raises ``UsageError``, without ``partial`` also for a run that was narrowed or is incomplete.
+    """
+    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial, warn=warn)
+    check_replaceable(path, baseline.header.suite)
+    write_baseline([baseline], path)
+    return path, baseline
+
+
+def add_to_baseline(
+    name: str, run: str, keep: int, runs: Path, *, partial: bool, warn: Warn
+) -> tuple[Path, Sequence[Baseline]]:
+    """Adds the results of a run to a baseline, which keeps its newest ``keep`` runs. Returns its file and these.
+
+    Raises ``UsageError`` as ``set_baseline`` does, and for a run of another suite.
+    """
+    path, baseline = baseline_path(name), _of_run(run, runs, partial=partial, warn=warn)
+    if not path.is_file():
+        raise UsageError(f"{path}: no such baseline: create it with 'visioneval baseline set {run} --name {name}'")
+    stored = read_baseline(path)
+    check_addable(baseline, stored, path)
+    kept_runs = (baseline, *stored)[:keep]
+    write_baseline(kept_runs, path)
+    return path, kept_runs
+
+
+def _of_run(run: str, runs: Path, *, partial: bool, warn: Warn) -> Baseline:
+    folder, info, records = open_run(run, runs, warn)
+    problem = why_partial(info, len(records))
+    if not records or (problem is not None and not partial):
+        raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
+    if not info.suite.has_rules:
+        raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
+    return make_baseline(info, records, writers_of(info), is_partial=problem is not None)

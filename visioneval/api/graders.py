@@ -10,15 +10,13 @@ from visioneval.analysis.agreement.agreement import Agreement, agree
 from visioneval.analysis.agreement.minimums import Minimum, parse_allowed
 from visioneval.analysis.agreement.reading import read_labeled
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.messages import LOG, log_listener
 from visioneval.api.options import checked_keywords, run_options
-from visioneval.api.runs import Run
-from visioneval.defaults import RUNS
+from visioneval.api.runs import LOG, Run, log_listener
 from visioneval.errors import UsageError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.stores.lookup import runs_folder
-from visioneval.settings import SelectionKeywords
+from visioneval.settings import RUNS, SelectionKeywords
 
 
 def agreement(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,16 +20,13 @@ from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
-from visioneval.api.after_run import track_finished
-from visioneval.api.messages import LOG, logging_run
 from visioneval.api.options import checked_keywords, run_options
-from visioneval.counted import count_of
-from visioneval.defaults import LATEST, RUNS
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.resume_command import resume_hint
+from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.calls.estimate import CostEstimate, estimate
@@ -45,6 +44,7 @@ from visioneval.running.prepare import (
     prepare_run,
 )
 from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
+from visioneval.running.sanitize import Sanitizer
 from visioneval.running.sizes import (
     DetectOptions,
     MustDetect,
@@ -54,11 +54,27 @@ from visioneval.running.sizes import (
     sample_sizes,
 )
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import GradeKeywords, PlanKeywords, RunKeywords
+from visioneval.settings import LATEST, RUNS, GradeKeywords, PlanKeywords, RunKeywords
 from visioneval.suite.filters import Scope
+from visioneval.suite.tracking import BaseTracking
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+LOG = logging.getLogger("visioneval")
+
+
+def log_listener() -> Listener:
+    """A listener that sends messages to the logger ``visioneval``."""
+    return Listener(say=LOG.warning, note=LOG.info, debug=lambda error: LOG.debug("unexpected", exc_info=error))
+
+
+def logging_run(prepared: PreparedRun) -> AbstractContextManager[Listener]:
+    """Sends the messages of a run to the logger ``visioneval``."""
+    for note in prepared.notes:
+        LOG.info(note)
+    return nullcontext(log_listener())
 
 
 Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
@@ -255,8 +271,9 @@ def merge(
     merged = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
     send_run(merged.folder, root)
     warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
-    track_finished(merged.folder, merged.info, merged.summary, warn)
-    return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
+    run = Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
+    track_finished(run, RunOptions(), warn)
+    return run
 
 
 def estimate_plan(planned: Plan, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
@@ -314,7 +331,7 @@ def run_planned(
             finished, spent_usd = _summarized(prepared, ended), ended.spent_usd
             yield finished
             if is_tracked:
-                _track(finished, options, warn)
+                track_finished(finished, options, warn)
             if ended.info.state == "interrupted" and ended.info.stopped_by is None:
                 return
 
@@ -338,13 +355,43 @@ def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, 
     with watch(prepared) as listener:
         ended = run_prepared(prepared, options.calls, listener)
     finished = _summarized(prepared, ended)
-    _track(finished, options, warn)
+    track_finished(finished, options, warn)
     return finished
 
 
-def _track(run: Run, options: RunOptions, warn: Warn) -> None:
-    is_offline, is_trusted = options.calls.reuse.offline, options.suite.trust
-    track_finished(run.folder, run.info, run.summary, warn, is_offline=is_offline, is_trusted=is_trusted)
+def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
+    """Sends a run to the tracker of its suite, if it names one. Whatever goes wrong is one line, and changes nothing.
+
+    A shard leaves it to ``merge``, and an interrupted run to ``--resume``.
+    """
+    info, target = run.info, run.info.suite.tracking
+    is_interrupted = info.state != "complete" and info.stopped_by is None
+    if target is None or info.selection.shard is not None or is_interrupted:
+        return
+    from visioneval.export.trackers.sending import send_to_tracker
+
+    later = f"to send them: {_export_command(run.folder, target)}"
+    if options.calls.reuse.offline and not target.is_local:
+        warn(f"tracking: --offline sends no results; {later}")
+        return
+    problem = None if options.suite.trust else target.untrusted_option()
+    try:
+        if problem is not None:
+            warn(f"tracking: {problem[0]}: {problem[1]}")
+            return
+        warn(f"tracking: {send_to_tracker(target, run.folder, info, run.summary, warn)}")
+    except VisionEvalError as error:
+        warn(f"tracking: the results were not sent: {Sanitizer.around().text(error)}; {later}")
+
+
+def _export_command(folder: Path, target: BaseTracking) -> str:
+    """The command that sends a run to the tracker of its suite."""
+    options = target.model_dump(mode="json", exclude_defaults=True, exclude={"to"})
+    words = [
+        f"--option {shlex.quote(f'{name}={str(value).lower() if value is False else value}')}"
+        for name, value in options.items()
+    ]
+    return " ".join(["visioneval export", shlex.quote(display_name(folder)), f"--to {target.to}", *words])
 
 
 def _check_path(function: Callable[..., Any], suite: object) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.api.options import run_options
-from visioneval.counted import count_of
-from visioneval.defaults import RUNS
-from visioneval.errors import Problem, SuiteError
+from visioneval.errors import Problem, SuiteError, count_of
 from visioneval.running.loading import SuiteOptions, load_plan, missing_outputs
 from visioneval.running.plan import unset_keys
 from visioneval.running.sizes import size_notes
+from visioneval.settings import RUNS
 from visioneval.suite.loading.messages import WARNING
 
 

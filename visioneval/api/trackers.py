@@ -9,11 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.messages import LOG
-from visioneval.api.runs import Run, load_run
-from visioneval.defaults import RUNS
+from visioneval.api.runs import LOG, Run, load_run
 from visioneval.errors import TrackerError, UsageError, did_you_mean
 from visioneval.running.sanitize import Sanitizer
+from visioneval.settings import RUNS
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.loading.messages import explain
 from visioneval.suite.loading.yaml_reader import parse_scalar

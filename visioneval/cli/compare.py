@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,14 +11,24 @@ import typer
 
 from visioneval.cli import completion, options
 from visioneval.cli.help import HelpWithoutTypes
-from visioneval.counted import count_of
-from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONFIRM, RUNS
-from visioneval.errors import ExitCode, RunFormatError, UsageError
-from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS, CallKeywords, settings_of
+from visioneval.errors import ExitCode, RunFormatError, UsageError, count_of
+from visioneval.settings import (
+    BASELINE_RUNS,
+    CALLS,
+    MAX_BASELINE_RUNS,
+    MAX_CONFIRM,
+    OUTPUT,
+    RUNS,
+    SELECTION,
+    SETTINGS,
+    CallKeywords,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
+    from visioneval.records.model import Record
 
 
 NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
@@ -110,13 +121,10 @@ def compare(
     needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
-    from visioneval.analysis.summary.accumulators import Costs
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import ProgressCounts, print_traceback
+    from visioneval.cli.progress import ProgressCounts, plain_listener
     from visioneval.cli.results import check_reports
-    from visioneval.records.model import Record
-    from visioneval.running.cells.services import Listener
 
     if confirm is None:
         unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
@@ -128,17 +136,12 @@ def compare(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
-    debug = run_settings.calls.debug
     check_reports(junit, markdown, html)
+    new: list[Record] = []
     with options.prints_on_stderr():
-        new, on_error = list[Record](), print_traceback if debug else lambda _: None
-        listener = Listener(new.append, say=options.say, note=options.say, debug=on_error)
-        result = compare_named(request, run_settings, listener)
+        result = compare_named(request, run_settings, plain_listener(new.append, debug=run_settings.calls.debug))
     if new and (info := result.comparison.b.info) is not None:
-        counts = ProgressCounts(Costs(info))
-        for record in new:
-            counts.add(record)
-        generated = f"new samples: {counts}"
+        generated = f"new samples: {ProgressCounts.of(new, info)}"
         options.say(generated)
         result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
     _write(result, junit, markdown, html)
@@ -196,9 +199,9 @@ def set_baseline(
     run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed. It replaces all runs of the baseline."""
-    from visioneval.api import baselines
+    from visioneval.api import comparisons
 
-    path, baseline = baselines.set_baseline(name, run, runs, partial=partial, warn=options.say)
+    path, baseline = comparisons.set_baseline(name, run, runs, partial=partial, warn=options.say)
     print(f"wrote {path}: {_counts(baseline)}; commit it, then: visioneval compare baseline:{name} latest")
 
 
@@ -217,7 +220,7 @@ def add_run(
     Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
     """
     from visioneval.analysis.compare.baseline_runs import differing_runs
-    from visioneval.api.baselines import add_to_baseline
+    from visioneval.api.comparisons import add_to_baseline
 
     path, stored_runs = add_to_baseline(name, run, keep, runs, partial=partial, warn=options.say)
     print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(stored_runs[0])}; commit it")
@@ -257,34 +260,20 @@ def _counts(baseline: Baseline) -> str:
 @app.command("list")
 def list_baselines() -> None:
     """List the baselines of this folder, with cells and pass rate of the newest run."""
-    from visioneval.analysis.summary.accumulators import pass_rate
     from visioneval.records.baselines import FOLDER, read_baseline
-    from visioneval.report.terminal.run.summary import show_rate
-    from visioneval.report.terminal.table import Column, table
+    from visioneval.report.terminal.baseline import print_baselines
 
     paths = sorted(FOLDER.glob("*.jsonl"))
     if not paths:
         print(f"{FOLDER}: no baselines here: create one with 'visioneval baseline set RUN'")
         return
-    rows, is_damaged = [], False
+    baselines: dict[str, Sequence[Baseline]] = {}
     for path in paths:
         try:
-            baseline, *older = read_baseline(path)
+            baselines[path.stem] = read_baseline(path)
         except RunFormatError as error:
             options.say(str(error))
-            is_damaged = True
-            continue
-        rate = pass_rate((line.test_id, line.verdict) for line in baseline.lines)
-        rows.append([path.stem, baseline.header.suite, str(1 + len(older)), str(len(baseline.lines)), show_rate(rate)])
-    console = options.console()
-    columns = (
-        Column("baseline", min_width=12),
-        Column("suite", min_width=8),
-        Column("runs", right=True),
-        Column("cells", right=True),
-        Column("pass rate [95%]"),
-    )
-    if rows:
-        console.print(table(columns, rows, console.width))
-    if is_damaged:
+    if baselines:
+        print_baselines(baselines, options.console())
+    if len(baselines) < len(paths):
         raise typer.Exit(ExitCode.USAGE)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from visioneval.defaults import LATEST, RUNS, SUITE_FILE
 from visioneval.errors import VisionEvalError
+from visioneval.settings import LATEST, RUNS, SUITE_FILE
 
 if TYPE_CHECKING:
     from visioneval.suite.model import Suite
@@ -42,7 +42,10 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
         yield from (f"{name}@{label}" for label in _run_labels(ctx, name))
         return
     yield LATEST
-    yield from (folder.name for folder, _ in _runs(ctx))
+    from visioneval.records.files.run_folders import list_runs
+
+    folder = _runs_folder(ctx)
+    yield from (run.name for run, _ in (list_runs(folder) if folder.is_dir() else ()))
 
 
 @_completer
@@ -122,13 +125,6 @@ def _run_arguments(ctx: Any) -> list[str]:
 
 def _runs_folder(ctx: Any) -> Path:
     return Path(ctx.params.get("runs") or RUNS)
-
-
-def _runs(ctx: Any) -> list[tuple[Path, dict[str, Any]]]:
-    from visioneval.records.files.run_folders import list_runs
-
-    folder = _runs_folder(ctx)
-    return list_runs(folder) if folder.is_dir() else []
 
 
 def _run_labels(ctx: Any, name: str) -> Iterable[str]:

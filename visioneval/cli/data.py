@@ -11,9 +11,8 @@ import typer
 
 from visioneval.cli import options
 from visioneval.cli.help import HelpWithoutTypes
-from visioneval.counted import count_of
-from visioneval.defaults import RUNS
-from visioneval.errors import ExitCode, UsageError
+from visioneval.errors import ExitCode, UsageError, count_of
+from visioneval.settings import RUNS
 
 if TYPE_CHECKING:
     from visioneval.api.cache import StoredCache

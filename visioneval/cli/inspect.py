@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.defaults import LATEST, MAX_GALLERY_CELLS, RUNS
-from visioneval.errors import RunFormatError, UsageError
-from visioneval.settings import SELECTION
+from visioneval.errors import UsageError, count_of
+from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import Record, RunInfo
-    from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
     from visioneval.suite.filters import Scope
 
 
-MAX_STOPPED = 5
+MAX_LISTED = 5
+"""Runs that a message lists."""
 
 
 class VerdictChoice(StrEnum):
@@ -69,7 +67,7 @@ def list_all(
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
-    from visioneval.report.terminal.run.run_list import print_failure_tags, print_runs
+    from visioneval.report.terminal.run.run_list import listed_run, print_failure_tags, print_runs
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -80,12 +78,12 @@ def list_all(
     if not selected:
         print(f"{display_name(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
-    listed_runs = [_listed(path, info, problems.get(path)) for path, info in selected]
+    listed_runs = [listed_run(path, info, problems.get(path), options.say) for path, info in selected]
     print_runs(listed_runs, options.console())
     if failure_tags:
         print_failure_tags(listed_runs, options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
-    for path in stopped[-MAX_STOPPED:]:
+    for path in stopped[-MAX_LISTED:]:
         options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
 
 
@@ -93,65 +91,21 @@ def _delete(
     runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
 ) -> None:
     """Deletes runs after a question. Raises ``UsageError``."""
-    from datetime import UTC, datetime, timedelta
+    from visioneval.records.run_deletion import delete_run, plan_deletion
 
-    from visioneval.counted import count_of
-    from visioneval.records.run_deletion import delete_run, needed_runs, runs_to_delete
-    from visioneval.records.stores.locations import copies_at
-    from visioneval.records.stores.lookup import display_name, list_runs
-
-    if older_than is None and keep is None:
-        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
-    if copies_at(runs) is not None:
-        raise UsageError(f"{display_name(runs)}: --delete is for runs in a local folder: delete these in the store")
-    listed = list_runs(runs)
-    of_experiment = [run for run in listed if experiment in (None, run[1].get("experiment"))]
-    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    chosen = runs_to_delete(of_experiment, before, keep or 0)
-    needed = needed_runs(listed, chosen, Path())
-    for folder, reason in needed.items():
+    deletion = plan_deletion(runs, experiment, older_than, keep)
+    for folder, reason in deletion.needed.items():
         options.say(f"{folder}: not deleted: {reason}")
-    folders = [folder for folder, _ in chosen if folder not in needed]
-    what = f"{count_of(len(folders), 'run')} of {len(listed):,} in {runs}"
-    if (
-        folders
-        and not is_confirmed
-        and not options.is_confirmed(
-            f"delete {what}: {', '.join(folder.name for folder in folders[:MAX_STOPPED])}"
-            + (", ..." if len(folders) > MAX_STOPPED else ""),
-            "They cannot be restored.",
-        )
-    ):
+    what = f"{count_of(len(deletion.folders), 'run')} of {deletion.total:,} in {runs}"
+    names = [folder.name for folder in deletion.folders[:MAX_LISTED]]
+    names += ["..."] if len(deletion.folders) > MAX_LISTED else []
+    action = f"delete {what}: {', '.join(names)}"
+    if names and not is_confirmed and not options.is_confirmed(action, "They cannot be restored."):
         print("nothing was deleted")
         return
-    for folder in folders:
+    for folder in deletion.folders:
         delete_run(folder)
     print(f"deleted {what}")
-
-
-def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> ListedRun:
-    """A run as it is listed; without counts if its records cannot be read."""
-    from visioneval.analysis.summary.accumulators import count
-    from visioneval.records.model import read_records
-    from visioneval.records.stores.locations import display_name
-    from visioneval.report.terminal.run.run_list import ListedRun
-    from visioneval.report.text import clean
-
-    tags: Counter[str] = Counter()
-
-    def counted(cells: Iterable[Record]) -> Iterator[Record]:
-        for cell in cells:
-            tags.update(cell.failure_tags)
-            yield cell
-
-    if problem is not None:
-        options.say(clean(problem))
-        return ListedRun(folder.name, info, None)
-    try:
-        return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
-    except RunFormatError as error:
-        options.say(clean(display_name(str(error))))
-        return ListedRun(folder.name, info, None)
 
 
 def show(

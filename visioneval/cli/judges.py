@@ -12,9 +12,8 @@ import typer
 from visioneval import bounds
 from visioneval.cli import completion, options
 from visioneval.cli.start import OF_SUITES
-from visioneval.defaults import LATEST, RUNS
 from visioneval.errors import UsageError
-from visioneval.settings import CALLS, OUTPUT, SELECTION, CallKeywords, SelectionKeywords, settings_of
+from visioneval.settings import CALLS, LATEST, OUTPUT, RUNS, SELECTION, CallKeywords, SelectionKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.probing.probe import ProbeResult
@@ -37,28 +36,20 @@ def questions(
     from visioneval.api.options import run_options
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
-    from visioneval.running.calls.settings import check_budget, open_calls
-    from visioneval.running.cells.services import build_components
-    from visioneval.running.loading import load_plan
-    from visioneval.running.questions import entries, make_questions, question_plan
+    from visioneval.running.questions import questions_of_suite
 
     if output is not None and output.exists():
         raise UsageError(f"{output}: already exists and may contain edits; choose another file")
     run_settings = run_options(**settings)
-    plan = question_plan(load_plan(suite, run_settings.suite))
-    check_budget(plan, run_settings.calls)
-    with open_calls(plan, run_settings.calls, "", options.say) as calls:
-        components = build_components(plan)
-        outcome = make_questions(plan, components, calls, _say_questions, options.say)
+    outcome = questions_of_suite(suite, run_settings.suite, run_settings.calls, _say_questions, options.say)
     if outcome.refusal is not None:
         options.say(outcome.refusal)
     elif not outcome.complete:
         options.say("interrupted: to continue, repeat the command")
         raise typer.Exit(outcome.exit_code)
-    question_sets = entries(outcome.results)
-    if question_sets:
+    if outcome.entries:
         with open_output(output) as file:
-            file.write(pinned_yaml(question_sets))
+            file.write(pinned_yaml(outcome.entries))
         if output is not None:
             print(f"wrote {output}; to pin the questions, add 'questions: {output.name}' to the gecko grader")
     raise typer.Exit(outcome.exit_code)
@@ -354,11 +345,10 @@ def probe(
     Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import print_traceback
+    from visioneval.cli.progress import plain_listener
     from visioneval.cli.results import check_reports
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
-    from visioneval.running.cells.services import Listener
 
     request = ProbeRequest(
         source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None
@@ -367,10 +357,7 @@ def probe(
     calls = run_settings.calls
     check_reports(markdown, html)
     with options.prints_on_stderr():
-        on_error = print_traceback if calls.debug else lambda _: None
-        result = run_probe(
-            request, run_settings.suite, calls, Listener(say=options.say, note=options.say, debug=on_error)
-        )
+        result = run_probe(request, run_settings.suite, calls, plain_listener(debug=calls.debug))
     _write_probe(result, markdown, html)
     _print_probe(result, as_json=as_json)
     raise typer.Exit(result.exit_code)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from visioneval.cli import options
 from visioneval.cli.help import HelpWithoutTypes
-from visioneval.counted import count_of
-from visioneval.defaults import LATEST, RUNS
-from visioneval.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from visioneval.label.importing import Imported
-
+from visioneval.errors import SHOWN_PROBLEMS, UsageError, count_of
+from visioneval.settings import LATEST, RUNS
 
 PAGE = "page"
 
@@ -141,28 +136,12 @@ def import_file(
 
     Fields: case, model, sample, rater, question, answer, other, seconds, at.
     """
-    from datetime import UTC, datetime
-
-    from visioneval.analysis.run_lookup import read_run
-    from visioneval.label.importing import Target, import_labels
-    from visioneval.records.labeling.labels import LABELS, append_labels, read_labels
-
-    folder, info, records = read_run(run, runs, options.say)
-    images = {record.cell: record.artifact_sha256 for record in records}
-    target = Target(info.run_id, info.selected_suite.resolved_labels, images, read_labels(folder / LABELS))
-    columns = options.pairs("--map", "FIELD=COLUMN", mapped)
-    values = options.pairs("--set", "FIELD=VALUE", fixed)
-    result = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))
-    append_labels(folder / LABELS, result.labels)
-    _report(result, folder)
-    if result.problems:
-        raise typer.Exit(ExitCode.INCOMPLETE if result.labels or result.known else ExitCode.USAGE)
-
-
-def _report(result: Imported, folder: Path) -> None:
-    from visioneval.errors import SHOWN_PROBLEMS
+    from visioneval.label.importing import import_into_run
     from visioneval.report.text import clean
 
+    columns = options.pairs("--map", "FIELD=COLUMN", mapped)
+    values = options.pairs("--set", "FIELD=VALUE", fixed)
+    folder, result = import_into_run(file, run, runs, columns, values, options.say)
     for problem in result.problems[:SHOWN_PROBLEMS]:
         options.say(clean(str(problem)))
     if (more := len(result.problems) - SHOWN_PROBLEMS) > 0:
@@ -175,6 +154,7 @@ def _report(result: Imported, folder: Path) -> None:
         f"{clean(folder.name)}: labels added: {len(result.labels):,} (cells: {len(cells):,}, raters: {len(raters):,});"
         f" already present: {result.known:,}; skipped: {len(result.problems):,}"
     )
+    raise typer.Exit(result.exit_code)
 
 
 @label.command("export")
@@ -193,19 +173,13 @@ def export_labels(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
-    from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
-    from visioneval.analysis.run_lookup import labels_of, read_run
     from visioneval.export.labels import format_of, write_labels
-    from visioneval.records.labeling.labels import LABELS, newest, read_labels
+    from visioneval.label.work import labels_to_export
     from visioneval.report.files import open_output
 
-    folder, info, records = read_run(run, runs, options.say)
-    labels = labels_of(run, records, read_labels(folder / LABELS))
-    if not include_all:
-        (current,), outdated = drop_outdated_labels([LabeledRun(info, records, labels)])
-        labels = newest(current.labels)
-        if outdated:
-            options.say(f"labels for replaced images, left out: {outdated:,} (--all includes them)")
+    labels, outdated = labels_to_export(run, runs, options.say, include_all=include_all)
+    if outdated:
+        options.say(f"labels for replaced images, left out: {outdated:,} (--all includes them)")
     file_format = format_of(form, output)
     with open_output(output) as file:
         write_labels(labels, file_format, file)

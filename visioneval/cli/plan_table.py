@@ -13,7 +13,7 @@ from rich.text import Text
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.api.runs import SuitePlan
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.report.numbers import show_share_of_runs
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line, plain

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from visioneval.cli.options import ResultOptions, console, say
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.records.model import known_sum
 from visioneval.records.stores.locations import display_name
 from visioneval.types import Verdict
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from visioneval.analysis.summary.accumulators import Costs
-    from visioneval.records.model import Record
+    from visioneval.records.model import Record, RunInfo
     from visioneval.running.cells.services import Listener
     from visioneval.running.prepare import PreparedRun
 
@@ -80,6 +80,16 @@ class ProgressCounts:
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     cost: float | None = None
 
+    @classmethod
+    def of(cls, records: Iterable[Record], info: RunInfo) -> ProgressCounts:
+        """The counts of records of a run."""
+        from visioneval.analysis.summary.accumulators import Costs
+
+        counts = cls(Costs(info))
+        for record in records:
+            counts.add(record)
+        return counts
+
     def add(self, record: Record) -> None:
         """Counts a finished cell and its known cost."""
         self.verdicts[record.verdict] += 1
@@ -109,7 +119,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
         from visioneval.analysis.summary.accumulators import Costs
         from visioneval.running.cells.services import Listener
 
-        on_error = print_traceback if debug else lambda _: None
+        on_error = _on_error(debug=debug)
         if output.quiet:
             yield Listener(say=say, debug=on_error)
             return
@@ -128,9 +138,15 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
     return watch
 
 
-def print_traceback(error: BaseException) -> None:
-    """Prints an unexpected error of a run."""
-    traceback.print_exception(error, file=sys.stderr)
+def plain_listener(record: Callable[[Record], None] = lambda _: None, *, debug: bool) -> Listener:
+    """Prints messages and notes, and with ``debug`` unexpected errors, but no progress."""
+    from visioneval.running.cells.services import Listener
+
+    return Listener(record, say=say, note=say, debug=_on_error(debug=debug))
+
+
+def _on_error(*, debug: bool) -> Callable[[BaseException], None]:
+    return (lambda error: traceback.print_exception(error, file=sys.stderr)) if debug else lambda _: None
 
 
 @contextmanager
@@ -170,7 +186,7 @@ class _LiveProgress:
         for ratio in (None, 1, None):
             first.add_column(ratio=ratio, no_wrap=True)
         bar = ProgressBar(self._total, done, style="bright_black", complete_style="cyan", finished_style="cyan")
-        first.add_row("cells", bar, f"{done}/{self._total}  {_left_text(left)}")
+        first.add_row("cells", bar, f"{done}/{self._total}  {'--:--' if left is None else _clock(left)} left")
         texts = (f"{self._counts}, {self._pace.per_second:.1f} cells/s", *_first_calls(self._calls))
         return Group(first, *(Text(text) for text in texts))
 
@@ -178,10 +194,6 @@ class _LiveProgress:
 def _first_calls(calls: list[str]) -> list[str]:
     rest = len(calls) - CALL_LINES
     return [*calls[:CALL_LINES], *([f"and {count_of(rest, 'more model')}"] if rest > 0 else [])]
-
-
-def _left_text(seconds: float | None) -> str:
-    return "--:-- left" if seconds is None else f"{_clock(seconds)} left"
 
 
 def _clock(seconds: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
-from visioneval.defaults import RUNS
+from visioneval.settings import RUNS
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from visioneval import bounds
 from visioneval.cli import options
-from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode, UsageError
-from visioneval.settings import SETTINGS, GradeKeywords, settings_of
+from visioneval.settings import RUNS, SETTINGS, GradeKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run

@@ -16,9 +16,8 @@ import typer
 from visioneval import bounds
 from visioneval.atomic import write_whole
 from visioneval.cli import completion, options
-from visioneval.defaults import RUNS, SUITE_FILE
 from visioneval.errors import Problem, UsageError
-from visioneval.settings import CaseKeywords, settings_of
+from visioneval.settings import RUNS, SUITE_FILE, CaseKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.suites import ValidSuite

@@ -26,7 +26,6 @@ _PACKAGE = Path(__file__).parent.parent
 _CODE = (
     *(f"graders/{name}/**/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
     "media/*.py",
-    "characters.py",
 )
 """The files whose code can change a measurement."""
 

@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from visioneval.errors import SHOWN_PROBLEMS, Problem, UsageError
+from visioneval.analysis.run_lookup import Warn, read_run
+from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError
 from visioneval.label.layout import Layout, find_layout
-from visioneval.records.labeling.labels import AS_FORMULA, PAIR_ANSWERS, Label
+from visioneval.records.labeling.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
@@ -42,6 +44,13 @@ class Imported:
     again: int = 0
     problems: list[Problem] = field(default_factory=list)
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 if all rows are valid, 3 if some are, 2 if none is."""
+        if not self.problems:
+            return ExitCode.PASSED
+        return ExitCode.INCOMPLETE if self.labels or self.known else ExitCode.USAGE
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -51,6 +60,18 @@ class Target:
     asked: Labels
     cells: Mapping[CellKey, str | None]
     labels: Sequence[Label]
+
+
+def import_into_run(
+    path: Path, run: str, runs: Path, mapped: Mapping[str, str], fixed: Mapping[str, str], warn: Warn
+) -> tuple[Path, Imported]:
+    """Adds the labels of a file to a run, as ``import_labels`` reads them. Returns the run's folder and the result."""
+    folder, info, records = read_run(run, runs, warn)
+    images = {record.cell: record.artifact_sha256 for record in records}
+    target = Target(info.run_id, info.selected_suite.resolved_labels, images, read_labels(folder / LABELS))
+    result = import_labels(path, target, mapped, fixed, now=datetime.now(UTC).isoformat(timespec="seconds"))
+    append_labels(folder / LABELS, result.labels)
+    return folder, result
 
 
 def import_labels(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.review_priority import ReviewPriority
-from visioneval.analysis.run_lookup import Warn, ignore, read_run
+from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.label.asking import applies, questions_for
@@ -20,7 +21,15 @@ from visioneval.label.sittings import LabelSession, SessionEntry, append_entries
 from visioneval.media.video import can_read_videos
 from visioneval.records.cells.changed_outputs import changed_outputs, writing_ended
 from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
-from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
+from visioneval.records.labeling.labels import (
+    LABELS,
+    Label,
+    drop_outdated,
+    is_current,
+    newest,
+    read_anchors,
+    read_labels,
+)
 from visioneval.records.model import Record, RunInfo, read_info, read_records
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run
 from visioneval.suite.cases.outputs import split_run
@@ -156,6 +165,19 @@ def record_draw(
     drawn = [by_cell[cell.cell] for cell in draw.cells]
     questions = info.selected_suite.resolved_labels.questions
     return draw, drawn, [question for question in questions if any(applies(question, record) for record in drawn)]
+
+
+def labels_to_export(run: str, runs: Path, warn: Warn, *, include_all: bool) -> tuple[Sequence[Label], int]:
+    """The labels of a run; without ``include_all``, only the last answer to each question about the present images.
+
+    Also returns how many labels for replaced images were left out. Raises ``UsageError``.
+    """
+    folder, info, records = read_run(run, runs, warn)
+    labels = labels_of(run, records, read_labels(folder / LABELS))
+    if include_all:
+        return labels, 0
+    (current,), outdated = drop_outdated_labels([LabeledRun(info, records, labels)])
+    return newest(current.labels), outdated
 
 
 def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe

@@ -17,8 +17,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter
 
 from visioneval.atomic import write_whole
-from visioneval.counted import count_of
-from visioneval.errors import RunFormatError, UsageError
+from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo

@@ -7,7 +7,8 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from visioneval.records.baselines import FOLDER, read_baseline
 from visioneval.records.files.run_folders import read_header
 from visioneval.records.preferences import read_preferences
 from visioneval.records.run_state import current_state
+from visioneval.records.stores.locations import copies_at
+from visioneval.records.stores.lookup import display_name, list_runs
 from visioneval.suite.cases.outputs import split_run
 
 ListedRun = tuple[Path, Mapping[str, Any]]
@@ -23,6 +26,33 @@ ListedRun = tuple[Path, Mapping[str, Any]]
 _SOURCE = re.compile(r"""\brun["']?\s*:\s*["']?([^\s"'#,}\]]+)""")
 _LATEST = "latest"
 _DELETING = ".deleted-"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Of all runs in a folder (``total``): the runs to delete, and why others that were chosen must stay."""
+
+    folders: tuple[Path, ...]
+    needed: Mapping[Path, str]
+    total: int
+
+
+def plan_deletion(root: Path, experiment: str | None, older_than: float | None, keep: int | None) -> Deletion:
+    """Chooses the runs of an experiment, or of all, that are ``older_than`` days and not among the newest to ``keep``.
+
+    Raises ``UsageError`` without either, and for a folder in a store; ``RunFormatError`` as ``needed_runs`` does.
+    """
+    if older_than is None and keep is None:
+        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
+    if copies_at(root) is not None:
+        raise UsageError(f"{display_name(root)}: --delete is for runs in a local folder: delete these in the store")
+    listed = list_runs(root)
+    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
+    chosen = runs_to_delete(
+        [run for run in listed if experiment in (None, run[1].get("experiment"))], before, keep or 0
+    )
+    needed = needed_runs(listed, chosen, Path())
+    return Deletion(tuple(folder for folder, _ in chosen if folder not in needed), needed, len(listed))
 
 
 def runs_to_delete(runs: Sequence[ListedRun], before: datetime | None, keep: int) -> list[ListedRun]:

@@ -14,7 +14,7 @@ from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value
 from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visioneval.analysis.summary.findings import GateFinding
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 

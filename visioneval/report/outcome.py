@@ -8,7 +8,7 @@ from typing import Literal
 from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.summary.diversity import unmeasured_groups
 from visioneval.analysis.summary.findings import Summary
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.rules import parse_gate
 
 Tone = Literal["pass", "fail", "error"]

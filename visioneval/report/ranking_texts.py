@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedRun, Ranking
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 
 ABOUT = (
     "strength: log-odds from the mean; chance: to win against a model run of mean strength; a tie counts as half, and a"

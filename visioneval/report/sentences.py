@@ -16,7 +16,7 @@ from visioneval.analysis.compare.gates import GateResult, OverallState, overall_
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.analysis.compare.tallies.metrics import Amount
 from visioneval.analysis.sides import Side
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import is_equal, parse_rule, show_beside

@@ -10,7 +10,7 @@ from rich.text import Text
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.findings import PanelFinding
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -16,8 +16,7 @@ from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleC
 from visioneval.analysis.compare.new_samples import why_not_continued, why_not_generated
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import built_in_scores
-from visioneval.counted import count_of
-from visioneval.errors import AuthError, BudgetError, UsageError
+from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
@@ -33,7 +32,7 @@ from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_ke
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunOptions
-from visioneval.running.runner import CELLS_PER_CALL, finish_job
+from visioneval.running.runner import finish_job, work_by_model
 from visioneval.suite.selection.selection import Selection, narrowed_further
 from visioneval.types import MUST_PASS, Score, Verdict
 
@@ -87,14 +86,10 @@ def confirm_comparison(
         finally:
             close_run(folder)
     result = replace(result, confirmation=replace(result.confirmation, failed=failed))
-    _note_used(result.confirmation, {case.key for case in candidates}, listener)
-    return result
-
-
-def _note_used(confirmation: Confirmation, keys: Iterable[CaseKey], listener: Listener) -> None:
-    used = sum(SampleCounts.of(verdicts).measured for verdicts in confirmation.verdicts.values())
-    total = sum(map(confirmation.planned, keys))
+    used = sum(SampleCounts.of(verdicts).measured for verdicts in result.confirmation.verdicts.values())
+    total = sum(map(result.confirmation.planned, {case.key for case in candidates}))
     listener.note(f"used {used:,} of {total:,} new samples that would confirm every case")
+    return result
 
 
 def _failed(comparison: Comparison, gates: Sequence[FailOn], confirmation: Confirmation) -> tuple[str, ...]:
@@ -187,19 +182,12 @@ async def decide_cases(samples: Sequence[CaseSamples], services: Services, progr
         while not progress.is_over and (jobs := list(item.jobs())):
             await asyncio.gather(*(finish_job(adding, progress, job) for job in jobs))
 
-    async with asyncio.TaskGroup() as group:
-        for limit_key, items in _by_limit_key(samples).items():
-            workers = min(services.calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, len(items))
-            group.create_task(progress.work_through(iter(items), workers, decide))
-    return any(item.needed for item in samples)
-
-
-def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[CaseSamples]]:
     by_key: dict[RateLimitKey, list[CaseSamples]] = {}
     for item in samples:
         run = item.chains[0][0].run
         by_key.setdefault(generation_limit_key(run.provider, run.params), []).append(item)
-    return by_key
+    await work_by_model(services, progress, {key: iter(items) for key, items in by_key.items()}, decide)
+    return any(item.needed for item in samples)
 
 
 _MAX_ERROR = 200

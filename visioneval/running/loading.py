@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from visioneval.defaults import RUNS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.cells.existing_outputs import existing_outputs
@@ -17,6 +16,7 @@ from visioneval.records.stores.lookup import find_run
 from visioneval.resources import builtin
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
+from visioneval.settings import RUNS
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite

@@ -6,7 +6,7 @@ The answers are appended to ``preferences.jsonl``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -15,28 +15,31 @@ from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
+from visioneval.analysis.compare.pairing import pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.analysis.sides import Side
-from visioneval.counted import count_of
-from visioneval.errors import NEVER_ASKED, ExitCode, GraderError, ImageError, ProviderError, StoppedError, UsageError
+from visioneval.errors import (
+    NEVER_ASKED,
+    ExitCode,
+    GraderError,
+    StoppedError,
+    UsageError,
+    count_of,
+)
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
+from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, config_of
-from visioneval.running.calls.attempts import describe_error
-from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.judges import JudgeMeters, Meter
 from visioneval.running.calls.limiters import judge_limit_key
-from visioneval.running.calls.meter import JudgeMeters, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
-from visioneval.running.cells.services import Components, ImageCache, Listener, Services, build_components
-from visioneval.running.execution import Outcome, Progress, run_to_end
+from visioneval.running.cells.services import Listener, Services, build_components
+from visioneval.running.execution import Progress, execute
 from visioneval.running.plan import Call, Plan
-from visioneval.running.sanitize import Sanitizer, sanitizer_for
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.load import judge_of_flag
@@ -84,39 +87,6 @@ class Matchups:
             self.same += 1
         else:
             self.pairs.append(Matchup(call, sample, a, b))
-
-
-@dataclass(frozen=True, slots=True)
-class PairwiseSession:
-    """A pairwise grader with the calls of its judges, and the run folder that stores their answers."""
-
-    plan: Plan
-    config: BaseGrader
-    components: Components
-    calls: Calls
-    folder: Path
-    sanitizer: Sanitizer
-    image_cache: ImageCache = field(default_factory=ImageCache)
-    meters: JudgeMeters = field(default_factory=JudgeMeters)
-    debug: Callable[[BaseException], None] = lambda _: None
-
-    def judge(self, name: str) -> BaseJudge:
-        """The config of one of its judges in the suite."""
-        return self.plan.suite.judges[name]
-
-    @property
-    def judges(self) -> Judges:
-        """The judges of the suite."""
-        return Judges(self.plan.suite.judges, self.components.judges, self.calls)
-
-    def template_sha256(self, call: Call) -> str:
-        """The hash of the templates that ask about a pair of a case."""
-        return self.plan.templates.digest(*self.config.templates(call.case, self.plan.suite.vars))
-
-    @property
-    def grader(self) -> PairGrader:
-        """The grader that asks the judge."""
-        return cast("PairGrader", self.components.graders[self.config.key])
 
 
 def contender(record: Record | None, folder: Path, *, trusted: bool) -> Contender | None:
@@ -172,127 +142,119 @@ def matchups_of(
 
 async def judge_pairs_within(services: Services, config: BaseGrader, progress: Progress) -> str:
     """Asks about the pairs of a run's own outputs. Returns a note for the user; an early end is in ``progress``."""
-    plan, folder = services.plan, services.writer.folder
-    session = PairwiseSession(
-        plan,
-        config,
-        services.components,
-        services.calls,
-        folder,
-        services.sanitizer,
-        services.image_cache,
-        debug=services.listener.debug,
-    )
+    plan, folder, judging = services.plan, services.writer.folder, PairJudging(services, config)
     matchups = await asyncio.to_thread(matchups_within, plan, config, read_records(folder), folder)
-    await judge_matchups(session, matchups.pairs, progress)
-    return f"{config.key}: {matchups}; {session.meters}"
+    await judging.judge(matchups.pairs, progress)
+    return f"{config.key}: {matchups}; {judging.meters}"
 
 
-async def judge_matchups(
-    session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
-) -> None:
-    """Asks every judge of the grader about every pair in both orders. Skips stored answers unless ``refresh``.
+@dataclass(frozen=True, slots=True)
+class PairJudging:
+    """A pairwise grader, and the services that its questions go through. The run that is written stores the answers."""
 
-    An early end is reported in ``progress``; any other failure becomes the error of one preference.
-    """
-    stored = () if refresh else read_preferences(session.folder)
-    answered = {preference.key: preference.template_sha256 for preference in stored if preference.error is None}
-    turns_of = {name: _open_questions(session, matchups, name, answered) for name in session.config.judge_names}
-    async with asyncio.TaskGroup() as group:
-        for name, turns in turns_of.items():
-            max_calls = session.calls.throttle.max_calls(judge_limit_key(session.judge(name)))
-            ask = partial(_ask_about, session, name)
-            group.create_task(progress.work_through(turns, min(max_calls, 2 * len(matchups)), ask))
-    progress.left += sum(1 for turns in turns_of.values() for _ in turns)
+    services: Services
+    config: BaseGrader
+    meters: JudgeMeters = field(default_factory=JudgeMeters)
 
+    async def judge(self, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False) -> None:
+        """Asks every judge of the grader about every pair in both orders. Skips stored answers unless ``refresh``.
 
-def _open_questions(
-    session: PairwiseSession, matchups: Sequence[Matchup], judge: str, answered: Mapping[PreferenceKey, str | None]
-) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
-    """The questions without an answer, and those whose templates have changed since it was given."""
-    title = session.judge(judge).title
-    for matchup in matchups:
-        valid = (None, session.template_sha256(matchup.call))
-        for first in ORDERS:
-            key = matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, title, first
-            if key not in answered or answered[key] not in valid:
-                yield matchup, first
+        An early end is reported in ``progress``; any other failure becomes the error of one preference.
+        """
+        stored = () if refresh else read_preferences(self.services.writer.folder)
+        answered = {preference.key: preference.template_sha256 for preference in stored if preference.error is None}
+        turns_of = {name: self._open_questions(matchups, name, answered) for name in self.config.judge_names}
+        async with asyncio.TaskGroup() as group:
+            for name, turns in turns_of.items():
+                max_calls = self.services.calls.throttle.max_calls(judge_limit_key(self._config_of(name)))
+                workers = min(max_calls, 2 * len(matchups))
+                group.create_task(progress.work_through(turns, workers, partial(self._ask_about, name)))
+        progress.left += sum(1 for turns in turns_of.values() for _ in turns)
 
+    def _config_of(self, judge: str) -> BaseJudge:
+        return self.services.plan.suite.judges[judge]
 
-async def _ask_about(session: PairwiseSession, judge: str, turn: tuple[Matchup, Literal["a", "b"]]) -> None:
-    preference = await _judge_pair(session, judge, *turn)
-    await asyncio.to_thread(append_preferences, session.folder, [preference])
+    def _template_sha256(self, call: Call) -> str:
+        """The hash of the templates that ask about a pair of a case."""
+        plan = self.services.plan
+        return plan.templates.digest(*self.config.templates(call.case, plan.suite.vars))
 
+    def _open_questions(
+        self, matchups: Sequence[Matchup], judge: str, answered: Mapping[PreferenceKey, str | None]
+    ) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
+        """The questions without an answer, and those whose templates have changed since it was given."""
+        title = self._config_of(judge).title
+        for matchup in matchups:
+            valid = (None, self._template_sha256(matchup.call))
+            for first in ORDERS:
+                key = matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, title, first
+                if key not in answered or answered[key] not in valid:
+                    yield matchup, first
 
-async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
-    """Asks a judge about one pair in one order; an error replaces the answer."""
-    limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
-    answer: Literal["a", "b", "tie"] | None = None
-    reason = error = extra_keys = read = None
-    kind = None
-    meter = Meter(whole=session.meters.of(judge))
-    about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
-    try:
-        async with limit:
-            question = await asyncio.to_thread(_question, session, judge, matchup, first)
-            choice = await session.grader.choose(lambda asked: session.judges.ask(judge, asked, about, meter), question)
-        second: Literal["a", "b"] = "b" if first == "a" else "a"
-        answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
-        answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
-        extra_keys = session.sanitizer.texts(choice.extra_keys) or None
-        read = None if choice.how == "json" else choice.how
-    except StoppedError:
-        raise
-    except (GraderError, ProviderError, ImageError) as failure:
-        error = session.sanitizer.text(str(failure) or type(failure).__name__)
-        kind = failure.kind if isinstance(failure, ProviderError) else None
-    except Exception as failure:
-        if isinstance(failure, TimeoutError) and limit.expired():
-            error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
-        else:  # includes a TimeoutError that the judge raised
-            session.debug(failure)
-            error = session.sanitizer.text(describe_error(failure))
-    return Preference(
-        test_id=matchup.call.case.id,
-        sample_index=matchup.sample,
-        a=matchup.a.name,
-        b=matchup.b.name,
-        first=first,
-        answer=answer,
-        reason=reason,
-        judge=session.judge(judge).title,
-        error=error,
-        template_sha256=session.template_sha256(matchup.call),
-        extra_keys=extra_keys,
-        read=read,
-        scaled=tuple(meter.scaled),
-        refused=kind == "refused",
-        never_asked=kind in NEVER_ASKED,
-        cost_usd=meter.cost_usd if meter.calls else None,
-        cached=meter.is_from_cache,
-    )
+    async def _ask_about(self, judge: str, turn: tuple[Matchup, Literal["a", "b"]]) -> None:
+        """Asks a judge about one pair in one order, and stores the answer or the error."""
+        matchup, first = turn
+        services, call = self.services, matchup.call
+        limit = asyncio.timeout(services.plan.suite.cell_timeout_s)
+        answer: Literal["a", "b", "tie"] | None = None
+        reason = error = extra_keys = read = kind = None
+        meter = Meter(whole=self.meters.of(judge))
+        about = CellRef(call.case.id, matchup.b.name, matchup.sample)
+        grader = cast("PairGrader", services.components.graders[self.config.key])
+        try:
+            async with limit:
+                question = await asyncio.to_thread(self._question, grader, judge, matchup, first)
+                choice = await grader.choose(lambda asked: services.judges.ask(judge, asked, about, meter), question)
+            second: Literal["a", "b"] = "b" if first == "a" else "a"
+            answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
+            answer, reason = answers[choice.answer], services.sanitizer.text(choice.reason)
+            extra_keys = services.sanitizer.texts(choice.extra_keys) or None
+            read = None if choice.how == "json" else choice.how
+        except StoppedError:
+            raise
+        except Exception as failure:
+            kind, error = services.failure_of(failure, limit)
+        preference = Preference(
+            test_id=call.case.id,
+            sample_index=matchup.sample,
+            a=matchup.a.name,
+            b=matchup.b.name,
+            first=first,
+            answer=answer,
+            reason=reason,
+            judge=self._config_of(judge).title,
+            error=error,
+            template_sha256=self._template_sha256(call),
+            extra_keys=extra_keys,
+            read=read,
+            scaled=tuple(meter.scaled),
+            refused=kind == "refused",
+            never_asked=kind in NEVER_ASKED,
+            cost_usd=meter.cost_usd if meter.calls else None,
+            cached=meter.is_from_cache,
+        )
+        await asyncio.to_thread(append_preferences, services.writer.folder, [preference])
 
-
-def _question(session: PairwiseSession, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Question:
-    call = matchup.call
-    subject = GradingContext(
-        case=call.case,
-        task_type=call.task_type,
-        prompt=call.prompt,
-        requested_size=None,
-        output=None,
-        files=call.files,
-        save=_refuse_save,
-        variables=session.plan.suite.vars,
-        templates=session.plan.templates,
-        judge=judge,
-        show=session.image_cache.show,
-        watching=session.components.watching,
-    )
-    outputs = [side.output for side in (matchup.a, matchup.b)]
-    for image in outputs:
-        _check_unchanged(image)
-    return session.grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
+    def _question(self, grader: PairGrader, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+        call, plan = matchup.call, self.services.plan
+        subject = GradingContext(
+            case=call.case,
+            task_type=call.task_type,
+            prompt=call.prompt,
+            requested_size=None,
+            output=None,
+            files=call.files,
+            save=_refuse_save,
+            variables=plan.suite.vars,
+            templates=plan.templates,
+            judge=judge,
+            show=self.services.image_cache.show,
+            watching=self.services.components.watching,
+        )
+        outputs = [side.output for side in (matchup.a, matchup.b)]
+        for image in outputs:
+            _check_unchanged(image)
+        return grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
 def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
@@ -403,7 +365,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
     if folders[0].resolve() == folders[1].resolve() and any(pair.a == pair.b for pair in pairing.pairs):
         raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
-    pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
+    pairs = [(records[0][pair.a.key], records[1][pair.b.key]) for pair in pairing.pairs]
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     a_id, b_id = (read_info(folder).run_id for folder in folders)
     return RunPairs(
@@ -419,11 +381,6 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
     )
 
 
-def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:
-    cell = pair.a if side == "a" else pair.b
-    return cell.test_id, cell.model_label, cell.sample_index
-
-
 def compare_runs(
     plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, listener: Listener
 ) -> PairwiseResult:
@@ -432,21 +389,20 @@ def compare_runs(
     check_budget(plan, settings)
     check_session(plan, settings, listener.say)
     components = build_components(plan, offline=settings.reuse.offline)
-    with open_calls(plan, settings, read_info(folder).payer, listener.say) as calls:
-        session = PairwiseSession(plan, config, components, calls, folder, sanitizer_for(plan))
-        progress = Progress(calls)
+    info, meters = read_info(folder), JudgeMeters()
 
-        async def judge() -> Outcome:
-            pairs = pairs_of_runs.matchups.pairs
-            await judge_matchups(session, pairs, progress, refresh=not settings.reuse.judgements)
-            outcome = progress.outcome(is_left=False)
-            if calls.budget.refusal is not None:
-                listener.say(calls.budget.refusal)
-            return outcome
+    async def judge(services: Services, progress: Progress) -> bool:
+        judging = PairJudging(services, config, meters)
+        await judging.judge(pairs_of_runs.matchups.pairs, progress, refresh=not settings.reuse.judgements)
+        progress.check()
+        if services.calls.budget.refusal is not None:
+            services.listener.say(services.calls.budget.refusal)
+        return False
 
-        ended = run_to_end(judge, progress, listener.say, listener.started)
-    titles = {session.judge(name).title for name in config.judge_names}
+    with open_calls(plan, settings, info.payer, listener.say) as calls:
+        ended = execute(judge, plan, components, OutputWriter(folder, info), calls, listener)
+    titles = {plan.suite.judges[name].title for name in config.judge_names}
     judged = (line for line in read_preferences(folder) if line.judge in titles)
     lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
     preferences = summarize_preferences(lines, panels_of(plan.suite))
-    return PairwiseResult(ended.complete, ended.out_of_budget, preferences, session.meters)
+    return PairwiseResult(ended.complete, ended.out_of_budget, preferences, meters)

@@ -250,19 +250,10 @@ def prepare_grading(
     """
     fetch_outputs(source.folder)
     plan = replace(plan_grading(source, suite, options.suite), generates=False)
-    info = describe_run(
-        plan,
-        run_id=options.run_id,
-        note=options.note,
-        command_line=options.command_line,
-    ).model_copy(update={"graded_from": source.name})
-    grading = plan_regrade(
-        plan,
-        read_records(source.folder),
-        source.folder,
-        source.info.run_id,
-        reuse_scores=options.calls.reuse.judgements,
-    )
+    info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
+    info = info.model_copy(update={"graded_from": source.name})
+    records, reuse_scores = read_records(source.folder), options.calls.reuse.judgements
+    grading = plan_regrade(plan, records, source.folder, source.info.run_id, reuse_scores=reuse_scores)
     is_free = not grading.graded and not any(grader.judges_pairs for grader in plan.suite.graders)
     if not is_free:
         check_budget(plan, options.calls)
@@ -351,16 +342,8 @@ def describe_run(
 def without_secrets(words: tuple[str, ...], plan: Plan, hidden: tuple[str, ...]) -> tuple[str, ...]:
     """A command line without keys and the values of ``hidden`` variables."""
     text = sanitizer_for(plan).text
-    return tuple(text(_hide_values(word, hidden)) for word in words)
-
-
-def _hide_values(word: str, hidden: tuple[str, ...]) -> str:
-    """An argument of the command line without the value of a hidden variable."""
-    for name in hidden:
-        for start in (f"{name}=", f"--var={name}="):
-            if word.startswith(start):
-                return f"{start}{HIDDEN}"
-    return word
+    starts = [start for name in hidden for start in (f"{name}=", f"--var={name}=")]
+    return tuple(text(next((f"{start}{HIDDEN}" for start in starts if word.startswith(start)), word)) for word in words)
 
 
 def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) -> RunInfo:
@@ -368,26 +351,16 @@ def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) 
 
     With ``uses_stored_suite`` the resume named no suite, so the original command line stays.
     """
-    changed = current.model_dump(include=_CURRENT_FIELDS) | {
-        "command_line": stored.command_line if uses_stored_suite else current.command_line,
-        "suite": current.suite,
-        "hidden_vars": current.hidden_vars,
-        "metrics": current.metrics,
-        "selection": current.selection,
-    }
+    names = _CURRENT_FIELDS if uses_stored_suite else (*_CURRENT_FIELDS, "command_line")
+    changed = {name: getattr(current, name) for name in names}
     again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*stored.resumed_at, now())}
     return stored.model_copy(update=changed | again)
 
 
-_CURRENT_FIELDS = {
-    "planned_cells",
-    "visioneval_version",
-    "python_version",
-    "experiment",
-    "git_commit",
-    "suite_path",
-    "source_sha256",
-}
+_CURRENT_FIELDS = (
+    "planned_cells", "visioneval_version", "python_version", "experiment", "git_commit", "suite_path", "source_sha256",
+    "suite", "hidden_vars", "metrics", "selection",
+)  # fmt: skip
 
 
 def _git_commit(folder: Path) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
@@ -11,10 +12,11 @@ from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.judges import Judges
-from visioneval.running.calls.meter import Meter
-from visioneval.running.cells.services import Components
+from visioneval.running.calls.judges import Judges, Meter
+from visioneval.running.calls.settings import CallSettings, check_budget, open_calls
+from visioneval.running.cells.services import Components, build_components
 from visioneval.running.execution import Outcome, Progress, run_to_end
+from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Plan, applies
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.cases.case import TestCase
@@ -62,6 +64,28 @@ class QuestionsOutcome:
             return ExitCode.INTERRUPTED
         has_gaps = not self.complete or any(result.error for result in self.results)
         return ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED
+
+    @property
+    def entries(self) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
+        """Prompt, case IDs and questions of all prompts that succeeded."""
+        return [
+            (result.task.prompt, tuple(case.id for case in result.task.cases), result.entry)
+            for result in self.results
+            if result.entry
+        ]
+
+
+def questions_of_suite(
+    path: Path, suite: SuiteOptions, settings: CallSettings, on_result: OnResult, say: Callable[[str], None]
+) -> QuestionsOutcome:
+    """Loads a suite and generates the questions of every prompt, as ``make_questions`` does.
+
+    Raises ``UsageError``, ``SuiteError`` and ``BudgetError``, too.
+    """
+    plan = question_plan(load_plan(path, suite))
+    check_budget(plan, settings)
+    with open_calls(plan, settings, "", say) as calls:
+        return make_questions(plan, build_components(plan), calls, on_result, say)
 
 
 def question_plan(plan: Plan) -> Plan:
@@ -124,12 +148,3 @@ async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask,
         return PromptResult(task, await maker.make_questions(case, task.prompt, ask, plan.templates))
     except (GraderError, ProviderError) as error:
         return PromptResult(task, error=sanitizer_for(plan).text(error))
-
-
-def entries(results: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:
-    """Prompt, case IDs and questions of all prompts that succeeded."""
-    return [
-        (result.task.prompt, tuple(case.id for case in result.task.cases), result.entry)
-        for result in results
-        if result.entry
-    ]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.summary.accumulators import read_pair_costs
@@ -33,6 +33,7 @@ from visioneval.running.prepare import PreparedRun, now
 from visioneval.running.samples import measure_diversity
 from visioneval.types import ModelRun
 
+T = TypeVar("T")
 RunCells = Callable[[Services, Jobs, Progress], Awaitable[bool]]
 """Does the jobs of a run and appends their records, here or elsewhere. Returns whether any are left."""
 CELLS_PER_CALL = 2
@@ -52,11 +53,21 @@ class EndedRun:
 async def run_cells_here(services: Services, jobs: Jobs, progress: Progress) -> bool:
     """Does the jobs in this process, those of each model by workers of its own. Returns whether any are left."""
     queues = {limit_key: jobs(part) for limit_key, part in by_limit_key(services.plan).items()}
+    await work_by_model(services, progress, queues, partial(finish_job, services, progress))
+    return any(next(queue, None) is not None for queue in queues.values())
+
+
+async def work_by_model(
+    services: Services,
+    progress: Progress,
+    queues: Mapping[RateLimitKey, Iterator[T]],
+    do: Callable[[T], Awaitable[None]],
+) -> None:
+    """Works through the queue of each model by workers of its own, so that a slow model does not delay a fast one."""
     async with _reporting(services), asyncio.TaskGroup() as group:
         for limit_key, queue in queues.items():
             workers = min(services.calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, services.plan.cells)
-            group.create_task(progress.work_through(queue, workers, partial(finish_job, services, progress)))
-    return any(next(queue, None) is not None for queue in queues.values())
+            group.create_task(progress.work_through(queue, workers, do))
 
 
 async def finish_job(services: Services, progress: Progress, job: Job) -> None:
@@ -117,19 +128,14 @@ async def run_all(
     progress.check()
     if not is_left and not progress.left:
         async with _reporting(services):
-            await _compare_cells(services, progress)
+            for config in services.plan.suite.graders:
+                if config.judges_pairs:
+                    services.listener.note(await judge_pairs_within(services, config, progress))
+                elif config.compares_samples and config.key in services.components.graders:
+                    services.listener.note(await measure_diversity(services, config, progress))
     if services.calls.budget.refusal is not None:
         services.listener.say(services.calls.budget.refusal)
     return is_left
-
-
-async def _compare_cells(services: Services, progress: Progress) -> None:
-    """Runs the graders that compare pairs of images, and those that compare the samples of a case."""
-    for config in services.plan.suite.graders:
-        if config.judges_pairs:
-            services.listener.note(await judge_pairs_within(services, config, progress))
-        elif config.compares_samples and config.key in services.components.graders:
-            services.listener.note(await measure_diversity(services, config, progress))
 
 
 def summarize_run(prepared: PreparedRun, info: RunInfo) -> Summary:
@@ -142,7 +148,7 @@ def summarize_run(prepared: PreparedRun, info: RunInfo) -> Summary:
 
 
 def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
-    """Splits the plan by rate-limit key, so that a slow model does not delay a fast one."""
+    """Splits the plan by rate-limit key."""
     runs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
     for run in plan.runs:
         limit_key = generation_limit_key(run.provider, run.params)
@@ -153,14 +159,14 @@ def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
 @contextlib.asynccontextmanager
 async def _reporting(services: Services) -> AsyncIterator[None]:
     """Reports running and waiting calls at intervals."""
-    background = asyncio.create_task(_report_status(services))
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(STATUS_INTERVAL_S)
+            services.listener.status(services.calls.throttle.status())
+
+    background = asyncio.create_task(report())
     try:
         yield
     finally:
         background.cancel()
-
-
-async def _report_status(services: Services) -> None:
-    while True:
-        await asyncio.sleep(STATUS_INTERVAL_S)
-        services.listener.status(services.calls.throttle.status())

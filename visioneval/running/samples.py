@@ -10,12 +10,11 @@ from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
-from visioneval.errors import GraderError, ImageError, StoppedError
+from visioneval.errors import StoppedError
 from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
-from visioneval.running.calls.attempts import describe_error
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Meter
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress
 from visioneval.running.pairs import contender
@@ -79,11 +78,9 @@ async def measure_diversity(services: Services, config: BaseGrader, progress: Pr
             group.distances.append(await _measure_pair(services, config, pair, meter))
         except StoppedError:  # not measured, which is no fault of the images
             raise
-        except (GraderError, ImageError) as error:
-            group.error = group.error or services.sanitizer.text(str(error))
         except Exception as error:
-            services.listener.debug(error)
-            group.error = group.error or services.sanitizer.text(describe_error(error))
+            _, message = services.failure_of(error)
+            group.error = group.error or message
 
     await progress.work_through(pairs, processors(), measure)
     progress.left += sum(1 for _ in pairs)

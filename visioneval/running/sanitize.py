@@ -44,7 +44,8 @@ class Sanitizer:
     """As they are in JSON. A text with a lone surrogate cannot be in JSON."""
 
     def __post_init__(self) -> None:
-        escaped = (orjson.dumps(secret)[1:-1] for secret in self.secrets if _is_utf8(secret))
+        in_utf8 = (secret for secret in self.secrets if secret.encode("utf-8", "replace").decode() == secret)
+        escaped = (orjson.dumps(secret)[1:-1] for secret in in_utf8)
         object.__setattr__(self, "escaped_secrets", tuple(escaped))
 
     @classmethod
@@ -54,7 +55,9 @@ class Sanitizer:
 
     @classmethod
     def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
-        forms = {form for secret in secrets for form in _forms(secret)}
+        # each as it is, and as a text has it that is JSON itself, such as the answer of a judge
+        in_json = (json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for secret in secrets for is_ascii in (True, False))
+        forms = {*secrets, *in_json}
         return cls(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
     @classmethod
@@ -157,19 +160,10 @@ class Sanitizer:
         return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
-def _forms(secret: str) -> set[str]:
-    """A secret as it is, and as a text has it that is JSON itself, such as the answer of a judge."""
-    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-
-
 def _in_json(secret: str) -> bytes:
     """A pattern for a secret in the JSON of any server, which may escape each character: as ``\\/`` or ``\\u002b``."""
     plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
     return b"".join(rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
-
-
-def _is_utf8(text: str) -> bool:
-    return text.encode("utf-8", "replace").decode() == text
 
 
 def scalar(value: Any) -> Any:

@@ -17,8 +17,7 @@ from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, pa
 from visioneval.analysis.scores import RATE
 from visioneval.analysis.sides import Side, with_built_in
 from visioneval.analysis.stats.power import POWER
-from visioneval.counted import count_of
-from visioneval.errors import Problem, UsageError
+from visioneval.errors import Problem, UsageError, count_of
 from visioneval.rules import is_true
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.plan import Plan
@@ -83,7 +82,10 @@ def sample_sizes(plan: Plan, options: DetectOptions, past: Callable[[], PastCost
     """
     if options.difference is None:
         return None
-    detect = parse_detect(options.difference, _metrics(plan), _families(plan))
+    # compare adjusts these together: all metrics but the parts of a gecko score
+    geckos = tuple(f"{grader.key}." for grader in plan.suite.graders if grader.type_name == GECKO)
+    families = [name for name in plan.metrics if not name.startswith(geckos)]
+    detect = parse_detect(options.difference, _metrics(plan), families)
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")
     noise = _noise(plan, detect, options)
@@ -233,9 +235,3 @@ def _has(case: TestCase, plan: Plan, detect: Detect) -> bool:
     if not any(plan.count(case, run)[1] for run in plan.runs):
         return False
     return detect.metric is None or detect.metric in {*BUILT_IN, *plan.suite_metrics.of_case(case)}
-
-
-def _families(plan: Plan) -> list[str]:
-    """The metrics that ``compare`` adjusts together: all but the parts of a gecko score."""
-    geckos = [grader.key for grader in plan.suite.graders if grader.type_name == GECKO]
-    return [name for name in plan.metrics if not any(name.startswith(f"{key}.") for key in geckos)]

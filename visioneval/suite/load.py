@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
-from visioneval.defaults import SUITE_FILE
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
+from visioneval.settings import SUITE_FILE
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
 from visioneval.suite.loading.document import Document, Source

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.report.html.pages import PageFrame, policy, render, style, usd
 from visioneval.view.listing import RunRow
 from visioneval.view.trends import HEIGHT, WIDTH, Trend, experiment_trends, percent

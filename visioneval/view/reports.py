@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.files.links import check_run_folder
@@ -22,6 +21,7 @@ from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import suite_folder, write_files
 from visioneval.report.html.slim_run import GalleryFilters, SlimRun, read_slim
+from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.view.index import LIVE_SCRIPT, frame_links
 from visioneval.view.listing import stamp
 

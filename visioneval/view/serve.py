@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from visioneval.counted import count_of
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, count_of
 from visioneval.local_server.serving import check_extra, listening, open_browser
 from visioneval.records.stores.locations import copies_at, display_name
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from visioneval.atomic import write_whole
-from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
 from visioneval.records.run_state import with_current_state
@@ -21,6 +20,7 @@ from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import MARK, prepare_folder, suite_folder, write_files
 from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.report.text import one_line
+from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.view.index import BACK, STYLE, IndexOptions, by_experiment, index_page, run_address, view_style
 from visioneval.view.listing import RunListing, RunRow
 from visioneval.view.reports import live_notice

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache_files import store_content
+from visioneval.running.calls.caching.cache import Cache, store_content
 
 
 @pytest.fixture
@@ -376,7 +375,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache_files import store_content
+from visioneval.running.calls.caching.cache import store_content
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")

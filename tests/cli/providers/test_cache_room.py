@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.errors import UsageError
-from visioneval.running.calls.caching.cache import MAX_GB_VARIABLE, Cache, default_folder
-from visioneval.running.calls.caching.cache_files import LocalFolder, store_content
+from visioneval.running.calls.caching.cache import MAX_GB_VARIABLE, Cache, LocalFolder, default_folder, store_content
 from visioneval.running.calls.caching.upkeep import tidy
 
 

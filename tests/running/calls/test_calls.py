@@ -25,14 +25,12 @@ from suite_runner import LOOK, SuiteRunner
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget
-from visioneval.running.calls.caching import cache_files
+from visioneval.running.calls.caching import cache as cache_module
 from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.reuse import Reuse
-from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.judges import Judges, question_key
-from visioneval.running.calls.log import CallLog
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.calls import Calls, Reuse
+from visioneval.running.calls.judges import Judges, Meter, question_key
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Call
@@ -403,7 +401,7 @@ def test_a_damaged_file_of_the_cache_is_not_taken_for_an_output_that_could_not_b
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache_files, "write_whole", full)
+    monkeypatch.setattr(cache_module, "write_whole", full)
     calls = calls_of(cache=cache)
     cell = {"case": SimpleNamespace(id="one"), "run": SimpleNamespace(label="m")}
     call = cast("Call", SimpleNamespace(task_type=TaskType.IMAGE_GENERATION, samples=(0,), **cell))

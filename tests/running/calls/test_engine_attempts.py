@@ -10,10 +10,9 @@ import pytest
 
 from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation
-from visioneval.running.calls.attempts import PaidCall, PricedAttempts
+from visioneval.running.calls.attempts import CallLog, PaidCall, PricedAttempts
 from visioneval.running.calls.budget import Budget, CallSize
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.suite.entries.limits import Price

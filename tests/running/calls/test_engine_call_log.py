@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from visioneval.errors import UsageError
+from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.log import CallLog
 
 KEY = RateLimitKey("openai", "gpt-5.4", "judge")
 

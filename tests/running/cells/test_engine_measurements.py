@@ -11,7 +11,7 @@ import pytest
 
 from visioneval.graders.measures import Measure
 from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Meter
 from visioneval.running.cells.measurements import Measurements
 
 

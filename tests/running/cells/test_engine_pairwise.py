@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, record_of, recorded
+from engine_parts import calls_for, info_of, open_services, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
@@ -18,26 +18,24 @@ from visioneval.graders.base import Choice, GradingContext
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
-from visioneval.records.writer import RunWriter
+from visioneval.records.writer import OutputWriter, RunWriter
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.judges import JudgeMeters
 from visioneval.running.calls.prices import Prices
 from visioneval.running.cells.services import Components
 from visioneval.running.execution import Progress
 from visioneval.running.pairs import (
     Matchup,
     Matchups,
+    PairJudging,
     PairwiseResult,
-    PairwiseSession,
     RunPairs,
     contender,
-    judge_matchups,
     matchups_within,
     pair_runs,
     pairwise_plan,
 )
 from visioneval.running.plan import Plan
-from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.entries.limits import Price
 from visioneval.types import Output
 
@@ -219,7 +217,7 @@ class StubJudge:
         return Reply("yes", "judge-1")
 
 
-class TestJudgeMatchups:
+class TestPairJudging:
     """Questions about pairs, in both orders."""
 
     def judge(
@@ -232,12 +230,12 @@ class TestJudgeMatchups:
         (config,) = (grader for grader in plan.suite.graders if grader.after_run)
         calls = replace_prices(calls_for(plan), budget)
         components = Components({}, {"better": chooser or Choosing()}, {"default": judge or StubJudge()})  # type: ignore[dict-item]
-        session = PairwiseSession(plan, config, components, calls, toy.folder, sanitizer_for(plan))
         append_preferences(toy.folder, earlier)
         progress = Progress(calls)
         matchups = pairs_within(toy, plan).pairs
         before(matchups)
-        asyncio.run(judge_matchups(session, matchups, progress, refresh=refresh))
+        with open_services(plan, calls, components, writer=OutputWriter(toy.folder, info_of(plan))) as services:
+            asyncio.run(PairJudging(services, config).judge(matchups, progress, refresh=refresh))
         return read_preferences(toy.folder), progress
 
     def test_both_orders_are_asked(self, toy: Toy) -> None:

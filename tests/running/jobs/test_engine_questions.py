@@ -15,14 +15,12 @@ from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.running.calls.calls import Calls, Reuse
-from visioneval.running.calls.judges import Judges
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Judges, Meter
 from visioneval.running.cells.services import Components
 from visioneval.running.plan import Plan
 from visioneval.running.questions import (
     PromptResult,
     QuestionsOutcome,
-    entries,
     make_questions,
     prompt_tasks,
     question_plan,
@@ -132,7 +130,7 @@ def test_a_prompt_that_fails_does_not_stop_the_others(toy: Toy, error: Exception
     outcome = make_all(plan_for(toy, *PROMPTS), b=error)
     assert [result.error for result in outcome.results] == [None, str(error), None]
     assert outcome.complete
-    assert [(prompt, cases, entry.keywords) for prompt, cases, entry in entries(outcome.results)] == [
+    assert [(prompt, cases, entry.keywords) for prompt, cases, entry in outcome.entries] == [
         ("a", ("case0",), "about a"), ("c", ("case2",), "about c")
     ]  # fmt: skip
 

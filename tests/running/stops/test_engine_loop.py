@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from visioneval.errors import AuthError, BudgetError, StorageError
+from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Interrupt
-from visioneval.running.execution import Outcome, Progress, run_to_end
-from visioneval.running.process import OPEN_FILES
+from visioneval.running.execution import OPEN_FILES, Outcome, Progress, run_to_end
 
 Work = Callable[[], Coroutine[Any, Any, Outcome]]
 Runner = Callable[..., Outcome]

@@ -10,9 +10,9 @@ import pytest
 from concurrency import run_with_timeout, settle
 
 from visioneval.errors import AuthError, BudgetError, ClosingError, ProviderError, StorageError
+from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.execution import Progress, interrupts, root_error

@@ -24,8 +24,7 @@ from visioneval.records.cells.operations import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
 from visioneval.running.calls.budget import bound_of, smallest_size
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache_files import clear_scratch
+from visioneval.running.calls.caching.cache import Cache, clear_scratch
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.media import check_media
 from visioneval.running.calls.operations import OperationCall, with_video_length

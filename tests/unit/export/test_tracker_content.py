@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from record_factory import record
@@ -10,8 +12,8 @@ from tracked_runs import HOSTILE, LABELS, MANY, tracked_demo
 from typer.testing import CliRunner
 
 from visioneval.analysis.summary.findings import GateFinding
-from visioneval.api import after_run
-from visioneval.api.runs import Run, load_run
+from visioneval.api.options import run_options
+from visioneval.api.runs import Run, load_run, track_finished
 from visioneval.api.trackers import track
 from visioneval.cli import app
 from visioneval.errors import TrackerError, UsageError
@@ -233,24 +235,24 @@ def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.Monke
 
 TRACKED = MlflowTracking(to="mlflow", uri="http://tracker.example:5000")
 AFTER_RUN = [
-    ({}, {"is_trusted": True}, ["tracking: sent"]),
+    ({}, {"trust_suite": True}, ["tracking: sent"]),
     ({}, {}, ["tracking: uri: results would be sent to 'tracker.example': pass --trust-suite, or add it to "]),
-    ({}, {"is_trusted": True, "is_offline": True}, ["tracking: --offline sends no results; to send them: "]),
-    ({"state": "interrupted"}, {"is_trusted": True}, []),
-    ({"state": "interrupted", "stopped_by": "budget"}, {"is_trusted": True}, ["tracking: sent"]),
-    ({"selection": Selection(shard=Shard(number=1, count=2))}, {"is_trusted": True}, []),
+    ({}, {"trust_suite": True, "offline": True}, ["tracking: --offline sends no results; to send them: "]),
+    ({"state": "interrupted"}, {"trust_suite": True}, []),
+    ({"state": "interrupted", "stopped_by": "budget"}, {"trust_suite": True}, ["tracking: sent"]),
+    ({"selection": Selection(shard=Shard(number=1, count=2))}, {"trust_suite": True}, []),
 ]
 
 
 @pytest.mark.parametrize(("changes", "flags", "messages"), AFTER_RUN)
 def test_what_a_finished_run_sends(
-    demo: Run, changes: dict[str, object], flags: dict[str, bool], messages: list[str], monkeypatch: pytest.MonkeyPatch
+    demo: Run, changes: dict[str, object], flags: dict[str, Any], messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
     monkeypatch.setattr(sending, "send_to_tracker", lambda *_: "sent")
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite, **changes})
-    after_run.track_finished(demo.folder, info, demo.summary, printed.append, **flags)
+    track_finished(replace(demo, info=info), run_options(**flags), printed.append)
     assert len(printed) == len(messages)
     assert all(line.startswith(start) for line, start in zip(printed, messages, strict=True)), printed
 
@@ -264,7 +266,7 @@ def test_a_tracker_that_is_down_is_one_line_without_keys(demo: Run, monkeypatch:
     monkeypatch.setattr(sending, "send_to_tracker", send)
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite})
-    after_run.track_finished(demo.folder, info, demo.summary, printed.append, is_trusted=True)
+    track_finished(replace(demo, info=info), run_options(trust_suite=True), printed.append)
     assert printed == [
         "tracking: the results were not sent: mlflow: refused the token ***;"
         f" to send them: visioneval export {demo.folder} --to mlflow --option uri=http://tracker.example:5000"

@@ -18,8 +18,7 @@ from visioneval.analysis.agreement.pairs import (
     preferences_of_people,
 )
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode
+from visioneval.errors import ExitCode, count_of
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.types import Frozen
 

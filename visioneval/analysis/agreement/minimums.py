@@ -10,8 +10,7 @@ from visioneval.analysis.agreement.graders import GraderAgreement
 from visioneval.analysis.agreement.measures import MEASURES
 from visioneval.analysis.left_out import LeftOut, parse_allow, worst
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode, UsageError
+from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.rules import is_true
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen

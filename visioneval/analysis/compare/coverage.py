@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import CANNOT_TELL, FailOn, GateResult, cells_lost
 from visioneval.analysis.left_out import LeftOut, parse_allow
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
 

@@ -12,8 +12,8 @@ from visioneval.analysis.compare.sampled import ConfirmedCase, SingleCase, sampl
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
-from visioneval.counted import count_of
-from visioneval.defaults import MAX_CONFIRM
+from visioneval.errors import count_of
+from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.turns import chain_of
 
 FIRST_STEP, SECOND_STEP = 0.005, 0.02

@@ -16,7 +16,7 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.types import Score, Verdict
 
 CaseKey = tuple[str, str]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import exp
 from typing import Literal
 
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode
+from visioneval.errors import ExitCode, count_of
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.types import Frozen
 

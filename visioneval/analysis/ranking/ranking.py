@@ -9,8 +9,7 @@ from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.ranking.answers import PairAnswers, PairwiseAnswers, judge_answers, label_of, people_answers
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.standings import MAX_NAMES, rank_answers
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode, UsageError
+from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
 from visioneval.suite.cases.outputs import split_run

@@ -10,8 +10,7 @@ from typing import Any
 
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import Counts, GateFinding, ModelFindings, Summary
-from visioneval.counted import count_of
-from visioneval.errors import ExitCode
+from visioneval.errors import ExitCode, count_of
 from visioneval.export.details import as_text
 from visioneval.records.model import RunInfo
 from visioneval.report.text import clean, one_line

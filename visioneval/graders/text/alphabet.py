@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from visioneval.characters import is_ignorable
+from visioneval.media.characters import is_ignorable
 
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
 COMMA, LOW_QUOTE, DEGREE = ",", "„", "°"

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from visioneval.characters import is_ignorable
 from visioneval.graders.text.alphabet import (
     APOSTROPHE,
     BULLET,
@@ -27,6 +26,7 @@ from visioneval.graders.text.alphabet import (
     QUOTE,
     fold_character,
 )
+from visioneval.media.characters import is_ignorable
 
 Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 Span = tuple[int, int, int]

@@ -8,8 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from visioneval.counted import count_of
-from visioneval.errors import Problem, SuiteError, VisionEvalError
+from visioneval.errors import Problem, SuiteError, VisionEvalError, count_of
 from visioneval.media.urls import public_address
 from visioneval.providers.recorded.config import RecordedJudge, is_empty
 from visioneval.providers.recorded.values import cell_text, recorded_value

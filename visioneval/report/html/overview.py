@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.summary.questions import QuestionFindings
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import UsageError
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Fingerprint, Record, RunInfo, records_at, suite_order
+from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.types import Verdict
 

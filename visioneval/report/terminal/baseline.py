@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.text import Text
 
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
+from visioneval.analysis.summary.accumulators import pass_rate
+from visioneval.records.baselines import Baseline
 from visioneval.report.terminal.run.summary import show_rate
 from visioneval.report.terminal.table import Cell, Column, table
 from visioneval.report.text import plain
@@ -31,6 +35,23 @@ def print_baseline(name: str, summary: BaselineSummary, console: Console) -> Non
     ]
     console.print(table(columns, rows, console.width))
     console.print(plain("\n".join(_noise_lines(summary))))
+
+
+def print_baselines(baselines: Mapping[str, Sequence[Baseline]], console: Console) -> None:
+    """Prints a line for each baseline, by name: the number of its runs, the newest first, and what the newest has."""
+    columns = (
+        Column("baseline", min_width=12),
+        Column("suite", min_width=8),
+        Column("runs", right=True),
+        Column("cells", right=True),
+        Column("pass rate [95%]"),
+    )
+    rows: list[list[Cell]] = []
+    for name, runs in baselines.items():
+        newest = runs[0]
+        rate = pass_rate((line.test_id, line.verdict) for line in newest.lines)
+        rows.append([name, newest.header.suite, str(len(runs)), str(len(newest.lines)), show_rate(rate)])
+    console.print(table(columns, rows, console.width))
 
 
 def _noise_lines(summary: BaselineSummary) -> list[str]:

@@ -10,7 +10,7 @@ from math import comb
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.running.calls.budget import CallSize, bound_of, budget_warnings, generation_size, prices_of
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.running.calls.prices import Prices

@@ -104,7 +104,9 @@ class OperationCall:
                     error.may_be_billed = True
                     raise
                 failures += 1
-                pause, problem = _failure_pause(error, failures), f"cannot be asked for: {error}"
+                backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (failures - 1))
+                pause = max(error.retry_after or 0.0, backoff * random.uniform(0.5, 1))  # noqa: S311
+                problem = f"cannot be asked for: {error}"
                 if failures >= MAX_FAILURES:
                     raise pending(name, problem) from None
             else:
@@ -125,11 +127,6 @@ class OperationCall:
             raise BrokenCodeError(f"poll() returned {type(generation).__name__}, not Generation or None")
         check_generation(generation)
         return generation
-
-
-def _failure_pause(error: ProviderError, failures: int) -> float:
-    backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (failures - 1)) * random.uniform(0.5, 1)  # noqa: S311
-    return max(error.retry_after or 0.0, float(backoff))
 
 
 def pending(name: str, problem: str) -> ProviderError:

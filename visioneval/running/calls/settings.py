@@ -8,19 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from visioneval.defaults import MAX_CONCURRENCY
 from visioneval.errors import BudgetError, UsageError
 from visioneval.records.stores.locations import cache_url
+from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget, budget_warnings, paid_configs, prices_of
 from visioneval.running.calls.caching.cache import Cache, default_folder
-from visioneval.running.calls.caching.reuse import Reuse, RunCells
 from visioneval.running.calls.caching.shared_cache import check_shared_cache, open_cache
-from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.calls import Calls, Reuse, RunCells
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Plan, asks
 from visioneval.running.sanitize import sanitizer_for
+from visioneval.settings import MAX_CONCURRENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +74,13 @@ def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[
 
     Without paid calls, a run needs no cache: if the user's default folder cannot be used, it measures without one.
     """
-    folder = settings.cache or default_folder()
-    if paid_configs(plan):
-        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
-    if not measures_locally(plan):
+    is_paid = bool(paid_configs(plan))
+    if not is_paid and not measures_locally(plan):
         return None
     try:
-        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
+        return open_cache(settings.cache or default_folder(), run_id=payer, warn=warn, reads=settings.cache_reads)
     except UsageError as error:
-        if settings.cache is not None:
+        if is_paid or settings.cache is not None:
             raise
         warn(f"measurements are not cached: {error}")
         return None

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, Protocol, TypeVar, get_args
 
-from visioneval.counted import count_of
-from visioneval.errors import STOPPING, ClosingError, ProviderError
+from visioneval.errors import STOPPING, ClosingError, ProviderError, count_of
 from visioneval.running.calls import limiters
 from visioneval.running.calls.limiters import (
     LONGEST_WAIT_S,

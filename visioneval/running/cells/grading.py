@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from visioneval.aio import gather_all
-from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
 from visioneval.graders.measures import Measure
+from visioneval.graders.panel import combine_panel
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
-from visioneval.running.calls.attempts import call_user_code, describe_error
-from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.attempts import call_user_code
+from visioneval.running.calls.judges import JudgeMeters, Meter
 from visioneval.running.calls.prices import checked_usage
-from visioneval.running.cells.panel import CheckedGrade, panel_grade
 from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
 from visioneval.running.plan import Call
-from visioneval.running.sanitize import amount, scalar, usd
+from visioneval.running.sanitize import Sanitizer, amount, scalar, usd
 from visioneval.stopwatch import Stopwatch
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
 
@@ -152,14 +153,10 @@ class GraderAttempt:
                 raise error
         if not self.never_asked:
             return checked
-        reason = self.never_asked[0]
-        without_scores = replace(
-            checked.grade,
-            scores=dict.fromkeys(checked.grade.scores),
-            failure_tags=(),
-            error=self.services.sanitizer.text(str(reason)),
-        )
-        return replace(checked, grade=without_scores, is_unmeasured=True, kind=_kind_of(reason))
+        kind, message = self.services.failure_of(self.never_asked[0])
+        scores = dict.fromkeys(checked.grade.scores)
+        without_scores = replace(checked.grade, scores=scores, failure_tags=(), error=message)
+        return replace(checked, grade=without_scores, is_unmeasured=True, kind=kind)
 
     async def _checked_run(self) -> CheckedGrade:
         limit = asyncio.timeout_at(self.graded.deadline)
@@ -168,18 +165,11 @@ class GraderAttempt:
             async with limit:
                 result = await call_user_code(Grade, grader.grade, self._context())
             return self._checked(result, "unmeasured")
-        except (BudgetError, GraderError, ProviderError, ImageError) as error:
-            kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
-        except StoppedError:
-            raise
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                kind = "timeout"
-                message = f"exceeded the cell timeout of {self.services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
-            else:  # includes a TimeoutError that the grader raised
-                self.services.listener.debug(error)
-                kind, message = "internal", _with_await_hint(describe_error(error))
-            failed = Grade(scores={}, error=message)
+            if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+                raise
+            kind, message = self.services.failure_of(error, limit)
+            failed = Grade(scores={}, error=_with_await_hint(message) if kind == "internal" else message)
         return self._checked(failed, kind)
 
     def _context(self) -> GradingContext:
@@ -270,13 +260,6 @@ class GraderAttempt:
         return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
 
 
-def _kind_of(error: Exception) -> str:
-    """The kind of a cell's error."""
-    if isinstance(error, BudgetError):
-        return "budget"
-    return error.kind if isinstance(error, ProviderError) else "unmeasured"
-
-
 def _with_await_hint(message: str) -> str:
     """The message of an error. Adds what to do if the grader used an answer of a judge without waiting for it."""
     if "<coroutine object" not in message and "'coroutine' object" not in message:
@@ -318,3 +301,77 @@ def _range_problem(value: Any, metric: Metric) -> str | None:
     if number < low or (high is not None and number > high):
         return f"outside the range {low:g} to {'any' if high is None else f'{high:g}'}"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedGrade:
+    """A validated and sanitized grade. ``kind`` is the kind of its error, if it has one."""
+
+    grade: Grade
+    fingerprint: Fingerprint
+    """Without the model of the last reply, unless the grader names it."""
+    is_unmeasured: bool
+    kind: str
+
+    @property
+    def never_asked(self) -> bool:
+        """Whether the judge was not asked a question at all: of a panel, any of its judges."""
+        return self.kind in NEVER_ASKED
+
+
+def panel_grade(
+    config: BaseGrader,
+    case: TestCase,
+    checked: Sequence[CheckedGrade],
+    meters: JudgeMeters,
+    sanitizer: Sanitizer,
+) -> tuple[CheckedGrade, tuple[JudgeAnswer, ...]]:
+    """The combined grade of a panel, and the answer of each judge. ``checked`` is in the panel's order."""
+    answers = tuple(
+        _answer(name, attempt, meters, sanitizer) for name, attempt in zip(config.judge_names, checked, strict=True)
+    )
+    result = combine_panel(
+        answers,
+        config.metrics(case),
+        required=config.required_judges,
+        optional=config.omissible(case),
+        combine=config.panel_combine,
+    )
+    rendered = next((attempt for attempt in checked if attempt.fingerprint.template_sha256), checked[0])
+    models = ", ".join(answer.model for answer in answers if answer.model)
+    grade = Grade(
+        scores=result.scores,
+        reasons=result.reasons,
+        failure_tags=result.failure_tags,
+        details=result.details,
+        error=result.error,
+    )
+    fingerprint = rendered.fingerprint.model_copy(update={"judge_model": models or None})
+    is_unmeasured = None in result.scores.values() or any(attempt.never_asked for attempt in checked)
+    return CheckedGrade(grade, fingerprint, is_unmeasured, _kind(checked, config.required_judges)), answers
+
+
+def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sanitizer) -> JudgeAnswer:
+    grade, meter = checked.grade, meters.by_judge.get(name, Meter())
+    return JudgeAnswer(
+        judge=name,
+        model=checked.fingerprint.judge_model or meter.judge_model,
+        scores=dict(grade.scores),
+        reasons=dict(grade.reasons),
+        failure_tags=grade.failure_tags,
+        error=grade.error,
+        never_asked=checked.never_asked,
+        details={**grade.details, **meter.details},
+        usage=sanitizer.counts(meter.usage or grade.usage),
+        cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
+        cached=meter.calls > 0 and meter.cached == meter.calls,
+        refused=meter.refused,
+    )
+
+
+def _kind(checked: Sequence[CheckedGrade], required: int) -> str:
+    """The kind of error: of the first judge that was never asked, else, if too few answered, of the first of them."""
+    if never_asked := [attempt.kind for attempt in checked if attempt.never_asked]:
+        return never_asked[0]
+    kinds = [attempt.kind for attempt in checked if attempt.is_unmeasured]
+    return "unmeasured" if len(checked) - len(kinds) >= required else kinds[0]  # at most a split

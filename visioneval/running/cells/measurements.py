@@ -21,10 +21,9 @@ from pydantic_core import PydanticSerializationError
 
 from visioneval.errors import ClosingError, StorageError
 from visioneval.graders.measures import Measure
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache_files import content_digest
+from visioneval.running.calls.caching.cache import Cache, content_digest
 from visioneval.running.calls.caching.layout import CacheEntry
-from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.judges import Meter
 from visioneval.running.keys import HashOf
 from visioneval.stopwatch import waiting
 from visioneval.threads import Slots, in_thread, processors

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.errors import GraderError, ImageError, ProviderError, UsageError
+from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, UsageError
 from visioneval.graders.base import Grader
 from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, shown
 from visioneval.media.images import image_at
@@ -31,6 +31,7 @@ from visioneval.records.model import Record
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
+from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges
 from visioneval.running.cells.measurements import CachedImage, Measurements
@@ -249,6 +250,20 @@ class Services:
     def sanitizer(self) -> Sanitizer:
         """Removes secrets from what is written."""
         return self.calls.sanitizer
+
+    def failure_of(self, error: Exception, limit: asyncio.Timeout | None = None) -> tuple[str, str]:
+        """The kind of error of what graders do, and its message without secrets. Reports an unexpected error.
+
+        ``limit`` is the time limit of the cell.
+        """
+        if isinstance(error, (BudgetError, GraderError, ProviderError, ImageError)):
+            kind = "budget" if isinstance(error, BudgetError) else "unmeasured"
+            message = self.sanitizer.text(str(error) or type(error).__name__)
+            return error.kind if isinstance(error, ProviderError) else kind, message
+        if isinstance(error, TimeoutError) and limit is not None and limit.expired():  # else the grader raised it
+            return "timeout", f"exceeded the cell timeout of {self.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
+        self.listener.debug(error)
+        return "internal", self.sanitizer.text(describe_error(error))
 
 
 @contextlib.contextmanager

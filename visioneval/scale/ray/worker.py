@@ -22,8 +22,7 @@ from visioneval.registry import describe_user_error
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Listener, Services, build_components, open_services
-from visioneval.running.execution import Progress
-from visioneval.running.process import prepare_process
+from visioneval.running.execution import Progress, prepare_process
 from visioneval.running.runner import finish_job
 from visioneval.scale.ray.assignment import Assignment
 from visioneval.scale.ray.jobs import JobResult, UnsentFile

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from visioneval.counted import count_of
-from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
+from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError, count_of
 from visioneval.media import images
 from visioneval.media.animation import check_still
 from visioneval.media.urls import public_address

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.case import PRINTABLE, TAG

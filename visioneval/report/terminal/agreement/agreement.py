@@ -13,7 +13,7 @@ from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.report.terminal.agreement.agreement_pairs import pair_tables
 from visioneval.report.terminal.agreement.correction import correction_parts
 from visioneval.report.terminal.agreement.judge_card import agreement_cards

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.summary.findings import FailingCell, Summary
-from visioneval.counted import count_of
+from visioneval.errors import count_of
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
 from visioneval.types import Verdict

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.summary.accumulators import most_common
+from visioneval.analysis.summary.accumulators import count, most_common
 from visioneval.analysis.summary.findings import Counts
+from visioneval.errors import RunFormatError
+from visioneval.records.model import Record, read_records
+from visioneval.records.stores.locations import display_name
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.summary import RATE, show_rate
 from visioneval.report.terminal.table import Cell, Column, table, with_title
-from visioneval.report.text import one_line, plain
+from visioneval.report.text import clean, one_line, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,25 @@ class ListedRun:
     def experiment(self) -> str:
         """The experiment of the run, or an empty string."""
         return str(self.info.get("experiment") or "")
+
+
+def listed_run(folder: Path, info: Mapping[str, Any], problem: str | None, warn: Callable[[str], None]) -> ListedRun:
+    """A run as it is listed; without counts, and with a warning, if there is a ``problem`` or it cannot be read."""
+    tags: Counter[str] = Counter()
+
+    def counted(cells: Iterable[Record]) -> Iterator[Record]:
+        for cell in cells:
+            tags.update(cell.failure_tags)
+            yield cell
+
+    if problem is not None:
+        warn(clean(problem))
+        return ListedRun(folder.name, info, None)
+    try:
+        return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
+    except RunFormatError as error:
+        warn(clean(display_name(str(error))))
+        return ListedRun(folder.name, info, None)
 
 
 def print_runs(runs: Sequence[ListedRun], console: Console) -> None:

@@ -18,8 +18,7 @@ from visioneval.analysis.summary.findings import (
     ModelFindings,
     Summary,
 )
-from visioneval.counted import count_of
-from visioneval.errors import NOT_CACHED
+from visioneval.errors import NOT_CACHED, count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_cells, gate_note, gate_value, repeats_note, show_interval
 from visioneval.report.outcome import Tone, diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text

@@ -15,8 +15,7 @@ from pathlib import Path
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache_files import Content
+from visioneval.running.calls.caching.cache import Cache, Content
 from visioneval.running.calls.caching.layout import (
     MARK,
     MARK_DATA,

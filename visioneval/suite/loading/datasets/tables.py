@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from visioneval.bounds import CELLS
-from visioneval.counted import count_of
-from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.errors import Problem, SuiteError, UsageError, count_of
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
 from visioneval.suite.loading.datasets.json_rows import json_rows, jsonl_rows
 from visioneval.suite.loading.datasets.parquet import parquet_rows, require_parquet
