@@ -1,0 +1,181 @@
+"""Renders a report for a terminal or a pipe. It fits the width; numbers and names are not broken where that is possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.box import Box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from visioneval.report.sections import Cell, Column, ImageStrip, Outcome, Report, Section, Tone, Value
+from visioneval.report.text import clean
+
+GAP = 2
+STYLES: Mapping[Tone, str] = {
+    "plain": "",
+    "pass": "green",
+    "fail": "red",
+    "error": "yellow",
+    "strong": "bold",
+    "dim": "dim",
+}
+_RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+_SEPARATORS = ",;/", "=_-.:"
+"""Long words break after one of the first, else after one of the second."""
+
+
+def print_report(report: Report, console: Console, *, is_full: bool = False) -> None:
+    """Prints a report: its outcome, its sections, the outcome again, as it has scrolled away, and what to do next."""
+    console.print(Group(joined(report.facts, console.width), outcome_line(report.outcome), *map(text_of, report.lines)))
+    console.print()
+    for part in parts(report.sections, console.width, is_full=is_full):
+        console.print(part)
+        console.print()
+    console.print(outcome_line(report.outcome))
+    for command in report.commands:
+        console.print(Text(clean(command)), soft_wrap=True)
+
+
+def outcome_line(outcome: Outcome) -> Text:
+    """The outcome and its exit code."""
+    code = "" if outcome.exit_code is None else f" (exit code {outcome.exit_code})"
+    return Text(f"{clean(outcome.sentence)}{code}", style=f"bold {STYLES[outcome.tone]}".strip())
+
+
+def parts(sections: Iterable[Section | ImageStrip], width: int, *, is_full: bool = False) -> Iterator[RenderableType]:
+    """The sections that a terminal shows. Images are for pages."""
+    folds: dict[str, None] = {}
+    for section in sections:
+        if isinstance(section, ImageStrip) or (section.is_detail and not is_full):
+            continue
+        if section.fold and not is_full:
+            if section.fold not in folds:
+                folds[section.fold] = None
+                yield Text(f"{clean(section.fold)}: left out here, --full shows them", style="dim")
+            continue
+        yield section_part(section, width)
+
+
+def section_part(section: Section, width: int) -> RenderableType:
+    """A section with its title, if it has one."""
+    title = [Text(clean(section.title), style="bold")] if section.title else []
+    return Group(*title, *map(text_of, section.about), *_tables(section, width), *map(text_of, section.notes))
+
+
+def _tables(section: Section, width: int) -> Iterator[RenderableType]:
+    """The table of a section, or several with as many model runs side by side as fit."""
+    columns, rows = section.columns, section.rows
+    if not columns:
+        return
+    start, end = 1, len(columns)
+    while section.by_model_run and start < len(columns):
+        end = start + 1
+        while end < len(columns) and fit_columns(*_side_by_side(columns, rows, start, end + 1), width) is not None:
+            end += 1
+        yield table(*_side_by_side(columns, rows, start, end), width)
+        start = end
+    if not section.by_model_run:
+        yield table(columns, rows, width)
+
+
+def _side_by_side(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], start: int, end: int
+) -> tuple[list[Column], list[list[Cell]]]:
+    return [columns[0], *columns[start:end]], [[row[0], *row[start:end]] for row in rows]
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> RenderableType:
+    """A table at most ``width`` characters wide. If that is too narrow, each row becomes a block of lines."""
+    widths = fit_columns(columns, rows, width)
+    if widths is None:
+        return _stacked(columns, rows)
+    body = Table(box=_RULE, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    for column, size in zip(columns, widths, strict=True):
+        justify = "right" if column.is_number else "left"
+        body.add_column(column.name, justify=justify, width=size, overflow="fold", header_style="bold", vertical="top")
+    for row in rows:
+        body.add_row(*(_broken_at_signs(text_of(cell), size) for cell, size in zip(row, widths, strict=True)))
+    return body
+
+
+def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
+    """The width of each column, or ``None`` if the minimum widths do not fit."""
+    natural = [
+        max([_width(column.name), *(_width(text_of(row[at]).plain) for row in rows)])
+        for at, column in enumerate(columns)
+    ]
+    minimum = [
+        size if column.min_width is None else min(size, column.min_width)
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    spare_width = width - GAP * (len(columns) - 1) - sum(minimum)
+    if spare_width < 0:
+        return None
+    widths = list(minimum)
+    for at in sorted(range(len(columns)), key=lambda at: natural[at] - minimum[at]):
+        growing = sum(1 for other, size in enumerate(natural) if widths[other] < size)
+        extra = min(natural[at] - minimum[at], spare_width // max(growing, 1))
+        widths[at] += extra
+        spare_width -= extra
+    return widths
+
+
+def key_values(rows: Iterable[tuple[str, Cell]]) -> Table:
+    """Names and values without a header; long values wrap."""
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(clean(name)), text_of(value))
+    return grid
+
+
+def text_of(cell: Cell) -> Text:
+    """Clean text in its color."""
+    return Text(clean(cell.text), style=STYLES[cell.tone]) if isinstance(cell, Value) else Text(clean(cell))
+
+
+def joined(facts: Sequence[Cell], width: int) -> Text:
+    """Facts with two spaces between them, in as many lines as they need. Cuts the first one if it is too long."""
+    lines: list[Text] = []
+    for text in map(text_of, facts):
+        text.truncate(width, overflow="ellipsis")
+        if lines and lines[-1].cell_len + GAP + text.cell_len <= width:
+            lines[-1] = Text.assemble(lines[-1], " " * GAP, text)
+        else:
+            lines.append(text)
+    return Text("\n").join(lines)
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> RenderableType:
+    blocks: list[RenderableType] = []
+    for row in rows:
+        blocks += [Text("")] if blocks else []
+        blocks.append(key_values((column.name, cell) for column, cell in zip(columns, row, strict=True)))
+    return Group(*blocks)
+
+
+def _broken_at_signs(text: Text, width: int) -> Text:
+    """Breaks words that are wider than ``width`` after the last sign that separates parts, such as a comma.
+
+    A label such as ``gpt-image,quality=low`` would be broken anywhere.
+    """
+    breaks: list[int] = []
+    for word in re.finditer(r"\S+", text.plain):
+        start = word.start()
+        while cell_len(text.plain[start : word.end()]) > width:
+            fitting = [at for at in range(start + 1, word.end()) if cell_len(text.plain[start:at]) <= width]
+            if not fitting:
+                break
+            by_sign = ([at for at in fitting if text.plain[at - 1] in signs] for signs in _SEPARATORS)
+            start = next(filter(None, by_sign), fitting)[-1]
+            breaks.append(start)
+    return Text("\n").join(text.divide(breaks)) if breaks else text
+
+
+def _width(text: str) -> int:
+    return max((cell_len(line) for line in text.split("\n")), default=0)

@@ -1,0 +1,74 @@
+"""Renders a report as Markdown, for a job summary or a comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from visioneval.report.sections import Cell, ImageStrip, Report, Section, Value
+from visioneval.report.text import one_line
+
+MAX_ROWS = 20
+"""Rows of a table; a comment has a maximum length."""
+_BOLD = ("fail", "error", "strong")
+
+
+def report_markdown(report: Report) -> str:
+    """A report: the outcome in the title, then what to know of it, then its sections."""
+    return "\n\n".join(_blocks(report)) + "\n"
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    yield f"## {one_line(report.title)}: {one_line(report.outcome.sentence)}"
+    if report.facts:
+        yield ", ".join(map(inline, report.facts))
+    if report.lines:
+        yield "\n".join(f"- {inline(line)}" for line in report.lines)
+    for fold, sections in groupby((part for part in report.sections if isinstance(part, Section)), lambda part: part.fold):
+        body = "\n\n".join(map(section_markdown, sections))
+        yield f"<details><summary>{one_line(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
+
+
+def section_markdown(section: Section) -> str:
+    """A section, with at most ``MAX_ROWS`` rows."""
+    more = len(section.rows) - MAX_ROWS
+    parts = [
+        f"### {one_line(section.title)}" if section.title else "",
+        "\n".join(map(inline, section.about)),
+        _table(section) if section.columns else "",
+        f"... and {more:,} more" if more > 0 else "",
+        "\n".join(f"- {inline(note)}" for note in section.notes),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def inline(cell: Cell) -> str:
+    """A text on one line: quoted text in a code span, and what is bad in bold."""
+    if not isinstance(cell, Value):
+        return escaped(cell)
+    text = "<br>".join(code(line) if cell.quoted else escaped(line) for line in cell.text.splitlines())
+    return f"**{text}**" if text and cell.tone in _BOLD else text
+
+
+def code(text: str) -> str:
+    """Text on one line, in a code span."""
+    flat = one_line(text)
+    if not flat:
+        return ""
+    fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
+    pad = " " if "`" in (flat[0], flat[-1]) else ""
+    return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+def escaped(text: str) -> str:
+    """Our own text, in which only ``*``, ``_``, ``<`` and such could be taken for markup."""
+    return re.sub(r"([\\`*_<\[\]#|@])", r"\\\1", one_line(text, 2000))
+
+
+def _table(section: Section) -> str:
+    """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
+    head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
+    rows: list[Sequence[str]] = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
+    lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
+    return "\n".join(f"| {' | '.join(re.sub(r'(?<!\\\\)[|]', r'\\\\|', cell) for cell in line)} |" for line in lines)

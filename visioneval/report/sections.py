@@ -1,0 +1,149 @@
+"""What a report says, once for every form of it: an outcome, then sections. Plain data, without markup or layout.
+
+``run``, ``compare``, ``agreement``, ``ranking`` and ``probe`` build reports from findings; ``terminal``, ``markdown``
+and ``html`` render them. A new section is one function that returns a ``Section``. The renderers escape all text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Tone = Literal["plain", "pass", "fail", "error", "strong", "dim"]
+"""How a text looks. A tone repeats what the text says, as color never carries meaning alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number with its interval on an axis that a column shares. The coordinates are numbers of the metric."""
+
+    low: float | None
+    value: float | None
+    high: float | None
+    ends: tuple[float, float] = (0.0, 1.0)
+    marks: tuple[float, ...] = (0.0, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram: the heights of equal bins from left to right, the tallest is 1."""
+
+    heights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole, from 0 to 1."""
+
+    value: float
+    tone: Tone = "plain"
+
+
+Plot = Interval | Bars | Share
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The content of a table's cell, or a line of text.
+
+    ``link`` is an address within the page, and ``plot`` is drawn beside the text: both in HTML only. ``quoted`` is text
+    of a suite, a model or a person: Markdown puts it in a code span, so that it renders no links, mentions or markup.
+    """
+
+    text: str
+    tone: Tone = "plain"
+    quoted: bool = False
+    link: str = ""
+    plot: Plot | None = None
+
+
+Cell = str | Value
+
+
+def quoted(text: str, tone: Tone = "plain", link: str = "") -> Value:
+    """Text of a suite, a model or a person."""
+    return Value(text, tone, quoted=True, link=link)
+
+
+def dim(text: str) -> Value:
+    """A remark."""
+    return Value(text, "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. ``is_number`` aligns it to the right; ``quoted`` if its name is text of a suite or a model.
+
+    In a terminal it is as wide as its content, or, with ``min_width``, wrapped to at least that width.
+    """
+
+    name: str
+    is_number: bool = False
+    min_width: int | None = None
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with a title above, and lines of text before (``about``) and after it (``notes``).
+
+    A table whose columns behind the first are one for each model run is ``by_model_run``: a terminal shows as many side
+    by side as fit. ``is_detail`` is shown in a terminal with ``--full`` only. Sections with the same ``fold`` are
+    together behind this title, which is closed at first; a terminal leaves them out and says so.
+    """
+
+    title: str
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+    notes: Sequence[Cell] = ()
+    about: Sequence[Cell] = ()
+    by_model_run: bool = False
+    is_detail: bool = False
+    fold: str = ""
+    name: str = ""
+    """Identifies the section in HTML, for its style and for links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An image with its caption, in HTML only. ``image`` is its address there; without one, ``caption`` says why."""
+
+    image: str
+    link: str
+    title: str
+    caption: Sequence[Cell] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImageStrip:
+    """Images side by side, below a title."""
+
+    title: str
+    tiles: Sequence[Tile]
+    notes: Sequence[Cell] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ended, in one sentence, and the exit code that follows from it; ``None`` before the end."""
+
+    tone: Tone
+    sentence: str
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a report says, in the order in which it is read.
+
+    ``facts`` are the short parts of its first line, and ``lines`` the sentences below it. ``commands`` come last, and
+    are never wrapped, so that they can be copied.
+    """
+
+    title: str
+    outcome: Outcome
+    facts: Sequence[Cell] = ()
+    lines: Sequence[Cell] = ()
+    sections: Sequence[Section | ImageStrip] = ()
+    commands: Sequence[str] = field(default_factory=tuple)
