@@ -36,6 +36,25 @@ class Probe:
     is_written: bool
     """Whether workers write into its folder as well."""
 
+    def check(self) -> None:
+        """Raises ``UsageError`` if this node does not see the file, or cannot write into its folder."""
+        folder = self.path.parent
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            raise UsageError(
+                f"cannot reach {self.subject} {folder}: workers need the same folder, such as on a shared file system"
+            ) from None
+        if sha256(data).hexdigest() != self.sha256:
+            raise UsageError(f"{self.path}: is another file than the driver's: share {self.subject}, or copy it again")
+        trial = folder / f"{self.path.name}-{socket.gethostname()}-{os.getpid()}"
+        try:
+            if self.is_written:
+                trial.write_bytes(b"")
+                trial.unlink()
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.subject} {folder}: {error.strerror or error}") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -73,7 +92,7 @@ class Assignment:
                 if find_spec(package) is None:
                     raise UsageError(f"lacks the extra {extra!r} ({package}): {install_command(extra)} there")
         for probe in self.probes:
-            _check_probe(probe)
+            probe.check()
 
 
 def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
@@ -137,23 +156,3 @@ def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
             yield _existing(f"the outputs of {source}", Path(path))
         if not sources:
             return
-
-
-def _check_probe(probe: Probe) -> None:
-    folder = probe.path.parent
-    try:
-        data = probe.path.read_bytes()
-    except OSError:
-        raise UsageError(
-            f"cannot reach {probe.subject} {folder}: workers need the same folder, such as on a shared file system"
-        ) from None
-    if sha256(data).hexdigest() != probe.sha256:
-        raise UsageError(f"{probe.path}: is another file than the driver's: share {probe.subject}, or copy it again")
-    if not probe.is_written:
-        return
-    trial = folder / f"{probe.path.name}-{socket.gethostname()}-{os.getpid()}"
-    try:
-        trial.write_bytes(b"")
-        trial.unlink()
-    except OSError as error:
-        raise UsageError(f"cannot write to {probe.subject} {folder}: {error.strerror or error}") from None
