@@ -181,27 +181,6 @@ def test_outputs_to_grade_again(store: ObjectStore, worker: Callable[..., StoreO
     assert asyncio.run(read()) == OLD
 
 
-def test_operation_that_has_begun(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
-    """It is in the store at once, so that the worker that does the cell again asks for its end."""
-    call: Any = SimpleNamespace(
-        task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="tree"), run=SimpleNamespace(label="m")
-    )
-    job = Job(call, generate=(0,))
-
-    async def lost() -> None:
-        async with worker(store, "lost").opened(job, again=False) as (_, writer):
-            file = OperationFile(writer, "tree", "m", "gemini", (0,), "key")
-            assert file.read() is None
-            file.begin("operations/1")
-
-    async def other() -> str | None:
-        async with worker(store, "other").opened(job, again=True) as (_, writer):
-            return OperationFile(writer, "tree", "m", "gemini", (0,), "key").read()
-
-    asyncio.run(lost())
-    assert asyncio.run(other()) == "operations/1"
-
-
 def test_node_without_access(store: ObjectStore, s3: FaultyStore, worker: Callable[..., StoreOutputs]) -> None:
     s3.add("403", "PUT", "/claims/worker-")
     with pytest.raises(UsageError, match=r"cannot write s3://.*/r/claims/worker-\w+: access denied"):

@@ -36,6 +36,11 @@ class Probe:
     is_written: bool
     """Whether workers write into its folder as well."""
 
+    @classmethod
+    def of(cls, subject: str, path: Path, *, is_written: bool = False) -> Probe:
+        """The probe of a file that exists here."""
+        return cls(subject, path, sha256(path.read_bytes()).hexdigest(), is_written)
+
     def check(self) -> None:
         """Raises ``UsageError`` if this node does not see the file, or cannot write into its folder."""
         folder = self.path.parent
@@ -136,15 +141,11 @@ def written_probes(context: Services, settings: CallSettings) -> Iterator[tuple[
             with contextlib.suppress(OSError):  # a cache that is only read
                 path.write_bytes(token)
                 stack.callback(path.unlink, missing_ok=True)
-                probes.append(Probe(subject, path, sha256(token).hexdigest(), is_written=True))
+                probes.append(Probe.of(subject, path, is_written=True))
         suite = Path(info.suite_path).absolute()
         if suite.is_file():
-            probes.append(_existing("the suite's folder", suite))
+            probes.append(Probe.of("the suite's folder", suite))
         yield (*probes, *_probes_of_sources(context.plan))
-
-
-def _existing(subject: str, path: Path) -> Probe:
-    return Probe(subject, path, sha256(path.read_bytes()).hexdigest(), is_written=False)
 
 
 def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
@@ -153,6 +154,6 @@ def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
     for call in (call for calls in plan.chains() for call in calls) if sources else ():
         path = call.params.get("path")
         if isinstance(path, str) and Path(path).is_file() and (source := sources.pop(call.run.label, None)):
-            yield _existing(f"the outputs of {source}", Path(path))
+            yield Probe.of(f"the outputs of {source}", Path(path))
         if not sources:
             return

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -100,7 +101,7 @@ class Worker:
             folder = tempfile.TemporaryDirectory(prefix="visioneval-", ignore_cleanup_errors=True)
             self._outputs = StoreOutputs(assignment, Path(self._stack.enter_context(folder)), say)
         writer = OutputWriter(self._outputs.folder, assignment.info)
-        listener = Listener(say=say, debug=_print_error if settings.debug else lambda _: None)
+        listener = Listener(say=say, debug=traceback.print_exception if settings.debug else lambda _: None)
         context = self._stack.enter_context(open_services(plan, components, writer, calls, listener, NewQuestions))
         context.measurements.slots = Slots(CORES)
         calls_again = replace(calls, reuse=settings.reuse.with_own)
@@ -152,13 +153,6 @@ def _failure(progress: Progress) -> Callable[[], VisionEvalError]:
     if isinstance(failure, VisionEvalError):
         return partial(StoppedError, str(failure))
     return partial(StoppedError, f"{node_name()}: {describe_user_error(failure, first_line=True)}")
-
-
-def _print_error(error: BaseException) -> None:
-    """Prints an unexpected error; Ray shows what workers print where the driver asked for it."""
-    import traceback
-
-    traceback.print_exception(error)
 
 
 def node_name() -> str:
