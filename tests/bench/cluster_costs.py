@@ -28,7 +28,7 @@ from visioneval.records.model import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.scale.ray.limits import LeasedThrottle, SharedLimits
+from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 
 CELLS = 600
 LEASES = 4000
@@ -75,8 +75,9 @@ class Caller:
     """An actor that makes calls which take no time."""
 
     async def make(self, limits: Any, worker: int, count: int) -> None:
-        acquire, release = partial(limits.acquire.remote, worker), partial(limits.release.remote, worker)
-        throttle = LeasedThrottle({}, 256, acquire=acquire, release=release)
+        leases = Leases(partial(limits.send.remote, worker), partial(limits.grants.remote, worker))
+        throttle, _ = leased(leases, {}, 256, None)
+        serving = asyncio.create_task(leases.serve())
         left = iter(range(count))
 
         async def nothing() -> None:
@@ -87,6 +88,7 @@ class Caller:
                 await throttle.call(KEY, nothing)
 
         await asyncio.gather(*(caller() for _ in range(64)))
+        serving.cancel()
 
 
 def write(folder: Path) -> None:

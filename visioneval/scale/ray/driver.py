@@ -35,8 +35,6 @@ CLOSE_S = 5.0
 """How long a run waits for its workers to close their files."""
 MAX_LOST = 3
 """A job that has lost so many workers is given up, as it may be what ends them."""
-MAX_WAITING = 1_000_000
-"""Calls that wait for their turn at once: each is a call of the shared limits, which must never be full."""
 WINDOW = 2
 """Jobs that a worker has at once if no calls are paid: one waits until the other is done."""
 
@@ -88,7 +86,7 @@ class DistributedCells:
         """How many workers the cluster has room for now; it may grow."""
         self._started, self._may_begin = asyncio.Semaphore(0), asyncio.Event()
         """A release for each worker that has started, and whether they may begin."""
-        self._limits = _actor(SharedLimits, cores=0, concurrency=MAX_WAITING, is_here=True).remote(
+        self._limits = _actor(SharedLimits, cores=0, concurrency=2 * count + 100, is_here=True).remote(
             dict(plan.suite.limits), settings.max_concurrency, calls.budget.limit_usd, calls.budget.spent
         )
         self._assignment: Any = None

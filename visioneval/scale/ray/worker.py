@@ -28,7 +28,7 @@ from visioneval.running.process import prepare_process
 from visioneval.running.runner import finish_job
 from visioneval.scale.ray.assignment import Assignment
 from visioneval.scale.ray.jobs import JobResult, UnsentFile
-from visioneval.scale.ray.limits import LeasedBudget, LeasedThrottle, same_error
+from visioneval.scale.ray.limits import Leases, leased, same_error
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
 from visioneval.threads import SPARE_THREADS, Slots, Threads
 
@@ -59,12 +59,13 @@ class Worker:
 
     def __init__(self, assignment: Assignment, limits: Any, number: int) -> None:
         self._assignment = assignment
-        self._limits, self._number = limits, number
+        self._leases = Leases(partial(limits.send.remote, number), partial(limits.grants.remote, number))
         self._stack = contextlib.ExitStack()
         self._contexts: dict[bool, Services] = {}
         """For jobs that no worker had begun, and, by ``True``, for those that a lost worker had."""
         self._outputs: FolderOutputs | StoreOutputs | None = None
         self._messages: list[str] = []
+        self._serving: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     async def start(self) -> tuple[str, str | None]:
@@ -91,10 +92,8 @@ class Worker:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
         components = build_components(plan, offline=settings.reuse.offline)
         calls = self._stack.enter_context(open_calls(plan, settings, assignment.info.payer, say))
-        acquire = partial(self._limits.acquire.remote, self._number)
-        release = partial(self._limits.release.remote, self._number)
-        calls.throttle = LeasedThrottle(plan.suite.limits, settings.max_concurrency, acquire=acquire, release=release)
-        calls.budget = LeasedBudget(1.0 if assignment.has_budget else None)
+        budget_usd = 1.0 if assignment.has_budget else None
+        calls.throttle, calls.budget = leased(self._leases, plan.suite.limits, settings.max_concurrency, budget_usd)
         if assignment.runs_url is None:
             self._outputs = FolderOutputs(assignment)
         else:
@@ -107,6 +106,7 @@ class Worker:
         calls_again = replace(calls, reuse=settings.reuse.with_own)
         again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._contexts = {False: context, True: again}
+        self._serving = asyncio.create_task(self._leases.serve())
 
     async def run(self, job: Job, *, again: bool) -> JobResult:
         """Runs a job. ``again``: a lost worker had begun it, so what was paid for is in the cache."""
@@ -140,6 +140,8 @@ class Worker:
 
     async def close(self) -> None:
         """Closes the run's files and the cache."""
+        if self._serving is not None:
+            self._serving.cancel()
         self._stack.close()
 
 
