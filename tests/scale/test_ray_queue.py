@@ -61,9 +61,7 @@ def test_cases_that_share_outputs_are_one_shard(tmp_path: Path) -> None:
 
 def queue_of(count: int, folder: Path) -> JobQueue:
     small_plan = plan(folder, *({"prompt": f"tree {at}"} for at in range(count)))
-    return JobQueue(
-        iter([[QueuedJob(job, at)] for at, job in enumerate(every_cell(small_plan)) if job.call.run.label == "a"])
-    )
+    return JobQueue(iter([[QueuedJob(job)] for job in every_cell(small_plan) if job.call.run.label == "a"]))
 
 
 def test_jobs_of_a_lost_worker_are_handed_out_again(tmp_path: Path) -> None:
@@ -74,10 +72,10 @@ def test_jobs_of_a_lost_worker_are_handed_out_again(tmp_path: Path) -> None:
         assert second is not None
         third = asyncio.create_task(queue.take())  # waits, as the others may be lost
         await asyncio.sleep(0)
-        queue.put_back(first)
+        queue.end(first)
         assert await third == first
-        queue.finish()
-        queue.finish()
+        queue.end([])
+        queue.end([])
         assert await queue.take() is None
         await queue.join()
         assert not queue.is_left()
@@ -87,13 +85,12 @@ def test_jobs_of_a_lost_worker_are_handed_out_again(tmp_path: Path) -> None:
 
 def test_jobs_of_one_shard_come_back_as_one(tmp_path: Path) -> None:
     async def run() -> None:
-        jobs = [
-            QueuedJob(job, number // 2) for number, job in enumerate(every_cell(plan(tmp_path, *[{"prompt": "a"}] * 2)))
-        ]
+        jobs = list(map(QueuedJob, every_cell(plan(tmp_path, *[{"prompt": "a"}] * 2))))
         queue = JobQueue(iter([jobs[:2], jobs[2:]]))
         await queue.take()
         await queue.take()
-        queue.put_back([jobs[3], jobs[0], jobs[2]])
+        queue.end([jobs[0]])
+        queue.end([jobs[3], jobs[2]])
         assert await queue.take() == [jobs[0]]
         assert await queue.take() == [jobs[3], jobs[2]]
 
@@ -109,7 +106,7 @@ def test_a_closed_queue_waits_only_for_what_was_taken(tmp_path: Path) -> None:
         joined = asyncio.create_task(queue.join())
         await asyncio.sleep(0)
         assert not joined.done()
-        queue.finish()
+        queue.end([])
         await joined
         assert queue.is_left()
 

@@ -268,10 +268,10 @@ def merge(
     folders = [find_named_run(str(name), root) for name in names]
     for folder in folders:
         fetch_outputs(folder)
-    merged = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
-    send_run(merged.folder, root)
-    warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
-    run = Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
+    folder, info, summary = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
+    send_run(folder, root)
+    warn_missing(folder, info, summary.counts.cells, warn)
+    run = Run(folder, info, summary, None, resume_hint(folder, info))
     track_finished(run, RunOptions(), warn)
     return run
 

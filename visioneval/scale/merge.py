@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
@@ -53,22 +53,15 @@ class ShardRun:
     shard: Shard
 
 
-@dataclass(frozen=True, slots=True)
-class MergedRun:
-    """The run that shards were merged into."""
-
-    folder: Path
-    info: RunInfo
-    summary: Summary
-
-
 def merge_shards(
     folders: Sequence[Path], root: Path, run_id: str, note: str | None, warn: Callable[[str], None]
-) -> MergedRun:
+) -> tuple[Path, RunInfo, Summary]:
     """Writes the run ``run_id`` below ``root`` from the runs of all shards, reading each record once.
 
     Pairs were judged in the shards; what the shards leave to the whole is the summary and its gates. Nothing remains
-    of a merge that fails. Raises ``UsageError``, ``RunFormatError`` and ``StorageError``.
+    of a merge that fails. Returns the folder, the run and its summary.
+
+    Raises ``UsageError``, ``RunFormatError`` and ``StorageError``.
     """
     shards = _checked_shards(folders)
     _warn(shards, warn)
@@ -79,14 +72,16 @@ def merge_shards(
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".merging-", dir=root, ignore_cleanup_errors=True) as temporary:
             inputs = ShardInputs([(shard.folder, shard.info) for shard in shards])
-            with closing(RunWriter.create(Path(temporary), _merged_info(shards, run_id, note))) as writer:
-                merged = _fill(shards, inputs, writer)
-            merged.folder.rename(target)
+            ended = _merged_info(shards, run_id, note)
+            running = ended.model_copy(update={"state": "running", "ended_at": None, "stopped_by": None})
+            with closing(RunWriter.create(Path(temporary), running)) as writer:
+                summary = _fill(shards, inputs, writer, ended)
+            writer.folder.rename(target)
     except OSError as error:
         raise StorageError(f"{target}: cannot write the run here: {error.strerror or error}") from error
     for message in inputs.warnings():
         warn(message)
-    return replace(merged, folder=target)
+    return target, ended, summary
 
 
 def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
@@ -141,18 +136,19 @@ def _warn(shards: Sequence[ShardRun], warn: Callable[[str], None]) -> None:
 
 
 def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> RunInfo:
+    """The merged run with the end state of its shards."""
     infos = [shard.info for shard in shards]
-    first = infos[0]
+    first, stopped = infos[0], [info for info in infos if info.state != "complete"]
     order = SuiteMetrics(first.suite).all
     metrics = {name: metric for info in infos for name, metric in info.metrics.items()}
     return first.model_copy(
         update={
             "run_id": run_id,
-            "state": "running",
+            "state": "interrupted" if stopped else "complete",
             "note": first.note if note is None else note,
             "started_at": min(info.started_at for info in infos),
-            "ended_at": None,
-            "stopped_by": None,
+            "ended_at": max(info.ended_at or info.started_at for info in infos),
+            "stopped_by": next((info.stopped_by for info in stopped if info.stopped_by), None),
             "reused_since": min(filter(None, (info.reused_since for info in infos)), default=None),
             "resumed_at": tuple(sorted(time for info in infos for time in info.resumed_at)),
             "planned_cells": sum(info.planned_cells for info in infos),
@@ -163,35 +159,21 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
     )
 
 
-def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter) -> MergedRun:
-    info = writer.info
+def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, ended: RunInfo) -> Summary:
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
         inputs.check_pairs(shard.info.run_id, shard.folder)
-        _copy_answers(shard, folder, info.run_id)
+        _copy_answers(shard, folder, ended.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
-    ended = _ended(info, [shard.info for shard in shards])
     pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
     summary = summarize(ended, _copied_records(shards, inputs, writer), pairs, cards, costs, read_diversity(folder))
     for shard in shards:  # after the records: a link changes the times of a file, by which those are checked
         _copy_artifacts(shard.folder, folder)
     assert ended.ended_at is not None
-    finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
+    writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
     writer.write_summary(summary)
-    return MergedRun(folder, finished, summary)
-
-
-def _ended(info: RunInfo, shards: Sequence[RunInfo]) -> RunInfo:
-    """The merged run with the end state of its shards."""
-    stopped = [shard for shard in shards if shard.state != "complete"]
-    return info.model_copy(
-        update={
-            "state": "interrupted" if stopped else "complete",
-            "ended_at": max((shard.ended_at or shard.started_at for shard in shards), default=info.started_at),
-            "stopped_by": next((shard.stopped_by for shard in stopped if shard.stopped_by), None),
-        }
-    )
+    return summary
 
 
 def _copied_records(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter) -> Iterator[Record]:

@@ -18,7 +18,6 @@ from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.model import Suite
 
 _GRADER = "grader."
 _CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference"}
@@ -74,7 +73,7 @@ class ShardInputs:
             if grader is None or case is None or answer.template_sha256 is None or not answer.is_within(run_id):
                 continue
             templates = grader.templates(case, self._suite.vars)
-            subject = _grader_subject(grader, self._suite, templates, (None, None))
+            subject = self._grader_subject(grader, templates, None)
             if self._now is not None and self._now.template_sha256(templates) != answer.template_sha256:
                 raise _changed(shard, f"a pair of {answer.test_id!r}", subject)
             first_hash, first, _ = self._first.setdefault(
@@ -101,17 +100,13 @@ class ShardInputs:
     def _compare(self, record: Record, shard: Path) -> None:
         """Raises ``UsageError`` if the files of a record are not what they were for an earlier one."""
         files, templates = self._files_of(record.test_id), _template_hashes(record)
-        for key in (record.generation_key, record.grade_key):
-            for part, file_hash in key_parts(key).items():
-                if part not in files:
-                    continue
-                template = templates.get(part)
-                first_hash, first, first_template = self._first.setdefault(
-                    (part, files[part]), (file_hash, shard, template)
-                )
-                if file_hash != first_hash:
-                    subject = self._subject(record, {part}, lambda _, known=first_template: known)  # type: ignore[misc]
-                    raise _differs(shard, first, subject)
+        for part, file_hash in {**key_parts(record.generation_key), **key_parts(record.grade_key)}.items():
+            if part not in files:
+                continue
+            now = file_hash, shard, templates.get(part)
+            first_hash, first, template = self._first.setdefault((part, files[part]), now)
+            if file_hash != first_hash:
+                raise _differs(shard, first, self._subject(record, {part}, lambda _, known=template: known))  # type: ignore[misc]
 
     def _files_of(self, case_id: str) -> _Files:
         if case_id not in self._files:
@@ -141,9 +136,21 @@ class ShardInputs:
             if part == "image":
                 return f"the output {record.shown_params.get('path', '')}".rstrip()
             if part in files and (grader := self._graders.get(part.removeprefix(_GRADER))):
-                hashes = recorded.get(part), template_of(files[part])
-                return _grader_subject(grader, self._suite, files[part], hashes)
+                before, after = recorded.get(part), template_of(files[part])
+                is_same = None if before is None or after is None else before == after
+                return self._grader_subject(grader, files[part], is_same)
         return f"{describe_parts(frozenset(changed))} of its suite"
+
+    def _grader_subject(self, grader: BaseGrader, templates: tuple[str, ...], is_same: bool | None) -> str:
+        """The files that the scores of a grader depend on. ``is_same``: whether its templates are, if that is known."""
+        judges = [self._suite.judges[name] for name in grader.judge_names if name in self._suite.judges]
+        answers = [str(getattr(judge, "path", "")) for judge in judges if judge.is_recorded]
+        subjects = []
+        if templates and is_same is not True:
+            subjects.append(f"{_named('template', templates)} or what it includes")
+        if answers and is_same is not False:
+            subjects.append(_named("table of recorded answers", answers))
+        return f"{' or '.join(subjects) or 'the options or the version'} of the grader {grader.key!r}"
 
 
 class _SuiteNow:
@@ -229,23 +236,6 @@ def _differs(shard: Path, first: Path, subject: str) -> UsageError:
 def _template_hashes(record: Record) -> dict[str, str | None]:
     """By part of the grading key: the hash of the templates of a grader."""
     return {f"{_GRADER}{grader.key}": grader.fingerprint.template_sha256 for grader in record.graders}
-
-
-def _grader_subject(
-    grader: BaseGrader, suite: Suite, templates: tuple[str, ...], hashes: tuple[str | None, str | None]
-) -> str:
-    """The files that the scores of a grader depend on. Two known ``hashes`` tell whether its templates differ."""
-    judges = (suite.judges.get(name) for name in grader.judge_names)
-    answers = tuple(str(getattr(judge, "path", "")) for judge in judges if judge is not None and judge.is_recorded)
-    before, after = hashes
-    is_known = before is not None and after is not None
-    subjects = [
-        f"{_named('template', templates)} or what it includes"
-        if templates and not (is_known and before == after)
-        else "",
-        _named("table of recorded answers", answers) if answers and not (is_known and before != after) else "",
-    ]
-    return f"{' or '.join(filter(None, subjects)) or 'the options or the version'} of the grader {grader.key!r}"
 
 
 def _named(noun: str, files: Sequence[str]) -> str:

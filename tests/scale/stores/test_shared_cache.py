@@ -245,14 +245,6 @@ def test_a_cache_that_cannot_be_used_costs_nothing(runner: SuiteRunner, s3_cache
     assert run(runner, "s3://nowhere/cache").exit_code == 2
 
 
-def test_a_cache_that_fails_for_a_while_is_asked_again(runner: SuiteRunner, s3_cache: str, s3: FaultyStore) -> None:
-    runner.write()
-    for kind, method, part in (("503", "PUT", "/answers/"), ("lost", "PUT", "/files/"), ("503", "GET", "/answers/")):
-        s3.add(kind, method, part)
-    assert run(runner, s3_cache).exit_code == 0
-    assert runner.called == (2, 2)
-
-
 def test_the_api_takes_the_url_of_a_cache(
     runner: SuiteRunner, s3_cache: str, machines: Machines, api: FakeAPI, caplog: pytest.LogCaptureFixture
 ) -> None:

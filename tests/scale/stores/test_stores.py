@@ -204,9 +204,3 @@ def test_a_claim_whose_writer_is_silent_expires(any_store: str, monkeypatch: pyt
     assert RunClaim.acquire(store, "r").number == 2
     with pytest.raises(StorageError, match="another process has taken over this run"):
         first.check()
-
-
-def test_a_store_that_ignores_or_refuses_conditions_is_refused(runs: str, s3: FaultyStore) -> None:
-    s3.add("501", "PUT", "/r/claims/000001.json", times=99)
-    with pytest.raises(UsageError, match="two writers could not be kept apart"):
-        RunClaim.acquire(ObjectStore(runs), "r")

@@ -69,10 +69,10 @@ def sent(outputs: StoreOutputs, data: bytes, job: Job = JOB, *, again: bool = Fa
     """Does a job that saves one output. Returns its path, and what the driver has to send."""
 
     async def work() -> tuple[str, list[UnsentFile]]:
-        async with outputs.opened(job, again=again) as (_, writer, send):
+        async with outputs.opened(job, again=again) as (_, writer):
             relative = writer.save("tree", "m", "0.png", data)
             assert (writer.folder / relative).read_bytes() == data
-            return relative, list(await send())
+            return relative, list(writer.send())
 
     return asyncio.run(work())
 
@@ -124,15 +124,15 @@ def test_another_worker_asks_for_an_operation_that_a_lost_one_has_begun(
     job = Job(call=CELL, generate=(0,))
 
     async def lost_before_it_sends() -> None:
-        async with worker(store, "lost").opened(job, again=False) as (_, writer, _):
+        async with worker(store, "lost").opened(job, again=False) as (_, writer):
             await asyncio.to_thread(operation(writer).begin, "operations/7")
             assert any("operation-0-" in item.key for item in store.walk("r/artifacts"))
 
     async def next_attempt(name: str) -> str | None:
-        async with worker(store, name).opened(job, again=True) as (_, writer, send):
+        async with worker(store, name).opened(job, again=True) as (_, writer):
             begun = operation(writer).read()
             operation(writer).end("operations/7")
-            assert await send() == ()
+            assert writer.send() == ()
             return begun
 
     asyncio.run(lost_before_it_sends())
@@ -171,35 +171,14 @@ def test_outputs_to_grade_again(store: ObjectStore, worker: Callable[..., StoreO
         later = Job(JOB.call, (), unchanged=existing(PATH, driver).record)
         regrade = tuple(existing(path, driver) for path in (missing, unsafe, None))
         job = Job(JOB.call, (), regrade, next_turn=later)
-        async with node.opened(job, again=False) as (located, writer, send):
+        async with node.opened(job, again=False) as (located, writer):
             folder = writer.folder
             assert [stored.folder for stored in located.regrade] == [folder] * 3
             assert [path.name for path in folder.rglob("*.*")] == ["0.png"]
-            assert await send() == ()
+            assert writer.send() == ()
             return (folder / PATH).read_bytes()
 
     assert asyncio.run(read()) == OLD
-
-
-def test_operation_that_has_begun(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
-    """It is in the store at once, so that the worker that does the cell again asks for its end."""
-    call: Any = SimpleNamespace(
-        task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="tree"), run=SimpleNamespace(label="m")
-    )
-    job = Job(call, generate=(0,))
-
-    async def lost() -> None:
-        async with worker(store, "lost").opened(job, again=False) as (_, writer, _):
-            file = OperationFile(writer, "tree", "m", "gemini", (0,), "key")
-            assert file.read() is None
-            file.begin("operations/1")
-
-    async def other() -> str | None:
-        async with worker(store, "other").opened(job, again=True) as (_, writer, _):
-            return OperationFile(writer, "tree", "m", "gemini", (0,), "key").read()
-
-    asyncio.run(lost())
-    assert asyncio.run(other()) == "operations/1"
 
 
 def test_node_without_access(store: ObjectStore, s3: FaultyStore, worker: Callable[..., StoreOutputs]) -> None:

@@ -123,11 +123,16 @@ class RunClaim:
     def acquire(cls, store: ObjectStore, run_id: str) -> RunClaim:
         """Claims a run. Raises ``UsageError`` if a live process has it, and for a store that cannot keep two apart."""
         state = read_claim(store, run_id)
-        if state is not None and state.is_live(_time_of_store(store, run_id)):
-            raise UsageError(_refusal(store, run_id, state))
+        is_held = state is not None and state.is_live(_time_of_store(store, run_id))
         claim = cls(store, run_id, 1 if state is None else state.number + 1)
-        if not store.create(claim.key, claim.body.model_dump_json().encode()):
-            raise UsageError(_refusal(store, run_id, read_claim(store, run_id)))
+        if not is_held and not store.create(claim.key, claim.body.model_dump_json().encode()):
+            is_held, state = True, read_claim(store, run_id)
+        if is_held:
+            expiry_s = (claim if state is None else state).body.expiry_s
+            raise UsageError(
+                f"{store.url}/{run_id}: is being written by {state or 'another process'}: wait for it to finish; if it"
+                f" was killed, its claim expires {expiry_s:g} s after it was last heard from"
+            )
         if store.create(claim.key, secrets.token_bytes(8)):  # a store that ignores the condition would overwrite it
             store.delete(claim.key)
             raise UsageError(no_exclusive_creation(store.url))
@@ -167,15 +172,6 @@ class RunClaim:
                 return
             except Exception:  # noqa: S112 - the writer reports that the store cannot be reached
                 continue
-
-
-def _refusal(store: ObjectStore, run_id: str, state: ClaimState | None) -> str:
-    holder = "another process" if state is None else str(state)
-    expiry = setting("VISIONEVAL_CLAIM_EXPIRY_S") if state is None else state.body.expiry_s
-    return (
-        f"{store.url}/{run_id}: is being written by {holder}: wait for it to finish; if it was killed, its claim"
-        f" expires {expiry:g} s after it was last heard from"
-    )
 
 
 def _time_of_store(store: ObjectStore, run_id: str) -> datetime:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -32,6 +31,7 @@ from pydantic import TypeAdapter, ValidationError
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records.files.jsonl import append_lines
+from visioneval.records.files.run_folders import read_header
 from visioneval.records.stores.claims import read_claim
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
 from visioneval.records.writer import is_run_id
@@ -86,19 +86,12 @@ def folder_for(url: str) -> Path:
 
 
 @dataclass(slots=True)
-class LogState:
-    """Which objects a file of a copy was joined from, and its size."""
-
-    objects: list[str] = field(default_factory=list)
-    bytes: int = 0
-
-
-@dataclass(slots=True)
 class CopyState:
-    """What a copy contains: the versions of documents and outputs by key, and its logs."""
+    """What a copy contains: the versions of documents and outputs by key, and its logs by name."""
 
     versions: dict[str, str] = field(default_factory=dict)
-    logs: dict[str, LogState] = field(default_factory=dict)
+    logs: dict[str, tuple[list[str], int]] = field(default_factory=dict)
+    """Which objects each was joined from, and its size."""
     is_claimed: bool = False
     """Whether a live process writes the run."""
 
@@ -159,7 +152,9 @@ class RunCopies:
             self._bring(documents, state)  # before the records, which a complete run has all of
             for log in LOGS:
                 self._refresh_log(run_id, log, items, state)
-            is_open = "claims" in items and _says_running(folder / "run.json")
+            is_open = False
+            with suppress(RunFormatError):  # readers check the file itself
+                is_open = "claims" in items and read_header(folder).get("state") == "running"
             claim = read_claim(self.store, run_id) if is_open else None
             state.is_claimed = claim is not None and claim.is_live(datetime.now(UTC))
         return folder
@@ -198,9 +193,8 @@ class RunCopies:
             self._last_segments[key] = segment
             path = self.root / run_id / f"{log}.jsonl"
             append_lines(path, lines)
-            joined = state.logs.setdefault(log, LogState())
-            joined.objects.append(segment)
-            joined.bytes = path.stat().st_size
+            objects, _ = state.logs.get(log, ([], 0))
+            state.logs[log] = [*objects, segment], path.stat().st_size
 
     @contextmanager
     def _locked(self, run_id: str) -> Iterator[CopyState]:
@@ -236,9 +230,9 @@ class RunCopies:
         path, key = self.root / run_id / f"{log}.jsonl", f"{run_id}/{log}"
         listed = {item.name: item for item in self.store.entries(key)} if log in items else {}
         names = ordered_segments(listed, f"{self.url}/{key}")
-        names = names[max((index for index, name in enumerate(names) if ".whole." in name), default=0) :]
-        first = items.get(path.name)
-        if first is not None and not (names and ".whole." in names[0]):
+        if whole := [index for index, name in enumerate(names) if ".whole." in name]:
+            names = names[whole[-1] :]
+        elif (first := items.get(path.name)) is not None:
             names = [f"{path.name} {first.version}", *names]
             listed[names[0]] = first
         if not names:
@@ -247,10 +241,9 @@ class RunCopies:
             if log == "results":
                 path.touch()  # each run has this file
             return
-        joined = state.logs.get(log, LogState())
-        known = len(joined.objects)
-        if names[:known] != joined.objects or not path.is_file() or path.stat().st_size != joined.bytes:
-            known = 0
+        objects, size = state.logs.get(log, ([], 0))
+        is_known = names[: len(objects)] == objects and path.is_file() and path.stat().st_size == size
+        known = len(objects) if is_known else 0
         if known == len(names):
             return
         target = path if known else path.with_name(f".{path.name}.part")
@@ -258,13 +251,4 @@ class RunCopies:
             for data in self.store.read_in_order([listed[name] for name in names[known:]]):
                 file.write(data if data.endswith(b"\n") or not data else data + b"\n")
         target.replace(path)
-        state.logs[log] = LogState(names, path.stat().st_size)
-
-
-def _says_running(path: Path) -> bool:
-    """Whether a ``run.json`` says that the run is being written. Readers check the file itself."""
-    try:
-        header = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(header, dict) and header.get("state") == "running"
+        state.logs[log] = names, path.stat().st_size

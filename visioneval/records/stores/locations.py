@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from visioneval.errors import UsageError
-from visioneval.media.urls import is_url, is_url_like, public_address, unreadable
+from visioneval.media.urls import is_url_like, public_address, unreadable
 from visioneval.records.stores.copies import RunCopies, folder_for
 from visioneval.records.stores.store import ObjectStore
 
@@ -21,10 +21,9 @@ def runs_folder(location: Path | str) -> Path:
 
     Makes no call. Raises ``UsageError`` for a URL that cannot be used.
     """
-    text = _checked(location)
-    if not is_url(text):
+    if (url := _store_url(location)) is None:
         return Path(location)
-    copies = RunCopies(text)
+    copies = RunCopies(url)
     return _COPIES.setdefault(copies.root, copies).root
 
 
@@ -33,10 +32,9 @@ def cache_folder(location: Path | str) -> Path:
 
     Makes no call. Raises ``UsageError`` for a URL that cannot be used.
     """
-    text = _checked(location)
-    if not is_url(text):
+    if (url := _store_url(location)) is None:
         return Path(location)
-    url = ObjectStore(text).url
+    url = ObjectStore(url).url
     folder = folder_for(url) / "cache-3"  # "cache" has the layout of earlier versions
     _CACHES[folder] = url
     return folder
@@ -47,10 +45,15 @@ def cache_url(folder: Path) -> str | None:
     return _CACHES.get(folder)
 
 
-def _checked(location: Path | str) -> str:
-    """A location as text. Raises ``UsageError`` for a URL that no store has, and for one that became a path."""
+def _store_url(location: Path | str) -> str | None:
+    """The URL of a store; ``None`` for a folder.
+
+    Raises ``UsageError`` for a URL that no store has, and for one that became a path.
+    """
     text = str(location)
-    if is_url_like(text) and not text.startswith(_STORES):
+    if not text.startswith(_STORES):
+        if not is_url_like(text):
+            return None
         written = ", as a string" if isinstance(location, Path) else ""
         lowered = text[:5].lower()
         hint = f": write {lowered}{text[5:]}" if lowered in _STORES else ""
@@ -58,22 +61,14 @@ def _checked(location: Path | str) -> str:
         raise UsageError(
             f"{shown}: runs and caches can be in a local folder, or at an s3:// or gs:// URL{written}{hint}"
         )
-    if is_url(text) and (problem := _problem(text)):
+    if "@" in text:
+        raise UsageError(f"{text[:5]}...: a store's URL must not contain credentials: set them in the environment")
+    if problem := unreadable(text):
         raise UsageError(problem)
-    return text
-
-
-def _problem(url: str) -> str | None:
-    """Why an s3:// or gs:// URL cannot be that of a store."""
-    scheme = url.partition("://")[0]
-    if "@" in url:
-        return f"{scheme}://...: a store's URL must not contain credentials: set them in the environment"
-    if problem := unreadable(url):
-        return problem
-    parts = urlsplit(url)
+    parts = urlsplit(text)
     if parts.query or parts.fragment or any(part in (".", "..") for part in parts.path.split("/")):
-        return f"{public_address(url)!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, without a query"
-    return None
+        raise UsageError(f"{public_address(text)!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, without a query")
+    return text
 
 
 def copies_at(root: Path) -> RunCopies | None:
@@ -83,10 +78,7 @@ def copies_at(root: Path) -> RunCopies | None:
 
 def copies_of(folder: Path) -> RunCopies | None:
     """The copies that a run's folder belongs to, also a folder that it is written in; ``None`` for a local run."""
-    if not _COPIES:
-        return None
-    parent = folder.parent
-    return next((copies for copies in _COPIES.values() if parent in (copies.root, copies.work)), None)
+    return next((copies for copies in _COPIES.values() if folder.parent in (copies.root, copies.work)), None)
 
 
 def display_name(folder: Path | str) -> str:

@@ -36,10 +36,9 @@ def find_named_run(name: str, root: Path) -> Path:
         return find_run(name, root)
     url, _, run_id = name.rstrip("/").rpartition("/")
     copies = None if url.endswith(":/") else copies_at(runs_folder(url))
-    if copies is None:
-        raise UsageError(
-            f"{_url_start(name)}: is not the URL of a run: write s3://BUCKET/RUNS/ID or gs://BUCKET/RUNS/ID"
-        )
+    if copies is None:  # what comes before an @, which also separates a run and a label, may be credentials
+        start = name if name.count(":") == 1 else f"{name[:5]}..."
+        raise UsageError(f"{start}: is not the URL of a run: write s3://BUCKET/RUNS/ID or gs://BUCKET/RUNS/ID")
     return copies.refresh(run_folders.choose_run(run_id, copies.run_ids(), url))
 
 
@@ -87,11 +86,6 @@ def append_shared(path: Path, lines: Sequence[bytes]) -> None:
         append_lines(path, lines)
     else:
         copies.append(path.parent.name, path.name.removesuffix(".jsonl"), lines)
-
-
-def _url_start(url: str) -> str:
-    """A URL without what may be credentials: before its @, which also separates a run and a label."""
-    return url if url.count(":") == 1 else f"{url.partition('://')[0]}://..."
 
 
 __all__ = ["display_name", "fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder"]

@@ -76,7 +76,7 @@ class Publisher:
         self._cells = 0
         self._max_cells, self._interval_s = setting("VISIONEVAL_SEGMENT_CELLS"), setting("VISIONEVAL_SEGMENT_S")
         self._lock, self._sending = threading.Lock(), threading.Lock()
-        self._wake, self._is_stopping = threading.Event(), False
+        self._wake, self._is_stopping, self._is_failing = threading.Event(), False, False
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     def adopt(self) -> None:
@@ -122,6 +122,21 @@ class Publisher:
                 self._send_log(log, tail)
             self._state.since = start
             self.save_state()
+
+    def try_to_send(self) -> None:
+        """Sends what is new. Says once that the store cannot be reached: ``finish`` sends the rest, or fails.
+
+        Raises ``LostClaimError``.
+        """
+        try:
+            self.send()
+            self._is_failing = False
+        except LostClaimError:
+            raise
+        except Exception as error:
+            if not self._is_failing:
+                self.say(f"{error}; the run continues, and sends it later")
+            self._is_failing = True
 
     def send_document(self, name: str) -> None:
         """Sends a file that is written whole, if it has changed."""
@@ -174,21 +189,10 @@ class Publisher:
 
     def _work(self) -> None:
         """Sends at intervals and after enough cells."""
-        is_failing = False
-        while True:
-            self._wake.wait(self._interval_s)
-            self._wake.clear()
-            if self._is_stopping:
-                return
-            try:
-                self.send()
-                is_failing = False
-            except LostClaimError:
-                return
-            except Exception as error:  # the run continues: finish() sends what is left, or fails
-                if not is_failing:
-                    self.say(f"{error}; the run continues, and sends it later")
-                is_failing = True
+        with suppress(LostClaimError):
+            while self._wake.wait(self._interval_s) is not None and not self._is_stopping:
+                self._wake.clear()
+                self.try_to_send()
 
     def _put(self, name: str) -> None:
         self._store.put(f"{self._run_id}/{name}", (self.folder / name).read_bytes())

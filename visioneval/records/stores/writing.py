@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from visioneval.errors import StorageError, UsageError, VisionEvalError
 from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
-from visioneval.records.stores.claims import LostClaimError, RunClaim
+from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.locations import copies_at, copies_of
 from visioneval.records.stores.publishing import Publisher
@@ -48,12 +48,7 @@ class PublishedRunWriter(RunWriter):
 
     def flush(self) -> None:
         """Also sends it, or leaves that to the background. Raises ``LostClaimError``."""
-        try:
-            self.publisher.send()
-        except LostClaimError:
-            raise
-        except VisionEvalError as error:  # the folder on this machine has it, and finish() sends it or fails
-            self.publisher.say(f"{error}; the run continues, and sends it later")
+        self.publisher.try_to_send()
 
     def finish(
         self,
@@ -221,10 +216,7 @@ def _copy(source: Path, target: Path) -> None:
         if Path(path).parent == source or not hard_link(path, to):
             shutil.copyfile(path, to)
 
-    def unfinished(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if name.startswith(".")] if Path(folder) == source else []
-
     try:
-        shutil.copytree(source, target, copy_function=copy, ignore=unfinished)
+        shutil.copytree(source, target, copy_function=copy, ignore=shutil.ignore_patterns(".*"))  # unfinished ones
     except OSError as error:
         raise StorageError(f"{target}: cannot write: {error.strerror or error}") from error

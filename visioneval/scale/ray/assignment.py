@@ -36,6 +36,30 @@ class Probe:
     is_written: bool
     """Whether workers write into its folder as well."""
 
+    @classmethod
+    def of(cls, subject: str, path: Path, *, is_written: bool = False) -> Probe:
+        """The probe of a file that exists here."""
+        return cls(subject, path, sha256(path.read_bytes()).hexdigest(), is_written)
+
+    def check(self) -> None:
+        """Raises ``UsageError`` if this node does not see the file, or cannot write into its folder."""
+        folder = self.path.parent
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            raise UsageError(
+                f"cannot reach {self.subject} {folder}: workers need the same folder, such as on a shared file system"
+            ) from None
+        if sha256(data).hexdigest() != self.sha256:
+            raise UsageError(f"{self.path}: is another file than the driver's: share {self.subject}, or copy it again")
+        trial = folder / f"{self.path.name}-{socket.gethostname()}-{os.getpid()}"
+        try:
+            if self.is_written:
+                trial.write_bytes(b"")
+                trial.unlink()
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.subject} {folder}: {error.strerror or error}") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -73,7 +97,7 @@ class Assignment:
                 if find_spec(package) is None:
                     raise UsageError(f"lacks the extra {extra!r} ({package}): {install_command(extra)} there")
         for probe in self.probes:
-            _check_probe(probe)
+            probe.check()
 
 
 def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
@@ -117,15 +141,11 @@ def written_probes(context: Services, settings: CallSettings) -> Iterator[tuple[
             with contextlib.suppress(OSError):  # a cache that is only read
                 path.write_bytes(token)
                 stack.callback(path.unlink, missing_ok=True)
-                probes.append(Probe(subject, path, sha256(token).hexdigest(), is_written=True))
+                probes.append(Probe.of(subject, path, is_written=True))
         suite = Path(info.suite_path).absolute()
         if suite.is_file():
-            probes.append(_existing("the suite's folder", suite))
+            probes.append(Probe.of("the suite's folder", suite))
         yield (*probes, *_probes_of_sources(context.plan))
-
-
-def _existing(subject: str, path: Path) -> Probe:
-    return Probe(subject, path, sha256(path.read_bytes()).hexdigest(), is_written=False)
 
 
 def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
@@ -134,26 +154,6 @@ def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
     for call in (call for calls in plan.chains() for call in calls) if sources else ():
         path = call.params.get("path")
         if isinstance(path, str) and Path(path).is_file() and (source := sources.pop(call.run.label, None)):
-            yield _existing(f"the outputs of {source}", Path(path))
+            yield Probe.of(f"the outputs of {source}", Path(path))
         if not sources:
             return
-
-
-def _check_probe(probe: Probe) -> None:
-    folder = probe.path.parent
-    try:
-        data = probe.path.read_bytes()
-    except OSError:
-        raise UsageError(
-            f"cannot reach {probe.subject} {folder}: workers need the same folder, such as on a shared file system"
-        ) from None
-    if sha256(data).hexdigest() != probe.sha256:
-        raise UsageError(f"{probe.path}: is another file than the driver's: share {probe.subject}, or copy it again")
-    if not probe.is_written:
-        return
-    trial = folder / f"{probe.path.name}-{socket.gethostname()}-{os.getpid()}"
-    try:
-        trial.write_bytes(b"")
-        trial.unlink()
-    except OSError as error:
-        raise UsageError(f"cannot write to {probe.subject} {folder}: {error.strerror or error}") from None

@@ -76,11 +76,10 @@ def _connect(options: ClusterOptions, *, shows_logs: bool) -> None:
     _check_address(options.address)
     try:
         ray.init(options.address, **common)
-    except (ConnectionError, TimeoutError) as error:
-        raise UsageError(f"--ray-address {options.address}: no Ray cluster answers there: {_line(error)}") from None
     except (RuntimeError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"--ray-address {options.address}: cannot join: {reason}") from None
+        is_silent, reason = isinstance(error, (ConnectionError, TimeoutError)), " ".join(str(error).split())
+        problem = f"no Ray cluster answers there: {reason[:300]}" if is_silent else f"cannot join: {reason}"
+        raise UsageError(f"--ray-address {options.address}: {problem}") from None
 
 
 def _check_address(address: str) -> None:
@@ -115,7 +114,3 @@ def _check_address(address: str) -> None:
             ) from None
         if b"ersion mismatch" not in output:  # that one is reported by the connection itself
             raise UsageError(f"--ray-address {address}: no Ray cluster answers there") from None
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +21,7 @@ from visioneval.running.execution import Progress
 from visioneval.running.jobs import Jobs
 from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S
 from visioneval.scale.ray.assignment import assign, written_probes
-from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, shards
+from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, moved, shards
 from visioneval.scale.ray.limits import LimitsStatus, SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 
@@ -49,10 +50,6 @@ class WorkerHandle:
     node: str = "a node that did not answer"
     is_ready: bool = False
     is_lost: bool = False
-    load: int = 0
-    """The jobs that it was given and that are not done."""
-    unfinished: list[QueuedJob] = field(default_factory=list)
-    """The jobs of a lost worker."""
 
     async def start(self) -> str | None:
         """Waits until the worker has started. Returns why it cannot work, if so. Raises ``RayActorError``."""
@@ -87,9 +84,8 @@ class DistributedCells:
         self._workers: list[WorkerHandle] = []
         self._room = min(count, max(1, int(ray.cluster_resources().get("CPU", 0) // CORES)))
         """How many workers the cluster has room for now; it may grow."""
-        self._has_started, self._have_started = asyncio.Event(), asyncio.Event()
-        """Set when the first worker has started, and when all have that there is room for."""
-        self._may_begin = asyncio.Event()
+        self._started, self._may_begin = asyncio.Semaphore(0), asyncio.Event()
+        """A release for each worker that has started, and whether they may begin."""
         self._limits = _actor(SharedLimits, cores=0, concurrency=2 * count + 100, is_here=True).remote(
             dict(plan.suite.limits), settings.max_concurrency, calls.budget.limit_usd, calls.budget.spent
         )
@@ -130,8 +126,10 @@ class DistributedCells:
         Raises ``UsageError`` if none has in time.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._has_started.wait(), START_S)
-            await asyncio.wait_for(self._have_started.wait(), LATE_S)
+            await asyncio.wait_for(self._started.acquire(), START_S)
+            async with asyncio.timeout(LATE_S):
+                for _ in range(self._room - 1):
+                    await self._started.acquire()
         if not any(worker.is_ready for worker in self._workers):
             total, free = ray.cluster_resources().get("CPU", 0), ray.available_resources().get("CPU", 0)
             raise UsageError(
@@ -159,9 +157,7 @@ class DistributedCells:
                 self._listener.say(f"{problem}; this run does without it")
                 ray.kill(worker.actor)
                 return
-            self._has_started.set()
-            if sum(other.is_ready for other in self._workers) >= self._room:
-                self._have_started.set()
+            self._started.release()
             await self._may_begin.wait()
             await self._feed(worker)
 
@@ -174,31 +170,26 @@ class DistributedCells:
                 if shard is None:
                     await asyncio.Event().wait()  # until the run ends
                 elif worker.is_lost:
-                    self._queue.put_back(shard)
+                    self._queue.end(shard)
                     return
                 else:
-                    worker.load += len(shard)
-                    for job in shard:
-                        group.create_task(self._run_job(worker, job))
+                    jobs = [group.create_task(self._run_job(worker, job)) for job in shard]
+                    group.create_task(self._end_shard(shard, jobs))
                     await asyncio.sleep(0)  # every worker gets its first shard before one gets its second
 
-    async def _run_job(self, worker: WorkerHandle, job: QueuedJob) -> None:
-        """Has a worker do a job. The jobs of a lost worker go back to the queue together, so that shards stay whole."""
-        async with worker.room:
-            is_done = not worker.is_lost and await self._is_done_by(worker, job)
-        if is_done:
-            self._queue.finish()
-        else:
-            worker.unfinished.append(job)
-        worker.load -= 1
-        if not worker.load and worker.unfinished:
-            self._queue.put_back(worker.unfinished)
-            worker.unfinished = []
+    async def _end_shard(self, shard: list[QueuedJob], jobs: list[asyncio.Task[bool]]) -> None:
+        """The jobs that a lost worker leaves go back to the queue together, so that one other does them."""
+        are_done = await asyncio.gather(*jobs)
+        self._queue.end([job for job, is_done in zip(shard, are_done, strict=True) if not is_done])
 
-    async def _is_done_by(self, worker: WorkerHandle, job: QueuedJob) -> bool:
-        """Whether nothing more is to be done for a job: ``False`` if the worker was lost."""
+    async def _run_job(self, worker: WorkerHandle, job: QueuedJob) -> bool:
+        """Has a worker do a job. Returns whether it needs no other: ``False`` if the worker was lost."""
         try:
-            self._collect(await worker.actor.run.remote(job.job, again=job.lost > 0))
+            async with worker.room:
+                if worker.is_lost:
+                    return False
+                sent = moved(job.job, Path.absolute)  # a worker may have another working directory
+                self._collect(await worker.actor.run.remote(sent, again=job.lost > 0))
         except RayActorError as error:
             await self._lose(worker, error)
             job.lost += 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
 from visioneval.errors import VisionEvalError
 from visioneval.records.model import Record
@@ -43,10 +44,9 @@ class JobResult:
 
 @dataclass(slots=True)
 class QueuedJob:
-    """A job on its way to its records, and the number of its shard."""
+    """A job on its way to its records."""
 
     job: Job
-    shard: int
     lost: int = 0
     """How many workers were lost while they did it."""
 
@@ -58,19 +58,19 @@ def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
     because their cells may ask the same, and one process asks once.
     """
     if all(judge.is_free for judge in plan.judges.values()):
-        return ([QueuedJob(_located(job), number)] for number, job in enumerate(jobs(plan)))
+        return ([QueuedJob(job)] for job in jobs(plan))
     groups = case_groups(plan.suite.cases)
     first = {group: index for index, group in reversed(list(enumerate(map(groups.get, groups))))}
     cases = sorted(plan.suite.cases, key=lambda case: first[groups[case.id]])
     ordered = replace(plan, suite=plan.suite.model_copy(update={"cases": tuple(cases)}))
     grouped = groupby(jobs(ordered), key=lambda job: groups[job.call.case.id])
-    return ([QueuedJob(_located(job), number) for job in shard] for number, (_, shard) in enumerate(grouped))
+    return (list(map(QueuedJob, shard)) for _, shard in grouped)
 
 
-def _located(job: Job) -> Job:
-    """The job with absolute paths of existing outputs, as a worker may have another working directory."""
-    regrade = tuple(replace(stored, folder=stored.folder.absolute()) for stored in job.regrade)
-    next_turn = None if job.next_turn is None else _located(job.next_turn)
+def moved(job: Job, to: Callable[[Path], Path]) -> Job:
+    """The job with other folders of existing outputs, as a worker may have another working directory, or disk."""
+    regrade = tuple(replace(stored, folder=to(stored.folder)) for stored in job.regrade)
+    next_turn = None if job.next_turn is None else moved(job.next_turn, to)
     return replace(job, regrade=regrade, next_turn=next_turn)
 
 
@@ -91,22 +91,16 @@ class JobQueue:
         """
         while not self._is_closed and (self.is_left() or self._running):
             if self.is_left():
-                shard = self._returned.popleft()
-                self._running += len(shard)
-                return shard
+                self._running += 1
+                return self._returned.popleft()
             await self._changed.wait()
         return None
 
-    def finish(self) -> None:
-        """A job that was taken is done."""
+    def end(self, left: list[QueuedJob]) -> None:
+        """A shard that was taken is done, but for the jobs that are ``left`` for one other worker."""
         self._running -= 1
-        self._notify()
-
-    def put_back(self, jobs: Iterable[QueuedJob]) -> None:
-        """Jobs that were taken are to be done by other workers, those of a shard by one."""
-        for _, shard in groupby(sorted(jobs, key=lambda job: job.shard), key=lambda job: job.shard):
-            self._returned.append(list(shard))
-            self._running -= len(self._returned[-1])
+        if left:
+            self._returned.append(left)
         self._notify()
 
     def close(self) -> None:
@@ -115,7 +109,7 @@ class JobQueue:
         self._notify()
 
     async def join(self) -> None:
-        """Waits until every job is done, or, once the queue is closed, until those that were taken are."""
+        """Waits until every job is done, or, once the queue is closed, until the shards that were taken are."""
         while self._running or not (self._is_closed or not self.is_left()):
             await self._changed.wait()
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import itertools
 import secrets
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from functools import partial
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
@@ -26,23 +22,16 @@ from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.copies import is_safe_key
-from visioneval.records.stores.store import MissingObjectError, ObjectStore
+from visioneval.records.stores.store import MissingObjectError, ObjectStore, in_threads
 from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.record import saved_files
 from visioneval.scale.ray.assignment import Assignment
-from visioneval.scale.ray.jobs import UnsentFile
+from visioneval.scale.ray.jobs import UnsentFile, moved
 from visioneval.types import TaskType
 
-_THREADS = 16
-"""Files that a worker sends at once."""
 _HASH_DIGITS = 12
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
-OpenJob = tuple[Job, OutputWriter, Callable[[], Awaitable[tuple[UnsentFile, ...]]]]
-"""A job with paths that exist on this node, its writer, and what sends its files before the driver gets the records.
-
-That returns the files that the driver has to send.
-"""
 
 
 class ExclusiveWriter(OutputWriter):
@@ -54,6 +43,10 @@ class ExclusiveWriter(OutputWriter):
     def __init__(self, folder: Path, info: RunInfo, *, by_content: bool = False) -> None:
         super().__init__(folder, info)
         self._by_content = by_content
+
+    def send(self) -> tuple[UnsentFile, ...]:
+        """Sends the files of a job before the driver gets its records. Returns those that the driver has to send."""
+        return ()
 
     def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
         content = data if data is not None else b"" if source is None else source.read_bytes()
@@ -90,25 +83,44 @@ def named_by_content(name: str, data: bytes) -> str:
 
 
 class JobWriter(ExclusiveWriter):
-    """Saves the files of one job in a folder of this node, and notes them: ``saved`` has their cells and names."""
+    """Saves the files of one job in a folder of this node, and sends them to the store."""
 
-    def __init__(
-        self, folder: Path, info: RunInfo, *, by_content: bool, send_now: Callable[[str], bool] = lambda _: False
-    ) -> None:
-        super().__init__(folder, info, by_content=by_content)
-        self.saved: dict[str, tuple[str, str, str]] = {}
-        self._send_now = send_now
+    def __init__(self, outputs: StoreOutputs, folder: Path, *, by_content: bool) -> None:
+        super().__init__(folder, outputs.info, by_content=by_content)
+        self._outputs = outputs
+        self._saved: dict[str, tuple[str, str, str]] = {}
+        """By path of what the store lacks: the case, the model run and the name of the file."""
 
     def flush(self) -> None:
         """Sends what was saved so far; what the store does not take is sent at the end of the job."""
-        for relative in [name for name in self.saved if self._send_now(name)]:
-            del self.saved[relative]
+        for relative in list(self._saved):
+            with suppress(VisionEvalError):
+                if self._outputs.create(relative, (self.folder / relative).read_bytes()):
+                    del self._saved[relative]
 
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Also notes the file."""
         relative = super().save(test_id, label, name, data, source=source)
-        self.saved[relative] = (test_id, label, relative.rpartition("/")[2])
+        self._saved[relative] = (test_id, label, relative.rpartition("/")[2])
         return relative
+
+    def send(self) -> tuple[UnsentFile, ...]:
+        """Sends the files of the job. Returns those that the driver has to send, as the store cannot be reached."""
+        return tuple(filter(None, in_threads(self._unsent, list(self._saved))))
+
+    def _unsent(self, relative: str) -> UnsentFile | None:
+        data = (self.folder / relative).read_bytes()
+        try:
+            is_created = self._outputs.create(relative, data)
+        except VisionEvalError as error:
+            self._outputs.report(error)
+            return UnsentFile(*self._saved[relative], data)
+        self._outputs.report(None)
+        if not is_created:
+            raise StorageError(
+                f"{self._outputs.url}/{relative}: another process has written this output: resume the run"
+            )
+        return None
 
 
 class FolderOutputs:
@@ -119,13 +131,9 @@ class FolderOutputs:
         self._writer = ExclusiveWriter(assignment.folder, assignment.info)
 
     @asynccontextmanager
-    async def opened(self, job: Job, *, again: bool) -> AsyncIterator[OpenJob]:  # noqa: ARG002 - as of StoreOutputs
+    async def opened(self, job: Job, *, again: bool) -> AsyncIterator[tuple[Job, ExclusiveWriter]]:  # noqa: ARG002 - as of StoreOutputs
         """Opens a job, which ``again`` says that a lost worker had begun."""
-
-        async def send() -> tuple[UnsentFile, ...]:
-            return ()
-
-        yield job, self._writer, send
+        yield job, self._writer
 
 
 class StoreOutputs:
@@ -137,102 +145,61 @@ class StoreOutputs:
 
     def __init__(self, assignment: Assignment, folder: Path, say: Callable[[str], None]) -> None:
         """Checks that this node can read and write the run. Raises ``UsageError`` and ``StorageError``."""
-        self.folder = folder
-        self._assignment, self._say = assignment, say
-        self._store, self._run_id = ObjectStore(str(assignment.runs_url)), assignment.info.run_id
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="outputs")
-        self._numbers = itertools.count(1)
+        self.folder, self.info = folder, assignment.info
+        self._run_folder, self._has_outputs, self._say = assignment.folder, assignment.has_outputs, say
         self._is_failing = False
-        self._store.read(f"{self._run_id}/run.json")
-        trial = f"{self._run_id}/claims/worker-{secrets.token_hex(4)}"
+        self._store = ObjectStore(f"{assignment.runs_url}/{self.info.run_id}")
+        self.url, self.create = self._store.url, self._store.create
+        self._store.read("run.json")
+        trial = f"claims/worker-{secrets.token_hex(4)}"
         self._store.put(trial, b"")
         self._store.delete(trial)
         self._fetch(folder, [QUESTIONS])
 
     @asynccontextmanager
-    async def opened(self, job: Job, *, again: bool) -> AsyncIterator[OpenJob]:
-        """Opens a job with the existing outputs that it needs. Raises ``StorageError``."""
-        folder = self.folder / str(next(self._numbers))
-        run_folder, by_content = self._assignment.folder, again or self._assignment.has_outputs
-        folder.mkdir()
-        try:
-            await self._in_thread(self._fetch, folder, sorted(set(existing_files(job, run_folder))))
-            await self._in_thread(self._fetch_operations, folder, job)
-            send_now = partial(self._is_sent, folder)
-            writer = JobWriter(folder, self._assignment.info, by_content=by_content, send_now=send_now)
-            yield moved(job, run_folder, folder), writer, partial(self._send, writer)
-        finally:
-            await self._in_thread(shutil.rmtree, folder, True)
+    async def opened(self, job: Job, *, again: bool) -> AsyncIterator[tuple[Job, ExclusiveWriter]]:
+        """Opens a job with the existing outputs that it needs, with paths that exist on this node.
 
-    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> object:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        Raises ``StorageError``.
+        """
+        with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            await asyncio.to_thread(self._fetch, folder, self._files_read(job))
+            writer = JobWriter(self, folder, by_content=again or self._has_outputs)
+            yield moved(job, lambda stored: folder if stored == self._run_folder else stored), writer
 
-    def _fetch(self, folder: Path, relatives: Iterable[str]) -> None:
+    def report(self, error: VisionEvalError | None) -> None:
+        """Reports why a file was not sent, once until another one was."""
+        if error is not None and not self._is_failing:
+            self._say(f"{error}; the driver sends the outputs that a worker cannot")
+        self._is_failing = error is not None
+
+    def _fetch(self, folder: Path, relatives: Iterable[str | None]) -> None:
         """Downloads files of the run. A file that the store lacks is missing, as in a local run."""
-        for relative in filter(is_safe_key, relatives):
-            try:
-                data = self._store.read(f"{self._run_id}/{relative}")
-            except MissingObjectError:
-                continue
-            path = folder / relative
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        for relative in {name for name in relatives if name is not None and is_safe_key(name)}:
+            with suppress(MissingObjectError):
+                data = self._store.read(relative)
+                path = folder / relative
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
-    def _fetch_operations(self, folder: Path, job: Job) -> None:
-        """Downloads what is written down of the operations that an earlier attempt has begun."""
+    def _files_read(self, job: Job) -> Iterator[str | None]:
+        """The files of the run that a job reads: outputs to grade or to edit, and what graders saved.
+
+        Also what is written down of the operations that an earlier attempt has begun.
+        """
         call = job.call
         if call.task_type is TaskType.VIDEO_GENERATION and job.generate:
             cells = cells_folder(call.case.id, call.run.label)
-            items = self._store.entries(f"{self._run_id}/{cells}")
-            self._fetch(folder, [f"{cells}/{item.name}" for item in items if item.name.startswith(PREFIX)])
-
-    def _is_sent(self, folder: Path, relative: str) -> bool:
-        """Sends a file at once. Returns whether the store has it."""
-        try:
-            return self._store.create(f"{self._run_id}/{relative}", (folder / relative).read_bytes())
-        except VisionEvalError:
-            return False
-
-    async def _send(self, writer: JobWriter) -> tuple[UnsentFile, ...]:
-        sent = [
-            self._in_thread(self._unsent, writer.folder, relative, *cell) for relative, cell in writer.saved.items()
-        ]
-        return tuple(file for file in await asyncio.gather(*sent) if isinstance(file, UnsentFile))
-
-    def _unsent(self, folder: Path, relative: str, test_id: str, label: str, name: str) -> UnsentFile | None:
-        """Sends a file. If the store cannot be reached, the driver has to send it later."""
-        data = (folder / relative).read_bytes()
-        key = f"{self._run_id}/{relative}"
-        try:
-            is_created = self._store.create(key, data)
-        except VisionEvalError as error:
-            if not self._is_failing:
-                self._say(f"{error}; the driver sends the outputs that a worker cannot")
-            self._is_failing = True
-            return UnsentFile(test_id, label, name, data)
-        self._is_failing = False
-        if not is_created:
-            raise StorageError(f"{self._store}/{key}: another process has written this output: resume the run")
-        return None
-
-
-def existing_files(job: Job, run_folder: Path) -> Iterator[str]:
-    """The files of the run that a job reads: outputs to grade or to edit, and what graders saved."""
-    turn: Job | None = job
-    while turn is not None:
-        records = [stored.record for stored in turn.regrade if stored.folder == run_folder]
-        records += [turn.unchanged] if turn.unchanged is not None else []
-        yield from (record.artifact_path for record in records if record.artifact_path is not None)
-        for stored in turn.regrade:
-            if stored.graded is not None:
-                yield from saved_files(stored.graded)
-        turn = turn.next_turn
-
-
-def moved(job: Job, run_folder: Path, folder: Path) -> Job:
-    """The job with ``folder`` in place of that of the run."""
-    regrade = tuple(
-        replace(stored, folder=folder if stored.folder == run_folder else stored.folder) for stored in job.regrade
-    )
-    next_turn = None if job.next_turn is None else moved(job.next_turn, run_folder, folder)
-    return replace(job, regrade=regrade, next_turn=next_turn)
+            names = [item.name for item in self._store.entries(cells)]
+            yield from (f"{cells}/{name}" for name in names if name.startswith(PREFIX))
+        turn: Job | None = job
+        while turn is not None:
+            for stored in turn.regrade:
+                if stored.folder == self._run_folder:
+                    yield stored.record.artifact_path
+                if stored.graded is not None:
+                    yield from saved_files(stored.graded)
+            if turn.unchanged is not None:
+                yield turn.unchanged.artifact_path
+            turn = turn.next_turn

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -92,21 +93,19 @@ class Worker:
         calls = self._stack.enter_context(open_calls(plan, settings, assignment.info.payer, say))
         budget_usd = 1.0 if assignment.has_budget else None
         calls.throttle, calls.budget = leased(self._leases, plan.suite.limits, settings.max_concurrency, budget_usd)
-        self._outputs = self._open_outputs(say)
+        if assignment.runs_url is None:
+            self._outputs = FolderOutputs(assignment)
+        else:
+            folder = tempfile.TemporaryDirectory(prefix="visioneval-", ignore_cleanup_errors=True)
+            self._outputs = StoreOutputs(assignment, Path(self._stack.enter_context(folder)), say)
         writer = OutputWriter(self._outputs.folder, assignment.info)
-        listener = Listener(say=say, debug=_print_error if settings.debug else lambda _: None)
+        listener = Listener(say=say, debug=traceback.print_exception if settings.debug else lambda _: None)
         context = self._stack.enter_context(open_services(plan, components, writer, calls, listener, NewQuestions))
         context.measurements.slots = Slots(CORES)
         calls_again = replace(calls, reuse=settings.reuse.with_own)
         again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._contexts = {False: context, True: again}
         self._serving = asyncio.create_task(self._leases.serve())
-
-    def _open_outputs(self, say: Callable[[str], None]) -> FolderOutputs | StoreOutputs:
-        if self._assignment.runs_url is None:
-            return FolderOutputs(self._assignment)
-        folder = tempfile.TemporaryDirectory(prefix="visioneval-", ignore_cleanup_errors=True)
-        return StoreOutputs(self._assignment, Path(self._stack.enter_context(folder)), say)
 
     async def run(self, job: Job, *, again: bool) -> JobResult:
         """Runs a job. ``again``: a lost worker had begun it, so what was paid for is in the cache."""
@@ -117,10 +116,10 @@ class Worker:
         if self._is_stopped:
             return JobResult(failure=_failure(progress))
         try:
-            async with outputs.opened(job, again=again) as (located, writer, send):
+            async with outputs.opened(job, again=again) as (located, writer):
                 listener = replace(context.listener, record=records.append)
                 await finish_job(replace(context, writer=writer, listener=listener), progress, located)
-                files = await send()
+                files = await asyncio.to_thread(writer.send)
         except (OSError, VisionEvalError) as error:
             records.clear()  # their files are not in the store
             progress.leave(error)
@@ -155,13 +154,6 @@ def _failure(progress: Progress) -> Callable[[], VisionEvalError]:
     if isinstance(failure, VisionEvalError):
         return partial(StoppedError, str(failure))
     return partial(StoppedError, f"{node_name()}: {describe_user_error(failure, first_line=True)}")
-
-
-def _print_error(error: BaseException) -> None:
-    """Prints an unexpected error; Ray shows what workers print where the driver asked for it."""
-    import traceback
-
-    traceback.print_exception(error)
 
 
 def node_name() -> str:
