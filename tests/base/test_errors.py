@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from visioneval.errors import LONGEST_RETRY_AFTER_S, Problem, ProviderError
+from visioneval import Problem, ProviderError
+from visioneval.errors import LONGEST_RETRY_AFTER_S
 
 
 def test_a_problem_is_one_printable_line() -> None:

@@ -14,12 +14,10 @@ from record_factory import generated_png
 from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner
 
+from visioneval import Grade, ProviderError, read_records
 from visioneval.cli import app
-from visioneval.errors import ProviderError
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
-from visioneval.graders.base import Grade
-from visioneval.records.model import read_records
 from visioneval.resources import builtin
 
 

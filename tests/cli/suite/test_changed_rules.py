@@ -11,7 +11,7 @@ from fake_api import FakeAPI, JudgeRequest
 from suite_runner import SuiteRunner
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import Record, read_records
+from visioneval import Record, read_records
 
 SCORED: dict[str, Any] = {
     "key": "look",

@@ -15,10 +15,9 @@ from fake_api import FakeAPI, GenerationRequest, JudgeRequest
 from make_logos import LOGOS
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.resources import builtin
-from visioneval.types import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 

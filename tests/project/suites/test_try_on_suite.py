@@ -11,10 +11,9 @@ import yaml
 from fake_api import FakeAPI, JudgeRequest, ToolCall
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.resources import builtin
-from visioneval.types import Verdict
 
 pytestmark = pytest.mark.slow
 

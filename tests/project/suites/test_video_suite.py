@@ -14,8 +14,8 @@ from browser import wait_until
 from click.testing import Result
 from typer.testing import CliRunner
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 from visioneval.resources import builtin
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 from workflow_images import generated_copy
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.resources import builtin
-from visioneval.types import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 

@@ -13,15 +13,13 @@ import yaml
 from typer.testing import CliRunner
 from workflow_images import SIZE, shipped_suite
 
+from visioneval import Record, TestCase, Verdict, read_records
 from visioneval.cli import app
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.metrics import ScaleScore
-from visioneval.records.model import Record, read_records
 from visioneval.resources import builtin
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
-from visioneval.types import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 

@@ -22,8 +22,8 @@ from fake_api import Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
+from visioneval import CellRef, Generation, ProviderError, Question, Reply, TaskType
+from visioneval.providers.base import Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.caching import cache_files
@@ -38,7 +38,6 @@ from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.entries.limits import Price
-from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.log import CallLog
 

@@ -10,7 +10,7 @@ import pytest
 from engine_parts import plan_of
 from toys import Toy
 
-from visioneval.errors import BudgetError, UsageError
+from visioneval import BudgetError, UsageError
 from visioneval.running.calls.calls import Reuse
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.settings import (

@@ -8,7 +8,8 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, Toy
 
-from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
+from visioneval import Question
+from visioneval.providers.base import AddressPart, ImagePart, Tool, ToolCall, Turn, VideoPart
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.running.calls.budget import (
     ANSWER_TOKENS,

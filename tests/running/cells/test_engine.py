@@ -132,7 +132,7 @@ def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, mo
 
     monkeypatch.setattr(CustomProvider, "outputs_per_call", lambda self, params: 2)
     toy.run({}, samples=2)
-    from visioneval.records.model import read_records
+    from visioneval import read_records
 
     records = {record.sample_index: record for record in read_records(toy.latest)}
     assert {at: record.status for at, record in records.items()} == {

@@ -13,14 +13,23 @@ from engine_parts import open_services, plan_of, record_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.errors import AuthError, ClosingError, ProviderError, StorageError
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.records.model import Fingerprint, GraderRecord, Record
+from visioneval import (
+    AuthError,
+    Fingerprint,
+    Generation,
+    GenerationRequest,
+    Grade,
+    GraderRecord,
+    GradingContext,
+    ProviderError,
+    Record,
+    Status,
+    StorageError,
+)
+from visioneval.errors import ClosingError
 from visioneval.running.cells.cell import Job, StoredOutput, run_job
 from visioneval.running.cells.services import Components
 from visioneval.running.plan import Call
-from visioneval.types import Status
 
 PNG = generated_png("red")
 COUNTER = {"id": "counter", "prompt": "three trees", "output_of": "case0"}

@@ -12,11 +12,21 @@ import pytest
 from engine_parts import calls_for, info_of, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
+from visioneval import (
+    AuthError,
+    CellRef,
+    GraderError,
+    GradingContext,
+    Output,
+    PairwiseResult,
+    ProviderError,
+    Question,
+    Reply,
+    UsageError,
+)
 from visioneval.analysis.run_lookup import read_side
-from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.graders.base import Choice, GradingContext
+from visioneval.graders.base import Choice
 from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.calls import Calls
@@ -27,7 +37,6 @@ from visioneval.running.execution import Progress
 from visioneval.running.pairs import (
     Matchup,
     Matchups,
-    PairwiseResult,
     PairwiseSession,
     RunPairs,
     contender,
@@ -39,7 +48,6 @@ from visioneval.running.pairs import (
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.entries.limits import Price
-from visioneval.types import Output
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}

@@ -15,10 +15,17 @@ from engine_parts import calls_for, info_of, plan_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.errors import AuthError, ProviderError, StorageError
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.records.model import Record, read_records
+from visioneval import (
+    AuthError,
+    Generation,
+    GenerationRequest,
+    Grade,
+    GradingContext,
+    ProviderError,
+    Record,
+    StorageError,
+    read_records,
+)
 from visioneval.records.writer import RunWriter
 from visioneval.running import keys as file_hashes
 from visioneval.running import runner as run_module

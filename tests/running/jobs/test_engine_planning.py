@@ -9,8 +9,7 @@ import pytest
 from engine_parts import info_of, plan_of
 from toys import Toy
 
-from visioneval.errors import RunFormatError, SuiteError, UsageError
-from visioneval.records.model import RunInfo
+from visioneval import RunFormatError, RunInfo, SuiteError, UsageError
 from visioneval.records.writer import RunWriter
 from visioneval.running.loading import (
     Plan,

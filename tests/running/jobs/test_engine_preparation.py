@@ -10,8 +10,7 @@ import pytest
 from engine_parts import info_of, plan_of, recorded
 from toys import SECOND, Toy
 
-from visioneval.errors import BudgetError, UsageError
-from visioneval.records.model import Record, read_info, read_records
+from visioneval import BudgetError, Record, UsageError, read_info, read_records
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.calls import Reuse
 from visioneval.running.calls.settings import CallSettings

@@ -10,9 +10,19 @@ import pytest
 from engine_parts import calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
+from visioneval import (
+    AuthError,
+    BudgetError,
+    CellRef,
+    GraderError,
+    ProviderError,
+    Question,
+    Reply,
+    StorageError,
+    TestCase,
+    UsageError,
+)
 from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.running.calls.calls import Calls, Reuse
 from visioneval.running.calls.judges import Judges
@@ -27,7 +37,6 @@ from visioneval.running.questions import (
     prompt_tasks,
     question_plan,
 )
-from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
 
 GECKO = {"key": "gecko", "type": "gecko"}

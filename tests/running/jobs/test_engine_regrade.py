@@ -9,8 +9,7 @@ import pytest
 from engine_parts import plan_of, recorded
 from toys import Toy
 
-from visioneval.errors import StorageError
-from visioneval.records.model import Record
+from visioneval import Record, StorageError
 from visioneval.records.questions import PromptQuestions, QuestionsWriter, prompt_sha256, read_questions
 from visioneval.running.jobs import RegradePlan, copy_questions, plan_regrade
 

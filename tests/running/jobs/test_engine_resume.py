@@ -10,13 +10,12 @@ import pytest
 from engine_parts import info_of, plan_of, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
+from visioneval import CellError, Fingerprint, GraderRecord, Record, Verdict
 from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.keys import changed_parts, describe_parts
-from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.running.jobs import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.running.plan import Plan
-from visioneval.types import Verdict
 
 CELL = ("case0", "toy", 0)
 FAILED = CellError(stage="generate", kind="transient", message="the host is down")

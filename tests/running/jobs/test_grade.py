@@ -12,8 +12,7 @@ from fake_api import FakeAPI, Script
 from PIL import Image
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.types import Status, Verdict
+from visioneval import Record, Status, Verdict, read_info, read_records
 
 pytestmark = pytest.mark.slow
 

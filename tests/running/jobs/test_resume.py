@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import read_records
+from visioneval import read_records
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,8 @@ from edited_turns import CAT, TURNS, Edit, TurnRuns, links
 from fake_api import FakeAPI, Fault
 from PIL import Image
 
+from visioneval import Record, Status, Verdict
 from visioneval.media.images import sha256
-from visioneval.records.model import Record
-from visioneval.types import Status, Verdict
 
 pytestmark = pytest.mark.slow
 

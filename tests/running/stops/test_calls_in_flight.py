@@ -17,8 +17,8 @@ from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
+from visioneval import read_info
 from visioneval.cli import app
-from visioneval.records.model import read_info
 from visioneval.records.preferences import read_preferences
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import AuthError, BudgetError, StorageError
+from visioneval import AuthError, BudgetError, StorageError
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.log import CallLog

@@ -9,7 +9,8 @@ import threading
 import pytest
 from concurrency import run_with_timeout, settle
 
-from visioneval.errors import AuthError, BudgetError, ClosingError, ProviderError, StorageError
+from visioneval import AuthError, BudgetError, ProviderError, StorageError
+from visioneval.errors import ClosingError
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.log import CallLog

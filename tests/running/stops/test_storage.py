@@ -12,7 +12,7 @@ import pytest
 from fork_server import COMMAND
 from toys import Toy
 
-from visioneval.records.model import read_info, read_records
+from visioneval import read_info, read_records
 from visioneval.records.writer import RunWriter
 
 pytestmark = pytest.mark.slow

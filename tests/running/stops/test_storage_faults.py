@@ -13,8 +13,8 @@ import pytest
 from api_runs import ApiRun, prompt
 from fake_api import FakeAPI
 
+from visioneval import read_info
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import read_info
 from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.overview import overview
 from visioneval.running import prepare as provenance

@@ -12,12 +12,11 @@ from fake_api import FakeAPI, JudgeRequest
 from gecko_script import judge
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
 from visioneval.resources import builtin
-from visioneval.types import Verdict
 
 WORD = re.compile(r"[A-Za-z]{3,}")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from toys import LOOK, Toy
 
+from visioneval import read_records
 from visioneval.records.files.run_folders import list_runs
-from visioneval.records.model import read_records
 
 
 def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:

@@ -14,14 +14,12 @@ from make_assets import MASK, SHOP, WORD, storefront
 from mock_outputs import generated, output, request, text
 from PIL import Image
 
-from visioneval.errors import ProviderError
+from visioneval import CaseFiles, Editor, Generator, ProviderError, TaskType
 from visioneval.graders.text.reading import ocr
 from visioneval.media.images import load_image
-from visioneval.providers.base import Editor, Generator
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
 from visioneval.resources import builtin
-from visioneval.types import CaseFiles, TaskType
 
 ASSETS = builtin("suites") / "quickstart" / "assets"
 COPY = (

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from PIL import Image
 
+from visioneval import Record, RunInfo
 from visioneval.media.images import sha256
-from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.budget import Budget, prices_of

@@ -9,8 +9,8 @@ from typing import Any
 from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
+from visioneval import Record, RunInfo, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo, read_info, read_records
 
 CODE = """\
 import asyncio, inspect, io, os, threading, time

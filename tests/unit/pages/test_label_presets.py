@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from label_server import make_image, write_run
 
+from visioneval import TaskType
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
@@ -17,7 +18,6 @@ from visioneval.resources import builtin
 from visioneval.suite.label_presets import READY, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
-from visioneval.types import TaskType
 
 ROOT = Path(__file__).parents[3]
 WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
