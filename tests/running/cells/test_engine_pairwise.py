@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, record_of, recorded
+from engine_parts import StubJudge, calls_for, info_of, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
 from visioneval import (
     AuthError,
-    CellRef,
     GraderError,
     GradingContext,
     Output,
     PairwiseResult,
     ProviderError,
     Question,
-    Reply,
     UsageError,
 )
 from visioneval.analysis.run_lookup import read_side
@@ -215,18 +213,6 @@ class Choosing:
         return Choice("first", "it is calm")
 
 
-class StubJudge:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.call_count = 0
-
-    async def ask(self, question: Question, about: CellRef) -> Reply:
-        self.call_count += 1
-        if self.error is not None:
-            raise self.error
-        return Reply("yes", "judge-1")
-
-
 class TestJudgeMatchups:
     """Questions about pairs, in both orders."""
 
@@ -257,7 +243,7 @@ class TestJudgeMatchups:
         assert {(line.a, line.b, line.judge, line.reason) for line in preferences} == {
             ("r@a", "r@bb", "openai:gpt-5.4", "it is calm")
         }
-        assert (judge.call_count, progress.left, progress.is_over) == (4, 0, False)
+        assert (len(judge.asked), progress.left, progress.is_over) == (4, 0, False)
 
     @pytest.mark.parametrize(("error", "refresh", "asked"), [(None, False, 3), ("down", False, 4), (None, True, 4)])
     def test_stored_answers_are_not_asked_again(self, toy: Toy, error: str | None, refresh: bool, asked: int) -> None:
@@ -268,7 +254,7 @@ class TestJudgeMatchups:
         )  # fmt: skip
         judge = StubJudge()
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier], refresh=refresh)
-        assert (judge.call_count, len(preferences)) == (asked, 4)
+        assert (len(judge.asked), len(preferences)) == (asked, 4)
 
     def test_an_answer_counts_for_its_judge_alone(self, toy: Toy) -> None:
         earlier = Preference(
@@ -277,7 +263,7 @@ class TestJudgeMatchups:
         )  # fmt: skip
         judge = StubJudge()
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier])
-        assert (judge.call_count, len(preferences)) == (4, 5)
+        assert (len(judge.asked), len(preferences)) == (4, 5)
 
     @pytest.mark.parametrize(
         ("error", "message"),
@@ -301,7 +287,7 @@ class TestJudgeMatchups:
         judge = StubJudge(ProviderError("401", kind="auth"))
         limits = {"openai": {"max_concurrency": 1}}
         preferences, progress = self.judge(toy, judge=judge, limits=limits)
-        assert (preferences, judge.call_count) == ([], 1)
+        assert (preferences, len(judge.asked)) == ([], 1)
         assert isinstance(progress.failure, AuthError)
         assert progress.left == 4
 

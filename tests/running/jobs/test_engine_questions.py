@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, plan_of
+from engine_parts import StubJudge, calls_for, plan_of
 from toys import LOOK, Toy
 
 from visioneval import (
@@ -106,24 +106,16 @@ class QuestionMaker:
         )
 
 
-class StubJudge:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    async def ask(self, question: Question, about: CellRef) -> Reply:
-        assert about.model_label == ""
-        if self.error is not None:
-            raise self.error
-        return Reply(f"about {question.parts[0]}", "judge-1")
-
-
 def make_all(
     plan: Plan, watched: list[PromptResult] | None = None, calls: Calls | None = None, **errors: Exception
 ) -> QuestionsOutcome:
     """The outcome for a plan whose prompts may fail with ``errors``."""
-    components = Components({}, {"gecko": QuestionMaker(errors)}, {"default": StubJudge()})  # type: ignore[dict-item]
+    judge = StubJudge()
+    components = Components({}, {"gecko": QuestionMaker(errors)}, {"default": judge})  # type: ignore[dict-item]
     collected = [] if watched is None else watched
-    return make_questions(plan, components, calls or calls_for(plan), collected.append, lambda _: None)
+    outcome = make_questions(plan, components, calls or calls_for(plan), collected.append, lambda _: None)
+    assert {about.model_label for about in judge.asked} <= {""}, "questions are those of no model run"
+    return outcome
 
 
 PROMPTS = [{"prompt": name} for name in ("a", "b", "c")]

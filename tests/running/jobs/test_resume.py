@@ -394,6 +394,11 @@ WRONG: list[tuple[list[str], str]] = [
     (["--resume", "r", "--run-id", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
     (["--resume", "r", "--note", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
     (["--resume", "r", "--var", "a=b"], "--var and --judge change the suite: name the suite as well as --resume"),
+    (
+        ["--resume", "r", "--judge", "default=openai:m"],
+        "--var and --judge change the suite: name the suite as well as --resume",
+    ),
+    (["--resume", "r", "--limit", "1"], "--resume applies to the whole run: leave out --case, --tag, --model"),
     (["suite.yaml", "--keep-errors"], "--keep-errors needs --resume"),
     ([], "name a suite, or a run to resume"),
 ]

@@ -69,6 +69,12 @@ class Generate:
     def gives_path(self, request):
         return Generation(outputs=(Path("/etc/hostname"),))
 
+    def times_out(self, request):
+        raise TimeoutError("my service")
+
+    def invalid(self, request):
+        raise ProviderError("bad request", kind="invalid")
+
     def limited(self, request):
         raise ProviderError("slow down", kind="rate_limit", retry_after=0.05)
 
