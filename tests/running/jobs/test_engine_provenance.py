@@ -72,22 +72,6 @@ def test_values_of_hidden_variables_are_masked_in_the_command_line(
     assert info_of(secret_suite(toy), typed=typed).command_line == stored
 
 
-def test_hidden_variables_are_masked_everywhere_in_the_run(toy: Toy) -> None:
-    suite = secret_suite(toy)
-    info = info_of(suite, note=f"with {SECRET}")
-    assert info.hidden_vars == ("site_token",)
-    assert info.suite.vars == {"site_token": HIDDEN, "color": "red"}
-    assert info.note == "with ***"
-    assert SECRET not in info.model_dump_json()
-    assert suite.suite.vars["site_token"] == SECRET, "the plan itself still has the value"
-
-
-def test_a_variable_that_contains_a_key_of_the_environment_is_hidden(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SITE_API_KEY", SECRET)
-    info = info_of(plan_of(toy.write(vars={"address": f"https://x/{SECRET}"})))
-    assert (info.hidden_vars, info.suite.vars) == (("address",), {"address": HIDDEN})
-
-
 def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(toy.folder.parent))
     suite = plan_of(toy.write())
@@ -127,25 +111,6 @@ class TestResumedInfo:
         assert (again.planned_cells, again.experiment, again.suite) == (2, "b", current.suite)
         assert (again.visioneval_version, again.suite_path) == (__version__, current.suite_path)
         assert (again.source_sha256, again.metrics) == (current.source_sha256, current.metrics)
-
-    @pytest.mark.parametrize(("uses_stored_suite", "typed"), [(True, ("run", "s.yaml")), (False, ("run", "t.yaml"))])
-    def test_the_command_line_is_stored_with_the_suite(
-        self, toy: Toy, uses_stored_suite: bool, typed: tuple[str, ...]
-    ) -> None:
-        suite = plan_of(toy.write())
-        stored, current = info_of(suite, typed=("run", "s.yaml")), info_of(suite, typed=("run", "t.yaml"))
-        assert resumed_info(stored, current, uses_stored_suite=uses_stored_suite).command_line == typed
-
-    def test_the_selection_of_the_current_plan_counts(self, toy: Toy) -> None:
-        info = info_of(plan_of(toy.write()))
-        narrow = info.model_copy(update={"selection": Selection(limit=1)})
-        assert resumed_info(info, narrow, uses_stored_suite=False).selection == Selection(limit=1)
-
-    def test_the_current_hidden_variables_count(self, toy: Toy) -> None:
-        stored = info_of(plan_of(toy.write(vars={"site_token": "none", "color": "red"})))
-        again = resumed_info(stored, info_of(secret_suite(toy)), uses_stored_suite=False)
-        assert (again.hidden_vars, again.suite.vars["site_token"]) == (("site_token",), HIDDEN)
-        assert SECRET not in again.model_dump_json()
 
 
 def test_the_path_of_the_suite_is_free_of_secrets(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
