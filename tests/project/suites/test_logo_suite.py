@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 
 from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.resources import builtin
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
-SOURCE = builtin("suites") / "logo_edits"
+SOURCE = Path(__file__).parents[3] / "suites" / "logo_edits"
 PROMPT_PATTERNS = {
     "word": r"change the word BAKERY",
     "longer_word": r"change the word TOURS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from visioneval.running.calls.calls import Calls, Reuse
 from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.meter import Meter
 from visioneval.running.cells.services import Components
+from visioneval.running.jobs import copy_questions
 from visioneval.running.plan import Plan
 from visioneval.running.questions import (
     PromptResult,
@@ -157,6 +159,14 @@ def test_an_exhausted_budget_leaves_prompts_out(toy: Toy) -> None:
     outcome = make_all(plan, calls=calls, c=BudgetError("used up"))
     assert (outcome.complete, outcome.refusal) == (False, "the budget is used up")
     assert "c" not in [result.task.prompt for result in outcome.results]
+
+
+def test_questions_that_cannot_be_copied_stop_the_run(tmp_path: Path) -> None:
+    for name in ("source", "target/questions.json"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "source/questions.json").write_text("{}")
+    with pytest.raises(StorageError, match=r"target/questions\.json: cannot write: "):
+        copy_questions(tmp_path / "source", tmp_path / "target")
 
 
 class TestJudges:

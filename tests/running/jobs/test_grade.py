@@ -12,8 +12,7 @@ from fake_api import FakeAPI, Script
 from PIL import Image
 from toys import LOOK, SECOND, Toy
 
-from visioneval import Record, Status, StorageError, Verdict, read_info, read_records
-from visioneval.running.jobs import copy_questions
+from visioneval import Record, Status, Verdict, read_info, read_records
 
 pytestmark = pytest.mark.slow
 
@@ -148,14 +147,6 @@ def test_questions_of_the_source_are_copied(toy: Toy) -> None:
     (toy.folder / "runs/a/questions.json").write_text(questions)
     graded(toy, run_id="c")
     assert (toy.folder / "runs/c/questions.json").read_text() == questions
-
-
-def test_questions_that_cannot_be_copied_stop_the_run(tmp_path: Path) -> None:
-    for name in ("source", "target/questions.json"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "source/questions.json").write_text("{}")
-    with pytest.raises(StorageError, match=r"target/questions\.json: cannot write: "):
-        copy_questions(tmp_path / "source", tmp_path / "target")
 
 
 @pytest.mark.parametrize("name", ["images", "masks"])

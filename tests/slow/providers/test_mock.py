@@ -19,9 +19,8 @@ from visioneval.graders.text.reading import ocr
 from visioneval.media.images import load_image
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
-from visioneval.resources import builtin
 
-ASSETS = builtin("suites") / "quickstart" / "assets"
+ASSETS = Path(__file__).parents[3] / "suites" / "quickstart" / "assets"
 COPY = (
     "Grand Opening",
     "Saturday 9 May, 8 am to 4 pm",
