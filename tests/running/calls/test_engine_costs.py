@@ -31,7 +31,6 @@ from visioneval.running.calls.limiters import RateLimitKey
 OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE: dict[str, Any] = {"provider": "openai", "model": "gpt-5.4"}
 RUBRIC = {"key": "rubric", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "good?"}}}
-PAIRWISE = {"key": "better", "type": "pairwise"}
 GENERATION = RateLimitKey("openai", "gpt-image-2", "generate")
 JUDGEMENT = RateLimitKey("openai", "gpt-5.4", "judge")
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": {"default": JUDGE}, "graders": [LOOK, RUBRIC]}

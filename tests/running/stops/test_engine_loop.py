@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -23,7 +23,6 @@ from visioneval.running.cells.services import Interrupt
 from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.process import OPEN_FILES
 
-Work = Callable[[], Coroutine[Any, Any, Outcome]]
 Runner = Callable[..., Outcome]
 DONE = Outcome(complete=True)
 
