@@ -1,4 +1,4 @@
-"""Renders a report for a terminal or a pipe. It fits the width; numbers and names are not broken where that is possible."""
+"""Renders a report for a terminal or a pipe: it fits the width, and breaks numbers and names only where it must."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from visioneval.report.sections import Cell, ImageStrip, Report, Section, Value
+from visioneval.report.sections import Cell, Report, Section, Value
 from visioneval.report.text import one_line
 
 MAX_ROWS = 20
@@ -25,7 +25,8 @@ def _blocks(report: Report) -> Iterator[str]:
         yield ", ".join(map(inline, report.facts))
     if report.lines:
         yield "\n".join(f"- {inline(line)}" for line in report.lines)
-    for fold, sections in groupby((part for part in report.sections if isinstance(part, Section)), lambda part: part.fold):
+    shown = [part for part in report.sections if isinstance(part, Section)]
+    for fold, sections in groupby(shown, lambda part: part.fold):
         body = "\n\n".join(map(section_markdown, sections))
         yield f"<details><summary>{one_line(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
 
@@ -71,4 +72,4 @@ def _table(section: Section) -> str:
     head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
     rows: list[Sequence[str]] = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
     lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
-    return "\n".join(f"| {' | '.join(re.sub(r'(?<!\\\\)[|]', r'\\\\|', cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
