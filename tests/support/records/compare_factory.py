@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from visioneval import Fingerprint, Metric, Verdict
 from visioneval.analysis.cells import Cell, CellGrader
 from visioneval.analysis.sides import Side
-from visioneval.records.model import Fingerprint
-from visioneval.types import Metric, Verdict
 
 METRICS = {
     "copy": Metric(type="bool"),

@@ -12,6 +12,7 @@ import pytest
 from compare_factory import cell, side, verdicts
 from rich.console import Console
 
+from visioneval import Metric, Verdict
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
@@ -21,7 +22,6 @@ from visioneval.report.compare.page import comparison_page
 from visioneval.report.markdown import comparison_markdown
 from visioneval.report.sentences import power_lines, show_difference
 from visioneval.report.terminal.compare import print_comparison
-from visioneval.types import Metric, Verdict
 
 FAIL = Verdict.FAIL
 
