@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
-from visioneval.records.files.lines import read_lines
 from visioneval.records.model import RunInfo, read_info
+from visioneval.records.reader import read_lines
 from visioneval.records.stores.lookup import list_runs, refresh_runs
 from visioneval.suite.entries.prompts import without_prompt
 

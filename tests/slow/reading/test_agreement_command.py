@@ -13,7 +13,7 @@ from record_factory import record
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records.labeling.labels import Label, append_labels
+from visioneval.records.labels import Label, append_labels
 from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 

@@ -12,9 +12,9 @@ from pyarrow import parquet
 from record_factory import record
 from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_run
 from typer.testing import CliRunner
+from visioneval.analysis.cell_reader import CellReader
 
 from visioneval import Record, load_run
-from visioneval.analysis.cell_reader import CellReader
 from visioneval.cli import app
 from visioneval.export import parquet as tables
 from visioneval.export.csv import ScoreColumn, score_columns, write_csv

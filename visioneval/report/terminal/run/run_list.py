@@ -13,7 +13,8 @@ from rich.console import Console
 from visioneval.analysis.summary.accumulators import count, most_common
 from visioneval.analysis.summary.findings import Counts
 from visioneval.errors import RunFormatError
-from visioneval.records.model import Record, read_records
+from visioneval.records.model import Record
+from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.summary import RATE, show_rate
