@@ -64,12 +64,12 @@ class CellColumns:
     @property
     def used_cases(self) -> tuple[str, ...]:
         """The names of the cases of these cells, in order."""
-        return tuple(self.cases[number] for number in _distinct(self.case))
+        return tuple(self.cases[number] for number in dict.fromkeys(self.case))
 
     @property
     def used_labels(self) -> tuple[str, ...]:
         """The labels of the model runs of these cells, in order."""
-        return tuple(self.labels[number] for number in _distinct(self.label))
+        return tuple(self.labels[number] for number in dict.fromkeys(self.label))
 
     def order(self, cases: Sequence[int], labels: Sequence[int]) -> list[int]:
         """The positions sorted by case, model run and sample, given a rank for each case and label.
@@ -135,15 +135,6 @@ def positions_of(values: np.ndarray[Any, np.dtype[Any]]) -> array[int]:
     return array("i", values.astype(np.intc).tobytes())
 
 
-def taken(column: array[int], positions: Sequence[int]) -> array[int]:
+def taken(column: array[int], positions: Iterable[int]) -> array[int]:
     """The values at these positions."""
-    import numpy as np
-
-    return array(column.typecode, view_of(column)[np.asarray(positions, np.intc)].tobytes())
-
-
-def _distinct(column: array[int]) -> list[int]:
-    import numpy as np
-
-    distinct, first = np.unique(view_of(column), return_index=True)
-    return [int(number) for number in distinct[np.argsort(first)]]
+    return array(column.typecode, map(column.__getitem__, positions))

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar, overload
 from pydantic import TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
-from visioneval.records.cell_names import CellColumns, NameNumbers
+from visioneval.records.cell_names import CellColumns, NameNumbers, taken
 from visioneval.records.fields import SampleIndex
 from visioneval.records.model import CellKey, Record, RunInfo, suite_places
 from visioneval.records.run_folders import read_header
@@ -101,8 +101,7 @@ class Records(Sequence[CellT]):
 
     def take(self, positions: Sequence[int]) -> Records[CellT]:
         """The cells at these positions."""
-        places = array(self.places.typecode, (self.places[at] for at in positions))
-        return replace(self, columns=self.columns.take(positions), places=places)
+        return replace(self, columns=self.columns.take(positions), places=taken(self.places, positions))
 
     def where(self, is_selected: Callable[[CellKey], bool]) -> Records[CellT]:
         """The cells whose names are selected."""
