@@ -198,7 +198,7 @@ class _Lines(Generic[CellT]):
         """The cell of each line, and the byte at which the line starts. Raises ``RunFormatError``."""
         cases, labels = NameNumbers(), NameNumbers()
         case, label, sample, starts = array("i"), array("i"), array("i"), array("q")
-        with open_lines(self.path, "record") as lines:
+        with open_lines(self.path) as lines:
             for line, where in located_lines(lines, self.path, "record"):
                 if (name := _name_in(line, where)) is not None:
                     case.append(cases[name.test_id])
@@ -213,7 +213,7 @@ class _Lines(Generic[CellT]):
         Raises ``RunFormatError``, also if the file has changed.
         """
         try:
-            with open_lines(self.path, "record") as lines:
+            with open_lines(self.path) as lines:
                 end = 0
                 for start, name in located:
                     if start != end:
@@ -252,40 +252,39 @@ def read_lines(path: Path, adapter: TypeAdapter[PartT], kind: str = "record") ->
 
     ``kind`` is what a line is, for messages. Raises ``RunFormatError`` with file and line.
     """
-    with open_lines(path, kind) as lines:
+    with open_lines(path) as lines:
         for line, where in located_lines(lines, path, kind):
             if (part := parse_line(kind, line, where, adapter)) is not None:
                 yield part
 
 
 @contextmanager
-def open_lines(path: Path, kind: str) -> Iterator[BinaryIO]:
+def open_lines(path: Path) -> Iterator[BinaryIO]:
     """Opens a JSON Lines file, and adds advice to its errors."""
     try:
         with path.open("rb") as lines:
             yield lines
     except (UnreadableJsonError, UnfitJsonError) as error:
-        raise RunFormatError(f"{error}: delete this line{_rerun_hint(path) if kind == 'record' else ''}") from None
+        raise RunFormatError(f"{error}: delete this line{_advice(path) if _is_of_run(path) else ''}") from None
     except OSError as error:
-        raise RunFormatError(f"{path}: {_read_problem(path, error)}") from None
+        reason = error.strerror or str(error)
+        if _is_of_run(path):
+            is_missing = isinstance(error, FileNotFoundError)
+            problem = "the records of this run are missing" if is_missing else f"cannot be read: {reason}"
+            reason = (
+                f"{problem}: restore this file, or run the suite again with --reuse all, which takes the answers from"
+                " the cache"
+            )
+        raise RunFormatError(f"{path}: {reason}") from None
 
 
-def _read_problem(path: Path, error: OSError) -> str:
-    """Why a file cannot be read, and for the records of a run what to do."""
-    reason = error.strerror or str(error)
-    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
-        return reason
-    is_missing = isinstance(error, FileNotFoundError)
-    problem = "the records of this run are missing" if is_missing else f"cannot be read: {reason}"
-    return (
-        f"{problem}: restore this file, or run the suite again with --reuse all, which takes the answers from the cache"
-    )
+def _is_of_run(path: Path) -> bool:
+    """Whether these are the records of a run, not a file of records that somebody copied."""
+    return path.name == RESULTS and (path.parent / "run.json").is_file()
 
 
-def _rerun_hint(path: Path) -> str:
-    """The advice for a deleted line of a run; empty for other files."""
-    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
-        return ""
+def _advice(path: Path) -> str:
+    """How to get the cell of a line back that was deleted."""
     with suppress(RunFormatError):
         if read_header(path.parent).get("graded_from"):
             return ", or grade the source run again"
@@ -317,7 +316,7 @@ class GrowingFile(Generic[PartT]):
         if not self._path.is_file():
             was, self._file, self._end, self._count = self._file, None, 0, 0
             return [], was is not None
-        with open_lines(self._path, self._kind) as lines:
+        with open_lines(self._path) as lines:
             return self._read(lines)
 
     def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:

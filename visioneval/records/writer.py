@@ -178,9 +178,7 @@ class RunWriter(OutputWriter):
         """Appends the line of a record, which ends with a newline, as ``append`` does."""
         with self._lock:
             try:
-                written = 0
-                while written < len(line):
-                    written += self._results.write(line[written:]) or 0
+                _write(self._results, line)
             except OSError as error:
                 with contextlib.suppress(OSError):
                     self._results.truncate(self._end)
