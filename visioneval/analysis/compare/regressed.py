@@ -15,23 +15,24 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.doubt import (
+from visioneval.analysis.compare.confirm import (
     FIRST_STEP,
     METRICS_FIRST_STEP,
     METRICS_SECOND_STEP,
     SECOND_STEP,
+    SingleCase,
     cases_in_doubt,
     is_rate_in_doubt,
     metrics_in_doubt,
     one_sided,
+    single_cases,
     tested_again,
     undecided,
 )
+from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
-from visioneval.analysis.compare.sampled import SingleCase, single_cases
-from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
 from visioneval.errors import count_of
