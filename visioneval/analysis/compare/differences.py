@@ -5,21 +5,18 @@ Estimate, interval and p-value are about one quantity: the mean over cases of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import fsum, nan
+from math import fsum
 from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visioneval.analysis.cells import MEASURED
-from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, two_sided, within_variance, worse_p
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,29 +111,6 @@ class Difference:
         return None if size is not None and widest is not None and size > widest else size
 
 
-def pass_rate_difference(pairs: Iterable[CellPair]) -> Difference:
-    """The difference of the pass rates, without pairs with an error."""
-    cases = CaseNumbers()
-    scores = [(cases[pair.b.test_id], passed(pair.a.verdict), passed(pair.b.verdict)) for pair in pairs]
-    return scores_difference(PASS_RATE, PASSED, _columns(scores))
-
-
-def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> Difference:
-    """The difference of a metric over pairs in which both cells have it."""
-    cases = CaseNumbers()
-    scores = [
-        (cases[pair.b.test_id], pair.a.scores[name], pair.b.scores[name])
-        for pair in pairs
-        if name in pair.a.scores and name in pair.b.scores
-    ]
-    return scores_difference(name, metric, _columns(scores))
-
-
-def passed(verdict: Verdict) -> bool | None:
-    """Whether a cell passed; ``None`` if it was not measured."""
-    return verdict is Verdict.PASS if verdict in MEASURED else None
-
-
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 
@@ -209,14 +183,6 @@ def _has_exact_sums(scores: Numbers) -> bool:
     import numpy as np
 
     return bool((np.abs(scores) <= _SAFE).all() and (np.rint(scores) == scores).all())
-
-
-def _columns(scores: Sequence[tuple[int, Score, Score]]) -> PairScores:
-    import numpy as np
-
-    columns = zip(*scores, strict=True) if scores else ((), (), ())
-    case, a, b = (np.array([nan if value is None else value for value in column], float) for column in columns)
-    return case, a, b
 
 
 def cases_difference(

@@ -27,7 +27,7 @@ ABSENT = inf
 """The score of a metric that a cell does not have. Scores are finite; one that is ``null`` is nan."""
 PASS, FAIL, ERROR, NONE, NO_CELL = range(5)
 """Verdicts as numbers. A run of a baseline may have no such cell."""
-_VERDICTS = {Verdict.PASS.value: PASS, Verdict.FAIL.value: FAIL, Verdict.ERROR.value: ERROR, Verdict.NONE.value: NONE}
+_VERDICTS = (Verdict.PASS, Verdict.FAIL, Verdict.ERROR, Verdict.NONE)
 TagsOfPair = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -103,8 +103,8 @@ def read_pairs(
         return (
             cases[b.test_id],
             -1 if pair.flaky else labels.setdefault(b.model_label, len(labels)),
-            _VERDICTS[a.verdict.value],
-            _VERDICTS[b.verdict.value],
+            _VERDICTS.index(a.verdict),
+            _VERDICTS.index(b.verdict),
             _verdicts(cells),
             CHANGES.index(pair.change),
             pair.flaky,
@@ -156,7 +156,7 @@ def read_cells(cells: Cells, runs: int, also: Callable[[Cell], None]) -> Rows:
         for cell in cells:
             also(cell)
             of_runs = cell.cells if isinstance(cell, PooledCell) else (cell,)
-            yield _VERDICTS[cell.verdict.value], _verdicts(of_runs), cell.flaky, MUST_PASS in cell.tags
+            yield _VERDICTS.index(cell.verdict), _verdicts(of_runs), cell.flaky, MUST_PASS in cell.tags
 
     columns = np.dtype([("verdict", "i1"), ("run_verdicts", "i1", (runs,)), ("flaky", "?"), ("must_pass", "?")])
     return np.fromiter(rows(), columns, len(cells))
@@ -169,7 +169,7 @@ def is_measured(verdicts: Numbers) -> Flags:
 
 
 def _verdicts(cells: Sequence[Cell | None]) -> tuple[int, ...]:
-    return tuple(NO_CELL if cell is None else _VERDICTS[cell.verdict.value] for cell in cells)
+    return tuple(NO_CELL if cell is None else _VERDICTS.index(cell.verdict) for cell in cells)
 
 
 def scores_of(cell: Cell | None, metrics: Sequence[str]) -> list[float]:
