@@ -13,6 +13,7 @@ from dataclasses import replace
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.gates import CANNOT_TELL, REGRESSED, FailOn, GateResult, cells_lost
+from visioneval.analysis.compare.must_pass import MAX_NAMES, shortened
 from visioneval.analysis.compare.pairing import CHANGES
 from visioneval.analysis.compare.table import ERROR
 from visioneval.analysis.left_out import LeftOut, parse_allow
@@ -25,7 +26,6 @@ METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells",
 KINDS = (METRICS, ERRORS, CELLS, EXCUSES, CANNOT_TELL)
 UNMEASURED = "unmeasured"
 """Pairs that a gate leaves out because a side was not measured."""
-_MAX_NAMES = 5
 
 Allowed = Mapping[str, float]
 """The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
@@ -57,24 +57,24 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 def _lost_metrics(comparison: Comparison) -> str:
     lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
     for name, cases in comparison.coverage.other_tags.items():
-        listed = _listed(cases, ", ")
-        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {listed}")
+        names = shortened(cases)
+        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {names}")
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
         if before and (not after or LeftOut(before - after, before).is_too_much()):
             lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
-    return _listed(lost, "; ")
+    return shortened(lost, "; ")
 
 
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
     new = comparison.pairs.where(comparison.table.rows["new_error"])
     if not new:
         in_both = comparison.changed("still_error").columns.used_cases
-        named = f"; ERROR in both: {_listed(in_both, ', ')}" if in_both else ""
+        named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
         return GateResult(FailOn(ERRORS), "passed", f"no cell of B has an error that A has not{named}")
     rate = len(new) / len(comparison.pairs)
-    names = _listed(new.columns.used_cases, ", ")
+    names = shortened(new.columns.used_cases)
     message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
     if is_true(rate, "<=", allowed_rate):
         return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
@@ -83,27 +83,21 @@ def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
 
 def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
-    names = _listed(lost.columns.used_cases, ", ")
+    names = shortened(lost.columns.used_cases)
     return f"not in B: {count_of(len(lost), 'cell')} of A: {names}" if lost else ""
 
 
 def _excuses(comparison: Comparison) -> str:
     excuses = [
-        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {_listed(excuse.cases, ', ')}"
-        for excuse in comparison.excuses
+        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
     ]
-    return f"excused in B, but not in A: {_listed(excuses, '; ')}" if excuses else ""
+    return f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
 
 
 def _no_cell_lost(comparison: Comparison) -> str:
     if not comparison.only_a:
         return "every cell of A is in B"
     return f"every cell of A is in B, except {len(comparison.only_a):,} that flags left out"
-
-
-def _listed(names: Sequence[str], separator: str) -> str:
-    more = len(names) - _MAX_NAMES
-    return separator.join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
@@ -125,9 +119,9 @@ def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowe
     if not lost:
         return result
     too_many = [entry for entry in lost if entry[1].is_too_much(limit)]
-    listed = [f"{name}: {left_out.sentence('pair', limit)}" for name, left_out in (too_many or lost)[:_MAX_NAMES]]
-    more = len(too_many or lost) - len(listed)
-    message = "; ".join([result.message, *listed, *([f"{more} more metrics"] if more else [])])
+    numbers = [f"{name}: {left_out.sentence('pair', limit)}" for name, left_out in (too_many or lost)[:MAX_NAMES]]
+    more = len(too_many or lost) - len(numbers)
+    message = "; ".join([result.message, *numbers, *([f"{more} more metrics"] if more else [])])
     if not too_many:
         return replace(result, message=message)
     is_certain = result.state == "failed" and result.fail_on.text.startswith("broken")

@@ -20,7 +20,7 @@ from visioneval.types import Score, Verdict
 CaseKey = tuple[str, str]
 """A case and its model run, by the label in B."""
 CaseState = Literal["passed", "broken", "unmeasured"]
-_MAX_NAMES = 5
+MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +248,11 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
     is_run_named = len({case.model_label for case in cases}) > 1
     message = f"{len(broken)} of {judged} cases tagged must_pass broke"
     message += f": {_with_samples(broken, is_run_named=is_run_named)}" if broken else ""
-    for text, listed in parts:
-        message += f"; {len(listed)} {text}: {_with_samples(listed, is_run_named=is_run_named)}" if listed else ""
+    for text, some in parts:
+        message += f"; {len(some)} {text}: {_with_samples(some, is_run_named=is_run_named)}" if some else ""
     if missing := sum(case.missing for case in cases):
         names = list(dict.fromkeys(case.test_id for case in cases if case.missing))
-        message += f"; {missing} more cell{'s' * (missing != 1)} of A missing from B: {_shortened(names)}"
+        message += f"; {missing} more cell{'s' * (missing != 1)} of A missing from B: {shortened(names)}"
     return message
 
 
@@ -267,9 +267,10 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
         names.append(
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.measured + unmeasured}{tail})"
         )
-    return _shortened(names)
+    return shortened(names)
 
 
-def _shortened(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+def shortened(names: Sequence[str], separator: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MAX_NAMES
+    return separator.join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")

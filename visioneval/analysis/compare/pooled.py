@@ -12,15 +12,13 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import chain_key, single_cases
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.metrics import metric_pairs
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
+from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, shortened
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.stats.permutations import Samples, lowest_p, mean_change, permutation_test
 from visioneval.analysis.stats.within_cases import Counts
 from visioneval.errors import count_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Score, Verdict
-
-_MAX_NAMES = 5
 
 
 @dataclass(slots=True)
@@ -75,9 +73,7 @@ class NewSamples:
         if confirmation.stopped:
             return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped}): {sentence}{cure}"
         is_run_named = len({label for _, label in self.lacking}) > 1
-        listed = list(self.lacking)[:_MAX_NAMES]
-        names = ", ".join(f"{case} on {label}" if is_run_named else case for case, label in listed)
-        names += f" and {len(self.lacking) - _MAX_NAMES:,} more" if len(self.lacking) > _MAX_NAMES else ""
+        names = shortened([f"{case} on {label}" if is_run_named else case for case, label in self.lacking])
         return "unmeasured", f", and {sentence}: {names}{cure}"
 
 
