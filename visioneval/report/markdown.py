@@ -12,8 +12,6 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.ranking.findings import Ranking, Rankings
-from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
     assessment,
@@ -173,35 +171,6 @@ def _differences(heading: str, differences: Iterable[Difference], *, adjusted: b
         for difference in differences
     ]
     return _table(head, rows)
-
-
-def rankings_markdown(rankings: Rankings) -> str:
-    """Rankings: what could not be ranked, then one table for each ranking and group."""
-    return "\n\n".join(_rankings(rankings)) + "\n"
-
-
-def _rankings(rankings: Rankings) -> Iterator[str]:
-    yield f"## visioneval rank{': incomplete' if rankings.exit_code else ''}"
-    yield from (f"**{code(line)}**" for line in rankings.gaps)
-    yield from map(code, rankings.notes)
-    for ranking in rankings.rankings:
-        yield f"### {code(ranking_title(ranking))}"
-        yield from (f"**{code(line)}**" for line in ranking.gaps)
-        yield from _ranking_tables(ranking)
-        yield from map(code, ranking.notes)
-    if rankings.rankings:
-        yield ABOUT
-
-
-def _ranking_tables(ranking: Ranking) -> Iterator[str]:
-    head = ("rank [95%]", "model run", "strength [95%]", "chance [95%]", "wins", "losses", "ties", "pairs")
-    for heading, entries in by_group(ranking):
-        rows = [
-            (show_rank(entry), code(entry.name), show_strength(entry), show_chance(entry),
-             *(f"{count:,}" for count in (entry.wins, entry.losses, entry.ties, entry.pairs)))
-            for entry in entries
-        ]  # fmt: skip
-        yield f"{heading}\n\n{_table(head, rows)}" if heading else _table(head, rows)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,0 +1,137 @@
+"""Operations that providers carry out for cells of a run, written down as soon as they begin.
+
+Each is a small file among the outputs of its cell, so it is where they are: in a store, on a cluster's shared folder,
+and in a merged run. A run that was killed finds it there and asks for its end instead of paying again. That it has
+ended without an output is another file, as several workers may write a run and no file of it may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from visioneval.records.run_folders import file_inside
+from visioneval.records.writer import OutputWriter, cells_folder
+from visioneval.types import Frozen
+
+PREFIX = "operation-"
+MAX_NAME = 1000
+"""Characters of an operation's name."""
+_HASH_DIGITS = 12
+_MAX_BYTES = 100_000
+
+
+class Operation(Frozen):
+    """An operation as its file says: ``name`` is what the provider calls it.
+
+    ``key`` identifies its call, and where its video is delivered.
+    """
+
+    key: str
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    provider: str
+    written_at: str
+    ended: bool = False
+    """Whether it ended without a usable output, so that the cell is to be generated again."""
+
+
+_OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFile:
+    """Where the operations of one call are written down. Raises ``StorageError`` if they cannot be."""
+
+    writer: OutputWriter
+    test_id: str
+    model_label: str
+    provider: str
+    samples: tuple[int, ...]
+    key: str
+
+    @property
+    def _prefix(self) -> str:
+        samples = "-".join(map(str, self.samples))
+        return f"{PREFIX}{samples}-{_hash(self.key)}"
+
+    def read(self) -> str | None:
+        """The name of the operation that has begun for this call; ``None`` if there is none to ask for."""
+        known = sorted(self._operations(), key=lambda operation: operation.written_at)
+        ended = {operation.name for operation in known if operation.ended}
+        return next((operation.name for operation in reversed(known) if operation.name not in ended), None)
+
+    def _operations(self) -> Iterator[Operation]:
+        folder = cells_folder(self.test_id, self.model_label)
+        try:
+            names = [path.name for path in (self.writer.folder / folder).glob(f"{self._prefix}*.json")]
+        except OSError:
+            return
+        for name in names:
+            path = file_inside(self.writer.folder, f"{folder}/{name}")
+            with suppress(OSError, ValidationError):
+                if path is not None and path.stat().st_size <= _MAX_BYTES:
+                    operation = _OPERATION.validate_json(path.read_bytes())
+                    if (operation.key, operation.provider) == (self.key, self.provider):
+                        yield operation
+
+    def begin(self, name: str) -> None:
+        """Writes an operation down. It is in a store when this returns, if the run is."""
+        self._write(name, ended=False)
+        self.writer.flush()
+
+    def end(self, name: str) -> None:
+        """Notes that an operation has no usable output."""
+        self._write(name, ended=True)
+
+    def _write(self, name: str, *, ended: bool) -> None:
+        written_at = datetime.now(UTC).isoformat(timespec="microseconds")
+        operation = Operation(key=self.key, name=name, provider=self.provider, written_at=written_at, ended=ended)
+        data = operation.model_dump_json(indent=2).encode() + b"\n"
+        file_name = f"{self._prefix}-{_hash(name)}{'-ended' if ended else ''}.json"
+        self.writer.save(self.test_id, self.model_label, file_name, data)
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadFiles:
+    """Where the URLs of paid outputs of a case are written down that could not be read yet, by their SHA-256.
+
+    They may be signed, so that no cache has them. Raises ``StorageError`` if they cannot be written.
+    """
+
+    writer: OutputWriter
+    test_id: str
+    model_label: str
+
+    def read(self, digest: str) -> str | None:
+        """A URL; ``None`` if this run does not have it."""
+        folder = cells_folder(self.test_id, self.model_label)
+        path = file_inside(self.writer.folder, f"{folder}/{_download_name(digest)}")
+        with suppress(OSError, ValueError):
+            if path is not None and path.stat().st_size <= _MAX_BYTES:
+                url = path.read_text("utf-8")
+                return url if url_digest(url) == digest else None
+        return None
+
+    def write(self, url: str) -> None:
+        """Writes a URL down. It is in a store when this returns, if the run is."""
+        self.writer.save(self.test_id, self.model_label, _download_name(url_digest(url)), url.encode())
+        self.writer.flush()
+
+
+def url_digest(url: str) -> str:
+    """What stands for a URL where its signature must not be."""
+    return sha256(url.encode()).hexdigest()
+
+
+def _download_name(digest: str) -> str:
+    return f"{PREFIX}download-{digest[:_HASH_DIGITS]}.txt"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_HASH_DIGITS]

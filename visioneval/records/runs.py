@@ -1,0 +1,194 @@
+"""The state of a run, which ``run.json`` cannot know if the writer was killed, and deleting runs.
+
+None is deleted that something else needs: its own writer, a baseline, another run or a suite.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import UsageError
+from visioneval.records.baselines import FOLDER, read_baseline
+from visioneval.records.model import RunInfo, read_info
+from visioneval.records.preferences import read_preferences
+from visioneval.records.run_folders import read_header
+from visioneval.records.stores.locations import copies_at
+from visioneval.records.stores.lookup import display_name, list_runs
+from visioneval.suite.cases.outputs import split_run
+
+ListedRun = tuple[Path, Mapping[str, Any]]
+"""The folder of a run, and the raw contents of its ``run.json``."""
+_SOURCE = re.compile(r"""\brun["']?\s*:\s*["']?([^\s"'#,}\]]+)""")
+_LATEST = "latest"
+_DELETING = ".deleted-"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Of all runs in a folder (``total``): the runs to delete, and why others that were chosen must stay."""
+
+    folders: tuple[Path, ...]
+    needed: Mapping[Path, str]
+    total: int
+
+
+def plan_deletion(root: Path, experiment: str | None, older_than: float | None, keep: int | None) -> Deletion:
+    """Chooses the runs of an experiment, or of all, that are ``older_than`` days and not among the newest to ``keep``.
+
+    Raises ``UsageError`` without either, and for a folder in a store; ``RunFormatError`` as ``needed_runs`` does.
+    """
+    if older_than is None and keep is None:
+        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
+    if copies_at(root) is not None:
+        raise UsageError(f"{display_name(root)}: --delete is for runs in a local folder: delete these in the store")
+    listed = list_runs(root)
+    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
+    chosen = runs_to_delete(
+        [run for run in listed if experiment in (None, run[1].get("experiment"))], before, keep or 0
+    )
+    needed = needed_runs(listed, chosen, Path())
+    return Deletion(tuple(folder for folder, _ in chosen if folder not in needed), needed, len(listed))
+
+
+def runs_to_delete(runs: Sequence[ListedRun], before: datetime | None, keep: int) -> list[ListedRun]:
+    """The runs, oldest first, that began before a time and are not among the newest ones to ``keep``."""
+    older = runs[: max(0, len(runs) - keep)]
+    return [run for run in older if before is None or _is_before(run[1], before)]
+
+
+def _is_before(info: Mapping[str, Any], before: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(str(info.get("started_at"))) < before
+    except (TypeError, ValueError):  # no time, or one without a zone
+        return False
+
+
+def needed_runs(runs: Sequence[ListedRun], chosen: Sequence[ListedRun], suites: Path) -> dict[Path, str]:
+    """Those of the chosen runs that must stay, and why. ``runs`` are all of the folder, oldest first.
+
+    Suites are all YAML files below ``suites``. Raises ``RunFormatError`` for a baseline or a run that cannot be read:
+    it could need any of them.
+    """
+    needed: dict[Path, str] = {}
+    baselines = {path: {stored.header.run for stored in read_baseline(path)} for path in sorted(FOLDER.glob("*.jsonl"))}
+    texts = dict(_suite_texts(suites, {folder.parent.absolute() for folder, _ in runs}))
+    ids = [folder.name for folder, _ in runs]
+    for folder, info in chosen:
+        if current_state(folder, info.get("state")) == "running":
+            needed[folder] = "it is in progress"
+        elif baseline := next((path for path, stored in baselines.items() if info.get("run_id") in stored), None):
+            needed[folder] = f"{baseline} was set from it"
+        elif suite := next((path for path, text in texts.items() if _reads(text, folder.name, ids)), None):
+            needed[folder] = f"{suite} reads it"
+    _add_sources(needed, runs, chosen)
+    return needed
+
+
+def _add_sources(needed: dict[Path, str], runs: Sequence[ListedRun], chosen: Sequence[ListedRun]) -> None:
+    """Adds what runs that stay read, and what that reads in turn."""
+    candidates = {folder for folder, _ in chosen}
+    waiting = [at for at, (folder, _) in enumerate(runs) if folder not in candidates or folder in needed]
+    while waiting:
+        at = waiting.pop()
+        reader, info = runs[at]
+        earlier = [folder.name for folder, _ in runs[:at]]
+        names = {_resolved(name, earlier) for name in _sources(reader, info)}
+        for position, (folder, _) in enumerate(runs):
+            if folder.name in names and folder in candidates and folder not in needed:
+                needed[folder] = f"the run {reader.name} reads it"
+                waiting.append(position)
+
+
+def _sources(folder: Path, info: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the runs whose outputs a run shows or grades."""
+    suite = info.get("suite")
+    models = suite.get("models") if isinstance(suite, dict) else None
+    entries = [entry for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+    for name in (info.get("graded_from"), *(entry.get("run") for entry in entries)):
+        if isinstance(name, str):
+            yield split_run(name)[0]
+    for preference in read_preferences(folder):
+        yield from (split_run(preference.a)[0], split_run(preference.b)[0])
+
+
+def _resolved(name: str, ids: Sequence[str]) -> str:
+    """The ID of a run that a suite or a run names: by its path, ID, prefix or ``latest``."""
+    name = Path(name).name
+    if name == _LATEST:
+        return ids[-1] if ids else name
+    return name if name in ids else next((run_id for run_id in ids if run_id.startswith(name)), name)
+
+
+def _reads(text: str, run_id: str, ids: Sequence[str]) -> bool:
+    """Whether a suite names a run, as a source of outputs or in a path."""
+    if re.search(rf"/{re.escape(run_id)}(?![\w.-])", text):
+        return True
+    return any(_resolved(split_run(name)[0], ids) == run_id for name in _SOURCE.findall(text))
+
+
+def _suite_texts(root: Path, runs: set[Path]) -> Iterator[tuple[Path, str]]:
+    """All YAML files below a folder, without hidden ones and runs."""
+    for parent, folders, names in os.walk(root):
+        folder = Path(parent)
+        folders[:] = [name for name in folders if name[0] != "." and (folder / name).absolute() not in runs]
+        for name in names:
+            if name[0] != "." and name.endswith((".yaml", ".yml")):
+                with suppress(OSError):
+                    yield folder / name, (folder / name).read_text(encoding="utf-8", errors="replace")
+
+
+def delete_run(folder: Path) -> None:
+    """Deletes the folder of a run, which is no run any more as soon as this begins. Raises ``UsageError``."""
+    try:
+        if current_state(folder, read_header(folder).get("state")) == "running":
+            raise UsageError(f"{folder}: is in progress: it was resumed since the runs were listed")
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        hidden = folder.rename(folder.with_name(f"{_DELETING}{folder.name}"))
+        shutil.rmtree(hidden)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot delete: {error.strerror or error}") from None
+
+
+def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
+    """The run with ``state`` set to ``stopped`` if ``run.json`` says ``running`` but no process writes it."""
+    state = current_state(folder, info.state)
+    if state == info.state:
+        return info
+    return info.model_copy(update={"state": state}) if state == "stopped" else read_info(folder)
+
+
+def current_state(folder: Path, recorded: Any) -> Any:
+    """The current state for a recorded state: the writer of a run locks it until its process ends.
+
+    In a store, a writer has a claim, which expires.
+    """
+    if recorded != "running":
+        return recorded
+    if (copies := copies_at(folder.parent)) is not None:
+        return recorded if copies.is_claimed(folder.name) else "stopped"
+    if _is_written(folder / "results.jsonl"):
+        return recorded
+    again = read_header(folder).get("state")  # the run may have ended since
+    return "stopped" if again == "running" else again
+
+
+def _is_written(results: Path) -> bool:
+    try:
+        with results.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:  # locked by its writer, or no lock support or permission: assume a live writer
+        return True
+    return False
