@@ -196,7 +196,8 @@ def pairwise(
 
 
 def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
-    from visioneval.report.terminal.preferences import preference_data, print_preferences
+    from visioneval.report.console import print_section
+    from visioneval.report.preferences import preference_data, preferences_section
 
     if as_json:
         data = {
@@ -207,7 +208,7 @@ def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: 
         }
         print(json.dumps(data))
     elif result.preferences:
-        print_preferences(result.preferences, options.console())
+        print_section(preferences_section(result.preferences), options.console())
     if not quiet:
         options.say(str(result.meters))
         if result.preferences:

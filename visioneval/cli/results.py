@@ -58,9 +58,10 @@ def print_pairs(result: Run) -> None:
     from visioneval.analysis.compare.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
-        from visioneval.report.terminal.preferences import print_preferences
+        from visioneval.report.console import print_section
+        from visioneval.report.preferences import preferences_section
 
-        print_preferences(preferences, options.console())
+        print_section(preferences_section(preferences), options.console())
         print()
 
 

@@ -1,4 +1,4 @@
-"""Renders a report for a terminal or a pipe. It fits the width; numbers and names are not broken where that is possible."""
+"""Renders a report for a terminal or a pipe. It fits the width, and breaks numbers and names only if it has to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from visioneval.report.sections import Cell, Column, ImageStrip, Outcome, Report, Section, Tone, Value
+from visioneval.report.sections import WITH_FULL, Cell, Column, ImageStrip, Outcome, Report, Section, Tone, Value
 from visioneval.report.text import clean
 
 GAP = 2
@@ -30,14 +30,20 @@ _SEPARATORS = ",;/", "=_-.:"
 
 def print_report(report: Report, console: Console, *, is_full: bool = False) -> None:
     """Prints a report: its outcome, its sections, the outcome again, as it has scrolled away, and what to do next."""
-    console.print(Group(joined(report.facts, console.width), outcome_line(report.outcome), *map(text_of, report.lines)))
+    facts = [joined(report.facts, console.width)] if report.facts else []
+    console.print(Group(*facts, outcome_line(report.outcome), *map(text_of, report.lines)))
     console.print()
-    for part in parts(report.sections, console.width, is_full=is_full):
+    for part in parts(report.sections, console.width, is_full=is_full, left_out=report.left_out):
         console.print(part)
         console.print()
     console.print(outcome_line(report.outcome))
     for command in report.commands:
         console.print(Text(clean(command)), soft_wrap=True)
+
+
+def print_section(section: Section, console: Console) -> None:
+    """Prints a section that is no part of a report."""
+    console.print(section_part(section, console.width))
 
 
 def outcome_line(outcome: Outcome) -> Text:
@@ -46,7 +52,9 @@ def outcome_line(outcome: Outcome) -> Text:
     return Text(f"{clean(outcome.sentence)}{code}", style=f"bold {STYLES[outcome.tone]}".strip())
 
 
-def parts(sections: Iterable[Section | ImageStrip], width: int, *, is_full: bool = False) -> Iterator[RenderableType]:
+def parts(
+    sections: Iterable[Section | ImageStrip], width: int, *, is_full: bool = False, left_out: str = WITH_FULL
+) -> Iterator[RenderableType]:
     """The sections that a terminal shows. Images are for pages."""
     folds: dict[str, None] = {}
     for section in sections:
@@ -55,7 +63,7 @@ def parts(sections: Iterable[Section | ImageStrip], width: int, *, is_full: bool
         if section.fold and not is_full:
             if section.fold not in folds:
                 folds[section.fold] = None
-                yield Text(f"{clean(section.fold)}: left out here, --full shows them", style="dim")
+                yield Text(f"{clean(section.fold)}: left out here, {left_out}", style="dim")
             continue
         yield section_part(section, width)
 
@@ -68,6 +76,8 @@ def section_part(section: Section, width: int) -> RenderableType:
 
 def _tables(section: Section, width: int) -> Iterator[RenderableType]:
     """The table of a section, or several with as many model runs side by side as fit."""
+    while section.narrow and fit_columns(section.columns, section.rows, width) is None:
+        section = section.narrow
     columns, rows = section.columns, section.rows
     if not columns:
         return
@@ -136,7 +146,9 @@ def key_values(rows: Iterable[tuple[str, Cell]]) -> Table:
 
 def text_of(cell: Cell) -> Text:
     """Clean text in its color."""
-    return Text(clean(cell.text), style=STYLES[cell.tone]) if isinstance(cell, Value) else Text(clean(cell))
+    if isinstance(cell, Value):
+        return Text(clean(cell.short or cell.text), style=STYLES[cell.tone])
+    return Text(clean(cell))
 
 
 def joined(facts: Sequence[Cell], width: int) -> Text:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from visioneval.report.sections import Cell, ImageStrip, Report, Section, Value
+from visioneval.report.sections import Cell, Report, Section, Value
 from visioneval.report.text import one_line
 
 MAX_ROWS = 20
@@ -25,7 +25,8 @@ def _blocks(report: Report) -> Iterator[str]:
         yield ", ".join(map(inline, report.facts))
     if report.lines:
         yield "\n".join(f"- {inline(line)}" for line in report.lines)
-    for fold, sections in groupby((part for part in report.sections if isinstance(part, Section)), lambda part: part.fold):
+    shown = (part for part in report.sections if isinstance(part, Section))
+    for fold, sections in groupby(shown, lambda part: part.fold or part.title * part.is_closed):
         body = "\n\n".join(map(section_markdown, sections))
         yield f"<details><summary>{one_line(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
 
@@ -34,7 +35,7 @@ def section_markdown(section: Section) -> str:
     """A section, with at most ``MAX_ROWS`` rows."""
     more = len(section.rows) - MAX_ROWS
     parts = [
-        f"### {one_line(section.title)}" if section.title else "",
+        f"### {one_line(section.title)}" if section.title and not section.is_closed else "",
         "\n".join(map(inline, section.about)),
         _table(section) if section.columns else "",
         f"... and {more:,} more" if more > 0 else "",
@@ -63,7 +64,7 @@ def code(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Our own text, in which only ``*``, ``_``, ``<`` and such could be taken for markup."""
-    return re.sub(r"([\\`*_<\[\]#|@])", r"\\\1", one_line(text, 2000))
+    return re.sub(r"([\\`*_<\[\]#])", r"\\\1", one_line(text, 2000))
 
 
 def _table(section: Section) -> str:
@@ -71,4 +72,6 @@ def _table(section: Section) -> str:
     head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
     rows: list[Sequence[str]] = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
     lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
-    return "\n".join(f"| {' | '.join(re.sub(r'(?<!\\\\)[|]', r'\\\\|', cell) for cell in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    )

@@ -49,6 +49,7 @@ class Value:
 
     ``link`` is an address within the page, and ``plot`` is drawn beside the text: both in HTML only. ``quoted`` is text
     of a suite, a model or a person: Markdown puts it in a code span, so that it renders no links, mentions or markup.
+    ``short`` is what a terminal shows instead of ``text``.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Value:
     quoted: bool = False
     link: str = ""
     plot: Plot | None = None
+    short: str = ""
 
 
 Cell = str | Value
@@ -90,7 +92,8 @@ class Section:
 
     A table whose columns behind the first are one for each model run is ``by_model_run``: a terminal shows as many side
     by side as fit. ``is_detail`` is shown in a terminal with ``--full`` only. Sections with the same ``fold`` are
-    together behind this title, which is closed at first; a terminal leaves them out and says so.
+    together behind this title, which is closed at first; a terminal leaves them out and says so. One that ``is_closed``
+    is behind its own title, except in a terminal. ``narrow`` is its form where the columns do not fit a terminal.
     """
 
     title: str
@@ -101,6 +104,8 @@ class Section:
     by_model_run: bool = False
     is_detail: bool = False
     fold: str = ""
+    is_closed: bool = False
+    narrow: Section | None = None
     name: str = ""
     """Identifies the section in HTML, for its style and for links."""
 
@@ -124,6 +129,9 @@ class ImageStrip:
     notes: Sequence[Cell] = ()
 
 
+WITH_FULL = "--full shows them"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How it ended, in one sentence, and the exit code that follows from it; ``None`` before the end."""
@@ -138,7 +146,7 @@ class Report:
     """What a report says, in the order in which it is read.
 
     ``facts`` are the short parts of its first line, and ``lines`` the sentences below it. ``commands`` come last, and
-    are never wrapped, so that they can be copied.
+    are never wrapped, so that they can be copied. ``left_out`` tells a terminal what shows the folded sections.
     """
 
     title: str
@@ -147,3 +155,4 @@ class Report:
     lines: Sequence[Cell] = ()
     sections: Sequence[Section | ImageStrip] = ()
     commands: Sequence[str] = field(default_factory=tuple)
+    left_out: str = WITH_FULL

@@ -14,7 +14,7 @@ from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.reading import compare_stored
 from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.terminal.agreement.agreement import print_agreement
 

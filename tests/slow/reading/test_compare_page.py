@@ -14,7 +14,7 @@ from compared_runs import compared_run, page_of
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 
 if TYPE_CHECKING:
     from browser import OpenPage

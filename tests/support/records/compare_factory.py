@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.console import Console
+
 from visioneval.analysis.cells import Cell, CellGrader
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.sides import Side
 from visioneval.records.model import Fingerprint
+from visioneval.report.compare import comparison_report
+from visioneval.report.console import print_report
+from visioneval.report.markdown_blocks import report_markdown
 from visioneval.types import Metric, Verdict
 
 METRICS = {
@@ -52,3 +60,15 @@ def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> CellGrade
     """A grader of a cell."""
     hashes = {"template_sha256": "t" * 64, "schema_sha256": "s" * 64, "config_sha256": "c" * 64}
     return CellGrader(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))
+
+
+def comparison_text(comparison: Comparison, gates: Sequence[GateResult] = (), width: int = 120, **changes: Any) -> str:
+    """What the command prints."""
+    stream = io.StringIO()
+    print_report(comparison_report(comparison, gates, **changes), Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] = ()) -> str:
+    """What ``--markdown`` writes."""
+    return report_markdown(comparison_report(comparison, gates))

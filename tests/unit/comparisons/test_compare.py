@@ -14,7 +14,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
-from visioneval.report.sentences import assessment
+from visioneval.report.differences import assessment
 from visioneval.types import Metric
 
 

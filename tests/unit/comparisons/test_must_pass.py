@@ -16,7 +16,7 @@ from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
-from visioneval.report.compare.json import comparison_json
+from visioneval.report.compare_json import comparison_json
 from visioneval.types import Verdict
 
 MUST = ("must_pass",)
