@@ -28,8 +28,7 @@ from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record,
 from suite_runner import SuiteRunner
 from toys import Toy
 
-from visioneval import registry
-from visioneval.errors import SuiteError, UsageError
+from visioneval import SuiteError, UsageError, registry
 from visioneval.running.calls import limiters
 from visioneval.suite.load import LoadedSuite, load_suite
 

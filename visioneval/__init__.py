@@ -19,7 +19,23 @@ if TYPE_CHECKING:
     from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
     from visioneval.api.suites import ValidSuite, validate
     from visioneval.api.trackers import track
-    from visioneval.errors import GraderError, ProviderError, SuiteError, TrackerError, UsageError, VisionEvalError
+    from visioneval.errors import (
+        AuthError,
+        BudgetError,
+        ExitCode,
+        GraderError,
+        ImageError,
+        Problem,
+        ProviderError,
+        QuotaError,
+        RunFormatError,
+        StoppedError,
+        StorageError,
+        SuiteError,
+        TrackerError,
+        UsageError,
+        VisionEvalError,
+    )
     from visioneval.graders.base import Grade, Grader, GradingContext
     from visioneval.graders.testing import grading_context
     from visioneval.probing.probe import ProbeResult
@@ -33,10 +49,10 @@ if TYPE_CHECKING:
         Question,
         Reply,
     )
-    from visioneval.records.model import Record
+    from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info, read_records
     from visioneval.running.pairs import PairwiseResult
     from visioneval.suite.cases.case import TestCase
-    from visioneval.types import CaseFiles, Metric, Output
+    from visioneval.types import CaseFiles, Metric, Output, Status, TaskType, Verdict
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
@@ -49,8 +65,17 @@ _MODULES = {
     "visioneval.api.trackers": ("track",),
     "visioneval.running.pairs": ("PairwiseResult",),
     "visioneval.errors": (
+        "AuthError",
+        "BudgetError",
+        "ExitCode",
         "GraderError",
+        "ImageError",
+        "Problem",
         "ProviderError",
+        "QuotaError",
+        "RunFormatError",
+        "StoppedError",
+        "StorageError",
         "SuiteError",
         "TrackerError",
         "UsageError",
@@ -69,43 +94,74 @@ _MODULES = {
         "Question",
         "Reply",
     ),
-    "visioneval.records.model": ("Record",),
+    "visioneval.records.model": (
+        "CellError",
+        "Fingerprint",
+        "GraderRecord",
+        "Record",
+        "RunInfo",
+        "read_info",
+        "read_records",
+    ),
     "visioneval.suite.cases.case": ("TestCase",),
-    "visioneval.types": ("CaseFiles", "Metric", "Output"),
+    "visioneval.types": (
+        "CaseFiles",
+        "Metric",
+        "Output",
+        "Status",
+        "TaskType",
+        "Verdict",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Agreement",
+    "AuthError",
+    "BudgetError",
     "CaseFiles",
+    "CellError",
     "CellRef",
     "ComparisonResult",
     "Editor",
+    "ExitCode",
+    "Fingerprint",
     "Generation",
     "GenerationRequest",
     "Generator",
     "Grade",
     "Grader",
     "GraderError",
+    "GraderRecord",
     "GradingContext",
+    "ImageError",
     "Judge",
     "Metric",
     "Output",
     "PairwiseResult",
     "ProbeResult",
+    "Problem",
     "ProviderError",
     "Question",
+    "QuotaError",
     "Rankings",
     "Record",
     "Reply",
     "Run",
+    "RunFormatError",
+    "RunInfo",
+    "Status",
+    "StoppedError",
+    "StorageError",
     "SuiteError",
     "SuitePlan",
     "Summary",
+    "TaskType",
     "TestCase",
     "TrackerError",
     "UsageError",
     "ValidSuite",
+    "Verdict",
     "VisionEvalError",
     "agreement",
     "compare",
@@ -117,6 +173,8 @@ __all__ = [
     "plan",
     "probe",
     "rank",
+    "read_info",
+    "read_records",
     "run",
     "run_async",
     "track",

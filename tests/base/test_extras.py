@@ -15,9 +15,8 @@ from engine_parts import plan_of
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from visioneval import extras
+from visioneval import UsageError, extras
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.extras import PACKAGES, git_address, install_command, needs
 from visioneval.running.prepare import check_extras
 

@@ -24,7 +24,7 @@ import ray
 from PIL import Image
 
 import visioneval as ve
-from visioneval.records.model import read_info
+from visioneval import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim
 from visioneval.running.calls.limiters import RateLimitKey

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import visioneval as ve
+from visioneval import ExitCode
 from visioneval.analysis.probe.findings import HARMLESS, ProbeFindings
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.errors import ExitCode
 from visioneval.report.probe_markdown import probe_markdown
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from tests.support.servers.browser import ARGS, CHROMIUM
-from visioneval.records.model import Record, RunInfo
+from visioneval import Record, RunInfo
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
@@ -127,7 +127,7 @@ def _image(case: int, model: int) -> bytes:
 
 def write(run: Path) -> Path:
     """Writes the report twice and prints both times."""
-    from visioneval.records.model import read_info
+    from visioneval import read_info
     from visioneval.report.html.report import write_report
     from visioneval.report.html.slim_run import GalleryFilters, read_slim
 

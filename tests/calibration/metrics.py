@@ -19,13 +19,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
+from visioneval import Metric, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.gates import check_gates, needs_all_cases, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.sampled import sampled_cases
 from visioneval.analysis.sides import Side
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Score
 
 GATES = parse_fail_on(["regressed", "quality:0.1"])
 CONFIRM = 3

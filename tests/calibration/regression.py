@@ -18,6 +18,7 @@ from math import sqrt
 import numpy as np
 
 from tests.calibration.designs import Floats, odds, repetitions
+from visioneval import ExitCode, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.doubt import is_in_doubt, samples_in_doubt
@@ -26,8 +27,6 @@ from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import Side, pooled_side
 from visioneval.analysis.stats.student import t_two_sided_p
-from visioneval.errors import ExitCode
-from visioneval.types import Verdict
 
 GATES = parse_fail_on([])
 RUNS, CONFIRM, NIGHTS = (1, 5), 3, 20

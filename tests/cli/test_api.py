@@ -152,6 +152,22 @@ def test_documented_example_runs(quickstart: Path) -> None:
     assert [name for name in RunKeywords.__annotations__ if f"`{name}`" not in text] == []
 
 
+def test_every_exported_name_is_documented() -> None:
+    text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("api.md", "extending.md"))
+    assert [name for name in ve.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_records_of_a_folder_are_read_one_at_a_time(toy: Toy) -> None:
+    toy.write({}, {"metadata": {"look": "bad"}})
+    run = ve.run("suite.yaml", trust_suite=True)
+    assert ve.read_info(run.folder) == run.info
+    records = ve.read_records(run.folder)
+    assert (next(records), *records) == run.records
+    (run.folder / "results.jsonl").write_text("no record\n")
+    with pytest.raises(ve.RunFormatError, match=r"results\.jsonl:1: "):
+        list(ve.read_records(run.folder))
+
+
 def test_the_api_raises_documented_errors(quickstart: Path) -> None:
     with pytest.raises(ve.UsageError):
         ve.load_run("nowhere")

@@ -14,9 +14,9 @@ from record_factory import UNMEASURED, record, run_of
 from rich.cells import cell_len
 from rich.console import Console
 
-from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval import Fingerprint, GraderRecord, Record, Summary
+from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.report.html.worst import worst_failures
 from visioneval.report.outcome import error_note, outcome
 from visioneval.report.terminal.run.cell import print_cells

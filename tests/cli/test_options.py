@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import visioneval as ve
+from visioneval import ExitCode, UsageError
 from visioneval.api.options import run_options
 from visioneval.bounds import CELLS, Bound
 from visioneval.cli.options import exit_with, pairs
-from visioneval.errors import ExitCode, UsageError, count_of
+from visioneval.errors import count_of
 
 
 @pytest.mark.parametrize(

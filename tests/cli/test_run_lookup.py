@@ -8,10 +8,9 @@ import pytest
 from record_factory import record, run_of
 from toys import Toy
 
+from visioneval import Record, RunFormatError, UsageError
 from visioneval.analysis.run_lookup import read_side
-from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.files.run_folders import choose_run
-from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 
 RUNS = Path("runs")

@@ -11,11 +11,11 @@ import pytest
 from record_factory import record, run_of
 from typer.testing import CliRunner
 
+from visioneval import RunFormatError, UsageError
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
 from visioneval.analysis.sides import Side, side_of_baseline, writers_of
 from visioneval.cli import app
-from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.baselines import Baseline, check_addable, make_baseline, read_baseline, write_baseline
 from visioneval.records.writer import RunWriter
 

@@ -11,10 +11,9 @@ import pytest
 from record_factory import record, run_of
 from toys import Toy
 
+from visioneval import Record, RunFormatError, UsageError
 from visioneval.analysis.sides import Side, side_of_baseline, writers_of
-from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.baselines import Baseline, is_baseline, make_baseline, read_baseline, write_baseline
-from visioneval.records.model import Record
 
 INFO = run_of({"one": {}, "two": {}}, ["m"], [], {"fine": {"type": "bool"}})
 GRADER = {"key": "look", "type": "own:Look", "details": {"raw": "much"}, "cost_usd": 0.25, "fingerprint": {"config_sha256": "c" * 64}}  # fmt: skip

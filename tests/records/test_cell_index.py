@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from record_factory import info, record
 from typer.testing import CliRunner
 
+from visioneval import Record, RunFormatError, read_records
 from visioneval.cli import app
-from visioneval.errors import RunFormatError
 from visioneval.records.cell_index import CellIndex, written_cell
 from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.model import Record, index_cells, read_records
+from visioneval.records.model import index_cells
 from visioneval.records.writer import RunWriter
 from visioneval.suite.filters import Scope
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.errors import StorageError
+from visioneval import StorageError
 from visioneval.records.files.jsonl import append_lines, locked
 from visioneval.records.labeling.labels import Label, append_labels, growing_labels
 from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences

@@ -14,11 +14,20 @@ from pydantic import TypeAdapter
 from record_factory import info, record
 from toys import Toy
 
-from visioneval.errors import RunFormatError, StorageError, UsageError
+from visioneval import (
+    CellError,
+    Fingerprint,
+    GraderRecord,
+    Record,
+    RunFormatError,
+    StorageError,
+    UsageError,
+    read_info,
+    read_records,
+)
 from visioneval.records import writer as run_writer
 from visioneval.records.files import lines
 from visioneval.records.files.run_folders import find_run, list_runs
-from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, read_info, read_records
 from visioneval.records.writer import RunWriter, model_slug
 
 FIELDS = [

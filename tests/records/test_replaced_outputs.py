@@ -11,10 +11,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, UsageError, read_records
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.model import Record, read_records
 
 CASES = """\
 name: shop

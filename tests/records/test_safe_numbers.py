@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue, TypeAdapter
 
-from visioneval.errors import RunFormatError
+from visioneval import RunFormatError
 from visioneval.records.files.untrusted_json import LARGEST, read_json
 
 _ANY: TypeAdapter[Any] = TypeAdapter(JsonValue)

@@ -14,9 +14,8 @@ from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.errors import StorageError
+from visioneval import StorageError, read_info
 from visioneval.records.files.links import is_inside
-from visioneval.records.model import read_info
 from visioneval.records.writer import RunWriter
 
 pytestmark = pytest.mark.slow

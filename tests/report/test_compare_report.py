@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 from compare_factory import cell, comparison_markdown, comparison_text, scored, side, verdicts
 
+from visioneval import Metric, Verdict
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, check_gates, parse_fail_on
@@ -19,7 +20,6 @@ from visioneval.report.compare import MAX_ROWS
 from visioneval.report.compare_json import comparison_json
 from visioneval.report.differences import power_lines, show_difference
 from visioneval.report.html.compare import comparison_page
-from visioneval.types import Metric, Verdict
 
 FAIL = Verdict.FAIL
 
@@ -87,7 +87,11 @@ def test_every_output_shows_whether_an_interval_has_0(broken: int, p: float, end
     assert rate.p is not None
     assert rate.interval is not None
     assert (rate.p, rate.interval.high) == (pytest.approx(p, abs=0.001), pytest.approx(end, abs=0.005))
-    pages = comparison_text(result), comparison_markdown(result).replace("\\", ""), unescape(comparison_page(result, []))
+    pages = (
+        comparison_text(result),
+        comparison_markdown(result).replace("\\", ""),
+        unescape(comparison_page(result, [])),
+    )
     assert [", <0]" in page for page in pages] == [rate.p < 0.05] * 3
     (interval,) = re.findall(r'"name": "pass_rate".*?"interval": \[(.*?)\]', "".join(comparison_json(result, [], 0)))
     assert float(interval.split(", ")[1]) == rate.interval.high
@@ -96,9 +100,8 @@ def test_every_output_shows_whether_an_interval_has_0(broken: int, p: float, end
 def test_fewer_than_five_cases_show_what_broke_and_no_statistics() -> None:
     text = printed("PPPP", "FFFF")
     assert text.startswith("A gate cannot tell (exit code 3)\n4 broken\n")
-    assert text.index("Broken (passed in A, fails in B): 4") < text.index(
-        "Statistics of fewer than 5 cases: left out here, --json has them"
-    )
+    assert "Broken (passed in A, fails in B): 4" in text
+    assert "--json shows more: Statistics of fewer than 5 cases" in text
     assert "CANNOT TELL" in text
     assert "B - A" not in text
     assert "can be missed" not in text
@@ -172,7 +175,7 @@ def test_gates_in_the_title() -> None:
 
 def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
     result = compare(side(verdicts("PPF", tags=("logo",))), side(verdicts("FPP", tags=("logo",)), "b"))
-    assert "| `logo` | 66.7% | 66.7% | 0 \\[-100.0, +100.0\\] | 1.00 | 3 | 1 / 1 | cannot tell: too few cases |" in (
+    assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 / 1 | cannot tell: too few cases |" in (
         comparison_markdown(result)
     )
 
@@ -206,7 +209,7 @@ def test_incomplete_run_is_in_the_title() -> None:
 def test_lower_is_better_in_words() -> None:
     result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
     assert (
-        "| `copy.cer` | 0.1 | 0.4 | +0.3 \\[+0.137, +0.388\\] | 0.0022 | 0.0022 | 7 | **significantly worse** |"
+        "| `copy.cer` | 0.1 | 0.4 | +0.3 [+0.137, +0.388] | 0.0022 | 0.0022 | 7 | **significantly worse** |"
         in comparison_markdown(result)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from record_factory import record
 
-from visioneval.records.model import Record
+from visioneval import Record
 from visioneval.scale.merge import _with_run_id
 
 WRITTEN = record(run_id="s1", prompt='say "run_id" twice \u00fc').model_dump_json().encode() + b"\n"

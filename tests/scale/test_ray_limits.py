@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import BudgetError, ClosingError, ProviderError, StoppedError
+from visioneval import BudgetError, ProviderError, StoppedError
+from visioneval.errors import ClosingError
 from visioneval.running.calls.budget import CostBound
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.scale.ray.limits import Grant, LeasedBudget, LeasedThrottle, Leases, SharedLimits, leased

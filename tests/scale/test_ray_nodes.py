@@ -14,10 +14,9 @@ import pytest
 from engine_parts import plan_of
 from typer.testing import CliRunner
 
-from visioneval import __version__
+from visioneval import UsageError, __version__
 from visioneval.api.options import run_options
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.prepare import ClusterOptions
 from visioneval.scale.ray import cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import StorageError
+from visioneval import StorageError
 from visioneval.records.writer import OutputWriter
 from visioneval.scale.ray.outputs import ExclusiveWriter, named_by_content
 

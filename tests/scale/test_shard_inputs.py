@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from visioneval import TestCase, read_records
 from visioneval.cli import app
-from visioneval.records.model import read_records
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.selection.shards import Shard, cases_of_shard
 
 CASES: list[dict[str, Any]] = [

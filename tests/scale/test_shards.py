@@ -16,12 +16,10 @@ from fake_api import JudgeRequest
 from suite_runner import SuiteRunner
 
 import visioneval
-from visioneval.errors import UsageError
+from visioneval import Record, TestCase, UsageError, read_info, read_records
 from visioneval.records.labeling.labels import Label, append_labels, read_labels
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.questions import read_questions
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.selection.shards import Shard, cases_of_shard
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from visioneval import read_records
 from visioneval.cli import app
-from visioneval.records.model import read_records
 
 IMAGES = 250
 SEED = 12

@@ -12,7 +12,7 @@ import pytest
 from api_runs import ApiRun
 from fake_api import FakeAPI
 
-from visioneval.records.model import read_info
+from visioneval import read_info
 
 CELLS = 200
 KILLS = 50

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from toys import LOOK, Toy
 
-from visioneval.errors import ProviderError
+from visioneval import GraderRecord, ProviderError, Record, read_records
 from visioneval.media.pixel_budget import PixelBudget
-from visioneval.records.model import GraderRecord, Record, read_records
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight

@@ -180,9 +180,11 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
             print(part, end="")
         print()
     else:
-        from visioneval.report.console import print_report
+        from visioneval.report.console import print_end, print_report
 
-        print_report(_report(result), options.console())
+        report, console = _report(result), options.console()
+        print_report(report, console)
+        print_end(report, console)
 
 
 def _report(result: ComparisonResult) -> Report:

@@ -52,7 +52,7 @@ def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, in
         lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
         sections=list(_sections(comparison, gates)),
         commands=list(_commands(comparison)),
-        left_out="--json has them",
+        more="--json",
     )
 
 

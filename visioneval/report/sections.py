@@ -77,23 +77,26 @@ def dim(text: str) -> Value:
 class Column:
     """A column of a table. ``is_number`` aligns it to the right; ``quoted`` if its name is text of a suite or a model.
 
-    In a terminal it is as wide as its content, or, with ``min_width``, wrapped to at least that width.
+    In a terminal it has the name ``short``, if there is one, and is as wide as its content, or, with ``min_width``,
+    wrapped to at least that width. In HTML, ``axis`` are the names of the ends of its plots, and what is between.
     """
 
     name: str
     is_number: bool = False
     min_width: int | None = None
     quoted: bool = False
+    short: str = ""
+    axis: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """A table with a title above, and lines of text before (``about``) and after it (``notes``).
 
-    A table whose columns behind the first are one for each model run is ``by_model_run``: a terminal shows as many side
-    by side as fit. ``is_detail`` is shown in a terminal with ``--full`` only. Sections with the same ``fold`` are
-    together behind this title, which is closed at first; a terminal leaves them out and says so. One that ``is_closed``
-    is behind its own title, except in a terminal. ``narrow`` is its form where the columns do not fit a terminal.
+    A table that ``splits`` shows in a terminal as many columns side by side as fit, and the rest below, with the first
+    column repeated, such as a column for each model run. Sections with the same ``fold`` are together behind this
+    title, which is closed at first; a terminal shows them with ``--full`` only, and says so. One that ``is_closed`` is
+    behind its own title, except in a terminal. ``narrow`` is its form where its columns do not fit a terminal.
     """
 
     title: str
@@ -101,8 +104,7 @@ class Section:
     rows: Sequence[Sequence[Cell]] = ()
     notes: Sequence[Cell] = ()
     about: Sequence[Cell] = ()
-    by_model_run: bool = False
-    is_detail: bool = False
+    splits: bool = False
     fold: str = ""
     is_closed: bool = False
     narrow: Section | None = None
@@ -129,9 +131,6 @@ class ImageStrip:
     notes: Sequence[Cell] = ()
 
 
-WITH_FULL = "--full shows them"
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How it ended, in one sentence, and the exit code that follows from it; ``None`` before the end."""
@@ -145,14 +144,16 @@ class Outcome:
 class Report:
     """What a report says, in the order in which it is read.
 
-    ``facts`` are the short parts of its first line, and ``lines`` the sentences below it. ``commands`` come last, and
-    are never wrapped, so that they can be copied. ``left_out`` tells a terminal what shows the folded sections.
+    ``title`` is our own text, and ``subject`` the name of what it is about. ``facts`` are the short parts of its first
+    line, and ``lines`` the sentences below it. ``commands`` come last, and are not wrapped, so that they can be copied.
+    ``more`` tells readers of a terminal how to see the folded sections.
     """
 
     title: str
     outcome: Outcome
+    subject: str = ""
     facts: Sequence[Cell] = ()
     lines: Sequence[Cell] = ()
     sections: Sequence[Section | ImageStrip] = ()
     commands: Sequence[str] = field(default_factory=tuple)
-    left_out: str = WITH_FULL
+    more: str = "--full"

@@ -14,13 +14,12 @@ from record_factory import generated_png
 from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner
 
+from visioneval import Grade, ProviderError, read_records
 from visioneval.cli import app
-from visioneval.errors import ProviderError
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
-from visioneval.graders.base import Grade
-from visioneval.records.model import read_records
-from visioneval.resources import builtin
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 
 def item(answer: Any, requirement: str = "a bun", **changes: Any) -> dict[str, Any]:
@@ -161,7 +160,7 @@ def test_two_datasets_of_images_are_compared_on_the_same_prompts(
 def test_the_suite_detects_a_judge_that_approves_everything(
     strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = yaml.safe_load((builtin("suites") / "alignment" / "suite.yaml").read_text(encoding="utf-8"))
+    data = yaml.safe_load((SUITES / "alignment" / "suite.yaml").read_text(encoding="utf-8"))
     counter = [case["prompt"][:40] for case in data["cases"] if "output_of" in case]
 
     def judged(request: JudgeRequest) -> dict[str, Any]:

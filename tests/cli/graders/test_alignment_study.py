@@ -14,10 +14,10 @@ from report_runs import save_run
 from rich.console import Console
 from typer.testing import CliRunner
 
+from visioneval import Record, RunInfo, read_info
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.report.compare_json import comparison_json
 from visioneval.report.html.page_data import index_of
 from visioneval.report.html.slim_run import read_slim

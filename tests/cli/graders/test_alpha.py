@@ -16,9 +16,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase, read_records
 from visioneval.cli import app
-from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader, ReferenceGrader
 from visioneval.graders.pixels.locality import Locality, measure_locality
 from visioneval.graders.pixels.reference import Reference, measure_reference
@@ -31,9 +30,6 @@ from visioneval.judging.crops import CropTool
 from visioneval.judging.shown_images import shown
 from visioneval.media.images import image_at, load_image
 from visioneval.providers.base import ImagePart
-from visioneval.records.model import read_records
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from file_runner import FileRunner
 from PIL import Image
 from typer.testing import CliRunner
 
-from visioneval import bounds
+from visioneval import CaseFiles, ImageError, TaskType, bounds
 from visioneval.cli import app
-from visioneval.errors import ImageError, WrongTaskError
+from visioneval.errors import WrongTaskError
 from visioneval.judging.attachments import output_attachments
 from visioneval.judging.shown_images import shown
 from visioneval.label.images import load_animation
@@ -26,7 +26,6 @@ from visioneval.media.video import sample_frames, sample_images
 from visioneval.media.video_luma import opened_luma
 from visioneval.providers.base import ImagePart
 from visioneval.report.html.images import FolderImages
-from visioneval.types import CaseFiles, TaskType
 
 KINDS = ("GIF", "WEBP", "PNG")
 LEVELS = (40, 90, 140, 190, 240)

@@ -18,9 +18,8 @@ from fake_api import FakeAPI, Script
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.errors import ImageError
+from visioneval import ImageError, Record
 from visioneval.media import images
-from visioneval.records.model import Record
 from visioneval.running.calls.caching.layout import CacheEntry
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval import Summary
 from visioneval.cli import app
 from visioneval.report.markdown import summary_markdown
 

@@ -15,12 +15,10 @@ from PIL import Image
 from toys import Toy
 
 import visioneval
-from visioneval.api.runs import load_run, merge
-from visioneval.errors import GraderError, RunFormatError
+from visioneval import GraderError, Output, RunFormatError, load_run, merge
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.graders.diversity.grader import Diversity, measure_distance
 from visioneval.records.diversity import CaseDiversity, read_diversity, update_diversity
-from visioneval.types import Output
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from gecko_script import judge
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.resources import builtin
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 NAMES = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 
@@ -26,7 +27,7 @@ NAMES = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 def test_counter_examples_must_score_lower(
     provider: str, strict: bool, code: int, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = yaml.safe_load((builtin("suites") / "gecko_videos" / "suite.yaml").read_text(encoding="utf-8"))
+    data = yaml.safe_load((SUITES / "gecko_videos" / "suite.yaml").read_text(encoding="utf-8"))
     matches = [case for case in data["cases"] if "output_of" not in case]
     seen = {word for case in matches for word in re.findall(r"[A-Za-z]{3,}", case["prompt"])}
     shown: list[int] = []

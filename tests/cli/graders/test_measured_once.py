@@ -15,16 +15,14 @@ from toys import Toy
 
 pytest.importorskip("rapidocr")
 
-from visioneval.errors import GraderError
+from visioneval import GraderError, Record, Verdict, read_records
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
 from visioneval.graders.text import second_look
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import ocr
-from visioneval.records.model import Record, read_records
 from visioneval.running.calls.caching.layout import CacheEntry
-from visioneval.types import Verdict
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from file_runner import FileRunner
 from PIL import Image
 from typer.testing import CliRunner
 
+from visioneval import read_records
 from visioneval.cli import app
 from visioneval.graders.properties.config import PropertiesGrader
-from visioneval.records.model import read_records
 
 OLDER = "1"
 

@@ -12,7 +12,8 @@ import pytest
 from file_runner import FileRunner
 from PIL import Image
 
-from visioneval.errors import ImageError, MissingExtraError
+from visioneval import ImageError
+from visioneval.errors import MissingExtraError
 from visioneval.judging.shown_images import shown
 from visioneval.media import images
 from visioneval.media import svg as svg_media

@@ -15,13 +15,12 @@ from PIL import Image
 from record_factory import generated_png
 from typer.testing import CliRunner
 
+from visioneval import ImageError, TaskType
 from visioneval.cli import app
-from visioneval.errors import ImageError
 from visioneval.extras import needs
 from visioneval.media.formats import artifact, ending
 from visioneval.media.images import MAX_BYTES, encode_png
 from visioneval.media.video import sample_frames, sample_images, video_at, video_mime
-from visioneval.types import TaskType
 
 VIDEO = TaskType.VIDEO_GENERATION
 RED, GREEN, BLUE = (True, False, False), (False, True, False), (False, False, True)

@@ -13,8 +13,9 @@ from fake_api import FakeAPI, JudgeRequest, Script
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 
+from visioneval import Question
 from visioneval.providers import image_limits
-from visioneval.providers.base import AddressPart, ImagePart, Question, VideoPart
+from visioneval.providers.base import AddressPart, ImagePart, VideoPart
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.image_limits import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
 from visioneval.providers.litellm.config import LiteLLMJudge

@@ -13,12 +13,12 @@ from record_factory import info, record
 from rich.console import Console
 from toys import Toy
 
+from visioneval import GraderRecord, Record
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import GraderRecord, Record
 from visioneval.report.terminal.agreement.judge_card import (
     agreement_cards,
     card_cells,
@@ -286,15 +286,15 @@ def test_a_run_its_summary_its_report_and_its_regrading_show_the_same_card(votes
 
 
 def test_a_selection_narrows_the_card(votes: Toy) -> None:
-    from visioneval.api.runs import load_run
+    from visioneval import load_run
 
     whole, one = load_run(votes.latest), load_run(f"{votes.latest}@mock,flaw=none")
     assert (whole.summary.judges[0].cells, one.summary.judges[0].cells) == (16, 8)
 
 
 def test_the_report_reads_the_votes_too(votes: Toy) -> None:
+    from visioneval import load_run
     from visioneval.analysis.summary.summary import summarize
-    from visioneval.api.runs import load_run
     from visioneval.report.html.slim_run import read_slim
 
     run = load_run(votes.latest)

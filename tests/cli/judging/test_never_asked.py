@@ -16,7 +16,7 @@ from panel_runs import ABC, CACHE, COMMANDS, is_incomplete, offline, record_of, 
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.api.runs import grade, load_run
+from visioneval import grade, load_run
 from visioneval.records.baselines import baseline_path, read_baseline
 from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import asking_hint

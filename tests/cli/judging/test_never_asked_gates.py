@@ -10,7 +10,7 @@ from fake_api import Fault
 from panel_runs import CACHE, COMMANDS, is_incomplete, offline, record_of
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.api.runs import load_run
+from visioneval import load_run
 from visioneval.report.markdown import summary_markdown
 
 pytestmark = pytest.mark.slow

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from suite_runner import SuiteRunner
 
+from visioneval import GraderRecord, Metric, Record, RunInfo
 from visioneval.analysis.stats.agreement.chance import interval_alpha, krippendorff_alpha
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.panels import Panels
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.suite.model import Suite
-from visioneval.types import Metric, Score
+from visioneval.types import Score
 
 YES = Metric(type="bool", better="higher")
 NUMBER = Metric(type="number", range=(0, 5), better="higher")

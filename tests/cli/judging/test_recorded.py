@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 import pytest
 from toys import Toy
 
-from visioneval.errors import Problem, ProviderError, SuiteError, UsageError
-from visioneval.providers.base import CellRef, Question
+from visioneval import CellRef, Problem, ProviderError, Question, SuiteError, UsageError, read_records
 from visioneval.providers.recorded.checks import problems
 from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.providers.recorded.judge import Recorded
-from visioneval.records.model import read_records
 from visioneval.suite.loading.paths import Trust
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from fake_api import FakeAPI, Fault, JudgeRequest
 from toys import Toy
 
-from visioneval.types import Verdict
+from visioneval import Verdict
 
 RUBRIC: dict[str, Any] = {
     "key": "look",

@@ -14,8 +14,7 @@ import pytest
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.errors import ProviderError
-from visioneval.graders.base import Grade
+from visioneval import Grade, ProviderError
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.judging.votes import combined_vote, is_tie

@@ -14,8 +14,8 @@ import pytest
 from caches import ONE, TWO, CacheOpener, answer_files, digest, files, named, read_only
 from typer.testing import CliRunner
 
+from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
 from visioneval.running.calls.caching.cache import Cache, store_content
 

@@ -10,8 +10,8 @@ import pytest
 from caches import ONE, TWO, CacheOpener, abandon, answer_files, digest, files, named
 from typer.testing import CliRunner
 
+from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.running.calls.caching.cache import MAX_GB_VARIABLE, Cache, LocalFolder, default_folder, store_content
 from visioneval.running.calls.caching.upkeep import tidy
 

@@ -10,8 +10,8 @@ from fake_api import FakeAPI, Fault
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 
 SUITE = """\
 name: posters

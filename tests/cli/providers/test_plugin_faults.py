@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from toys import Toy
 
 import visioneval as ve
-from visioneval.records.model import Record
+from visioneval import Record
 from visioneval.suite.loading.messages import explain
 
 IMPORTS = "import asyncio\nfrom visioneval import *\nfrom mine import encoded\n"

@@ -13,8 +13,8 @@ from form_runs import KEY, judged, run_forms
 from refusal_forms import GEMINI_ERRORS, GEMINI_REFUSALS, OTHER_ERRORS, REFUSALS, Form, answering, gemini
 from typer.testing import CliRunner
 
+from visioneval import read_records
 from visioneval.cli import app
-from visioneval.records.model import read_records
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not a valid :UserWarning")  # as the provider sets it
 

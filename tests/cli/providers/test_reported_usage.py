@@ -10,8 +10,8 @@ import pytest
 from fake_api import FakeAPI
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 from visioneval.running.calls.caching.layout import decoded
 
 SUITE = """\

@@ -15,8 +15,8 @@ from panel_runs import ABC, CACHE
 from suite_runner import LOOK, SuiteRunner
 from typer.testing import CliRunner
 
+from visioneval import read_info
 from visioneval.cli import app
-from visioneval.records.model import read_info
 
 pytest_plugins = ("panel_fixtures",)
 

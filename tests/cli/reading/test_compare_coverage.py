@@ -10,13 +10,11 @@ import pytest
 from compare_factory import cell, mark, scored, side, verdicts
 from toys import LOOK, SECOND, Toy
 
+from visioneval import CellError, Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.errors import UsageError
-from visioneval.records.model import CellError
-from visioneval.types import Metric, Verdict
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
 

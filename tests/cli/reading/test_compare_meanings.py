@@ -11,15 +11,13 @@ from compare_factory import scored, side
 from record_factory import run_of
 from toys import LOOK, Toy
 
+from visioneval import Metric, UsageError, read_info
 from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.analysis.compare.compare import changed_meanings, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.run_lookup import read_side
-from visioneval.errors import UsageError
-from visioneval.records.model import read_info
 from visioneval.suite.meanings import Meaning, describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
-from visioneval.types import Metric
 
 SIDES = [("a", "b"), ("baseline", "b"), ("a", "baseline:b"), ("baseline", "baseline:b")]
 

@@ -13,10 +13,10 @@ from report_runs import save_run
 from rich.console import Console
 from typer.testing import CliRunner
 
+from visioneval import Record, RunInfo
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo
 from visioneval.report.compare_json import comparison_json
 from visioneval.report.terminal.run.summary import print_summary
 

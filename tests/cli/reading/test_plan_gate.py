@@ -11,11 +11,10 @@ import pytest
 from toys import Toy
 
 import visioneval as ve
+from visioneval import Metric, UsageError
 from visioneval.analysis.gate_rates import RATES, gate_rates, parse_planned_gate
 from visioneval.analysis.sample_size import parse_detect, stated_noise
-from visioneval.errors import UsageError
 from visioneval.rules import parse_gate
-from visioneval.types import Metric
 
 METRICS = {"good": Metric(type="bool"), "layout": Metric(type="number", range=(0, 5))}
 NOISE = stated_noise(parse_detect(5, {}, []), None, 0.0)

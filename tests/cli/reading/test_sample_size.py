@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from toys import Toy
 
+from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.sample_size import Detect, Noise, noise_of, parse_detect, stated_noise
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.within_cases import Counts, worse_p
-from visioneval.errors import UsageError
-from visioneval.types import Metric, Verdict
 
 METRICS = {
     "good": Metric(type="bool"),

@@ -8,7 +8,7 @@ import pytest
 from toys import LOOK, SECOND, Toy
 
 import visioneval as ve
-from visioneval.errors import UsageError
+from visioneval import UsageError
 
 GRID: dict[str, Any] = {
     "models": [{"provider": "mine:Generate", "params": {"model": "m"}, "grid": {"q": ["low", "high"]}}]

@@ -16,6 +16,7 @@ from toys import LOOK, SECOND, Toy
 from typer.testing import CliRunner
 
 import visioneval as ve
+from visioneval import CellError, Status, UsageError, Verdict
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.cells import Cell
@@ -27,11 +28,8 @@ from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection
 from visioneval.analysis.probe.gates import check_gates as check_probe_gates
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.records.labeling.labels import append_labels
-from visioneval.records.model import CellError
 from visioneval.records.writer import RunWriter
-from visioneval.types import Status, Verdict
 
 UNREACHABLE = CellError(stage="generate", kind="transient", message="no answer")
 

@@ -11,7 +11,7 @@ from fake_api import FakeAPI, JudgeRequest
 from suite_runner import SuiteRunner
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import Record, read_records
+from visioneval import Record, read_records
 
 SCORED: dict[str, Any] = {
     "key": "look",
@@ -82,6 +82,8 @@ def test_grade_reevaluates_changed_rules_without_calls(suite: SuiteRunner) -> No
         assert record.graders[0].details == old.graders[0].details
         assert record.graders[0].fingerprint == old.graders[0].fingerprint
         assert (old.graders[0].cost_usd, record.graders[0].cost_usd, record.graders[0].cached) == (0.01, 0.0, True)
+        assert old.graders[0].seconds > 0
+        assert (record.graders[0].seconds, record.graders[0].waited_seconds) == (0.0, 0.0)
         assert (suite.out / "again" / str(record.artifact_path)).is_file()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toys import Toy
 
-from visioneval.records.model import Record, read_records
+from visioneval import Record, read_records
 
 
 def run(toy: Toy, *cases: dict[str, Any], models: list[dict[str, Any]], code: int = 0, **changes: Any) -> list[Record]:

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.errors import TemplateError
-from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 from visioneval.templates.usage import template_usage
+
+PROMPTS = Path(__file__).parents[3] / "prompts"
 
 SUITE = """\
 name: demo
@@ -359,7 +360,7 @@ def test_what_show_can_be(show: str, validate: Validate) -> None:
     assert lines[0].startswith("suite.yaml:11:")
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in builtin("prompts").glob("judge/*.j2")))
+@pytest.mark.parametrize("name", sorted(path.name for path in PROMPTS.glob("judge/*.j2")))
 def test_our_rubric_templates_show_both(name: str, validate: Validate) -> None:
     assert validate(SUITE.replace("mine.j2", f"judge/{name}")) == (0, [])
     neither = SUITE.replace("template: mine.j2", f"template: judge/{name}\n    show: [output]")

@@ -14,11 +14,10 @@ from engine_parts import plan_of
 from suite_text import suite
 from toys import Toy
 
+from visioneval import UsageError, Verdict, read_info, read_records
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.errors import UsageError
 from visioneval.media.images import sha256
-from visioneval.records.model import read_info, read_records
 from visioneval.running.calls.budget import generation_size
 from visioneval.running.calls.estimate import estimate
 from visioneval.running.keys import call_key, grade_key
@@ -26,7 +25,6 @@ from visioneval.running.plan import Call, Plan
 from visioneval.running.questions import prompt_tasks
 from visioneval.suite.entries.prompts import without_prompt
 from visioneval.suite.load import LoadedSuite
-from visioneval.types import Verdict
 
 Problems = Callable[..., list[str]]
 PLAIN = {"label": "plain", "template": "{{ case.prompt }}"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from visioneval.errors import SuiteError
+from visioneval import SuiteError
 from visioneval.suite.loading import yaml_reader
 
 ROOT = Path(__file__).parents[3]

@@ -13,11 +13,10 @@ from suite_runner import SuiteRunner
 from suite_text import suite
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import read_records
+from visioneval import Metric, read_records
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.selection.selection import Selection, selected
-from visioneval.types import Metric
 
 CUSTOM = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes: {a: {type: number}, hero-b: {type: number}, ok: {}}}]"
 

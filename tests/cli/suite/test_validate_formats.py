@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import visioneval as ve
+from visioneval import Problem
 from visioneval.cli import app
 from visioneval.cli.start import github_annotations
-from visioneval.errors import Problem
 
 GOOD = """\
 name: good

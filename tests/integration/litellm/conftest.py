@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from visioneval import CaseFiles, GenerationRequest, TaskType, TestCase
 from visioneval.providers import output_urls
-from visioneval.providers.base import GenerationRequest
 from visioneval.providers.litellm.config import LiteLLMProvider
 from visioneval.providers.litellm.generator import LiteLLMGenerator
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 KEY = "sk-fake-0123456789abcdef"
 """The key of the fake API, and of every other server here."""

@@ -16,9 +16,8 @@ from canned_api import canned
 from conftest import FORMS, KEY
 from test_image_forms import answer_of, error, url_of
 
-from visioneval import bounds
+from visioneval import CaseFiles, bounds
 from visioneval.providers.litellm.worker.http import Trace
-from visioneval.types import CaseFiles
 
 Generate = Callable[..., Any]
 

@@ -14,9 +14,8 @@ from conftest import FORMS, KEY
 from fake_api import FakeAPI
 from web_pages import Page, web
 
-from visioneval.errors import ProviderError
+from visioneval import CaseFiles, ProviderError
 from visioneval.providers import output_urls
-from visioneval.types import CaseFiles
 
 Generate = Callable[..., Any]
 SIGNED = "?sig=s3cr3t"

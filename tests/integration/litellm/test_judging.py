@@ -11,8 +11,8 @@ from canned_api import canned
 from conftest import KEY
 from fake_api import FakeAPI, JudgeRequest
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
+from visioneval import CellRef, ProviderError, Question, Reply
+from visioneval.providers.base import ImagePart, Tool
 from visioneval.providers.conversation import converse
 from visioneval.providers.litellm.config import LiteLLMJudge
 from visioneval.providers.litellm.judge import open_judge

@@ -18,7 +18,7 @@ from conftest import FORMS, KEY
 from fake_api import FakeAPI
 from test_image_forms import answer_of
 
-from visioneval.errors import ProviderError
+from visioneval import ProviderError
 from visioneval.providers.litellm.process import _PROCESSES, Environment, LiteLLMProcess
 
 Call = Callable[[Awaitable[Any]], Any]

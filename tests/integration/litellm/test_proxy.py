@@ -21,7 +21,7 @@ from suite_runner import SuiteRunner
 from test_image_forms import answer_of
 from web_pages import Page, web
 
-from visioneval.records.model import read_records
+from visioneval import read_records
 
 ROOT = Path(__file__).parents[3]
 PROXY = ROOT / ".integration" / "litellm_proxy" / "bin" / "litellm"

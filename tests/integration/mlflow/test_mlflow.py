@@ -20,7 +20,7 @@ from mlflow_server import free_port, mlflow_server
 from tracked_runs import LABELS, tracked_demo
 from typer.testing import CliRunner, Result
 
-from visioneval.api.runs import load_run
+from visioneval import load_run
 from visioneval.cli import app
 from visioneval.export.trackers.mlflow import LIMITS
 

@@ -20,8 +20,8 @@ from ray.cluster_utils import Cluster
 from ray_clusters import GRADERS, check_paid_once, flags, hang_generations, in_flight, running_cluster, started
 from typer.testing import CliRunner
 
+from visioneval import read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_all_answers
 from visioneval.records.questions import read_questions
 

@@ -18,8 +18,8 @@ from stores import FaultyStore, Machines
 from typer.testing import CliRunner
 
 import visioneval as ve
+from visioneval import Record
 from visioneval.cli import app
-from visioneval.records.model import Record
 from visioneval.records.preferences import read_all_answers
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.lookup import fetch_outputs

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ray.cluster_utils import Cluster
 from ray_clusters import flags, running_cluster
 
-from visioneval.records.model import read_info, read_records
+from visioneval import read_info, read_records
 from visioneval.running.calls.limiters import BURST_S
 
 CELLS = 400

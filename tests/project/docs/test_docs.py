@@ -10,6 +10,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 
+from visioneval import Record
 from visioneval.cli import app
 from visioneval.expressions.tree import FUNCTIONS
 from visioneval.label.sittings import LabelSession, LabelStep
@@ -18,7 +19,6 @@ from visioneval.records import diversity, preferences
 from visioneval.records import questions as question_file
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.labeling import draws, labels
-from visioneval.records.model import Record
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels

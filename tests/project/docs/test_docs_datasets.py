@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from test_docs import ROOT, _section
 
-from visioneval.suite.cases.case import TestCase
+from visioneval import TestCase
 from visioneval.suite.entries import datasets
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.yaml_reader import read_yaml

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from visioneval import Verdict, read_records
 from visioneval.cli import app
 from visioneval.cli.start import MODELINE, SCHEMA_FILE, SUITE_FILE
-from visioneval.records.model import read_records
 from visioneval.resources import suite_folders
 from visioneval.suite.model import json_schema
-from visioneval.types import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 

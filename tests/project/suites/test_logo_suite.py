@@ -15,14 +15,12 @@ from fake_api import FakeAPI, GenerationRequest, JudgeRequest
 from make_logos import LOGOS
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.resources import builtin
-from visioneval.types import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
-SOURCE = builtin("suites") / "logo_edits"
+SOURCE = Path(__file__).parents[3] / "suites" / "logo_edits"
 PROMPT_PATTERNS = {
     "word": r"change the word BAKERY",
     "longer_word": r"change the word TOURS",

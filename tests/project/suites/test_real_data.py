@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.types import Verdict
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import yaml
 from fake_api import FakeAPI, JudgeRequest, ToolCall
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.resources import builtin
-from visioneval.types import Verdict
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def judge_answer(request: JudgeRequest, **changes: Any) -> Any:
 def run(local_api: FakeAPI, tmp_path: Path) -> Any:
     """``run(*flags)`` runs the suite, with its images beside it: exit code, output, run, records by cell."""
     urls = {"openai": local_api.openai_base_url, "gemini": local_api.gemini_base_url}
-    source = builtin("suites") / "try_on"
+    source = SUITES / "try_on"
     shutil.copytree(source / "assets", tmp_path / "assets")
     data = yaml.safe_load((source / "suite.yaml").read_text(encoding="utf-8"))
     for entry in [*data["models"], *data["judges"].values()]:

@@ -14,9 +14,10 @@ from browser import wait_until
 from click.testing import Result
 from typer.testing import CliRunner
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
-from visioneval.resources import builtin
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 if TYPE_CHECKING:
     from browser import OpenPage
@@ -40,7 +41,7 @@ def succeeded(*arguments: object) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory, reduced_readings: None) -> Path:
     """A folder with the suite, its run ``first`` of two cases and five model runs, and the cache of the run."""
     path = tmp_path_factory.mktemp("videos")
-    shutil.copy(builtin("suites") / "videos" / "suite.yaml", path)
+    shutil.copy(SUITES / "videos" / "suite.yaml", path)
     selected = [word for case in CASES for word in ("--case", case)]
     selected += [word for model in MODELS for word in ("--model", model)]
     arguments = ("--runs", path / "runs", "--run-id", "first", "--cache", path / "cache")

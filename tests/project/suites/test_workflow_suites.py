@@ -13,10 +13,10 @@ from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 from workflow_images import generated_copy
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.resources import builtin
-from visioneval.types import Verdict
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
@@ -51,7 +51,7 @@ def run(local_api: FakeAPI, tmp_path: Path) -> Any:
     urls = {"openai": local_api.openai_base_url, "gemini": local_api.gemini_base_url}
 
     def run_suite(name: str, *flags: str, image: bytes | None = None) -> tuple[int, str, Path, list[Record]]:
-        data = yaml.safe_load((builtin("suites") / name / "suite.yaml").read_text(encoding="utf-8"))
+        data = yaml.safe_load((SUITES / name / "suite.yaml").read_text(encoding="utf-8"))
         for entry in [*data["models"], *data["judges"].values()]:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
         path = tmp_path / "suite.yaml"

@@ -13,15 +13,14 @@ import yaml
 from typer.testing import CliRunner
 from workflow_images import SIZE, shipped_suite
 
+from visioneval import Record, TestCase, Verdict, read_records
 from visioneval.cli import app
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.metrics import ScaleScore
-from visioneval.records.model import Record, read_records
-from visioneval.resources import builtin
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
-from visioneval.types import Verdict
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 
@@ -87,7 +86,7 @@ def test_each_step_of_a_scale_is_described_in_words(name: str) -> None:
 
 def run_offline(name: str, folder: Path, *flaws: str, case: str = "*") -> list[Record]:
     """Runs a workflow on the mock, with its local graders and the rules over them."""
-    shutil.copytree(builtin("suites") / name, folder / name)
+    shutil.copytree(SUITES / name, folder / name)
     data: dict[str, Any] = yaml.safe_load((folder / name / "suite.yaml").read_text(encoding="utf-8"))
     data["graders"] = [grader for grader in data["graders"] if grader["type"] != "rubric"]
     for grader in data["graders"]:

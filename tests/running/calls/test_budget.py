@@ -13,8 +13,8 @@ from genai_prices import Usage, calc_price
 from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner
 
+from visioneval import BudgetError
 from visioneval.cli import app
-from visioneval.errors import BudgetError
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.running.calls.budget import (
     ANSWER_TOKENS,

@@ -22,8 +22,8 @@ from fake_api import Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
+from visioneval import CellRef, Generation, ProviderError, Question, Reply, TaskType
+from visioneval.providers.base import Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget
@@ -36,7 +36,6 @@ from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.entries.limits import Price
-from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow
 
@@ -340,7 +339,11 @@ def test_log_has_one_line_per_attempt_without_content(runner: SuiteRunner, tmp_p
     generated = lines[1]
     assert (generated["provider"], generated["model"], generated["cost_usd"]) == ("openai", "gpt-image-2", 0.04)
     assert generated["tokens"]["output_image_tokens"] > 0
-    assert generated["seconds"] >= 0
+    assert generated["seconds"] == round(generated["seconds"], 6) >= 0
+    assert generated["at"].endswith("+00:00")
+    facts = {"at", "provider", "model", "kind", "status", "attempt", "seconds", "tokens", "cost_usd", "key"}
+    assert set(generated) == facts
+    assert set(lines[3]) == facts - {"attempt", "seconds", "tokens", "cost_usd"}
     assert len({line["key"] for line in lines}) == 2
     for content in ("a tree", "nice", "so it is", runner.api.key):
         assert content not in log.read_text(), content
@@ -366,6 +369,7 @@ def test_debug_prints_each_call(runner: SuiteRunner) -> None:
     ("arguments", "output"),
     [
         (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
+        (("--log-file", "a_file/calls.jsonl"), "--log-file a_file/calls.jsonl: cannot write: "),
         (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): choose another folder"),
     ],
 )
@@ -384,8 +388,9 @@ def test_failing_log_loses_no_answers(runner: SuiteRunner) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     runner.write("tree", "boat")
-    result = runner.run("--log-file", "/dev/full")
+    result = runner.run("--log-file", "/dev/full", "--debug")
     assert (result.exit_code, runner.called) == (0, (2, 2)), result.output
+    assert len([line for line in result.stderr.splitlines() if line.startswith("{")]) == 4
     assert result.stderr.count("--log-file: cannot write; logging stopped: No space left on device") == 1
 
 

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from visioneval.errors import BudgetError, ProviderError
-from visioneval.providers.base import Generation
+from visioneval import BudgetError, Generation, ProviderError
 from visioneval.running.calls.attempts import CallLog, PaidCall, PricedAttempts
 from visioneval.running.calls.budget import Budget, CallSize
 from visioneval.running.calls.limiters import RateLimitKey

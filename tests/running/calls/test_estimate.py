@@ -186,10 +186,11 @@ def test_pairs_count_twice(toy: Toy) -> None:
     pairwise = {"key": "better", "type": "pairwise"}
     graders = [{"key": "image", "type": "properties"}, pairwise]
     prices = {"openai": {"per_call": 0.1}}
-    path = toy.write({}, {}, models=models, graders=graders, judges=JUDGES, verdict=["image"], prices=prices)
+    suite = {"models": models, "graders": graders, "judges": JUDGES, "verdict": ["image"], "prices": prices}
+    path = toy.write({}, {}, **suite, samples=2)
     work = estimated(path)
-    assert costs(work) == {"better by default": (pytest.approx(2 * 3 * 2 * 0.1), "prices", 0)}
-    assert work.grader_calls == 6 + 6
+    assert costs(work) == {"better by default": (pytest.approx(2 * 2 * 3 * 2 * 0.1), "prices", 0)}
+    assert work.grader_calls == 12 + 12
     assert "OPENAI_API_KEY" in toy("plan", path).stdout
 
 
@@ -204,5 +205,6 @@ def test_questions_are_counted_per_rendered_prompt(toy: Toy) -> None:
 
 def test_free_providers_have_no_line(toy: Toy) -> None:
     path = toy.write({}, models=[{"provider": "mock"}], graders=[SECOND], verdict=["second"])
-    assert estimated(path).costs == ()
+    work = estimated(path)
+    assert (work.calls, work.cells, work.grader_calls, work.costs, work.usd) == (1, 1, 1, (), 0.0)
     assert "none: no paid calls" in toy("plan", path, "--trust-suite").stdout

@@ -9,7 +9,7 @@ import pytest
 from api_runs import FIFTH, ApiRun, case_id, prompt
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 
-from visioneval.records.model import read_info
+from visioneval import read_info
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 

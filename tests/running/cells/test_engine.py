@@ -20,6 +20,8 @@ FAILED_GENERATIONS = [
     ("no_such_way", "internal", "AttributeError"),
     ("gives_path", "unusable", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
+    ("invalid", "invalid", "bad request"),
+    ("times_out", "transient", "TimeoutError: my service"),
     ("text", "unusable", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
     ("empty", "unusable", "the file is empty"),
     ("cut", "unusable", "cannot be decoded"),
@@ -29,7 +31,8 @@ FAILED_GENERATIONS = [
 
 def test_failed_generation_stops_no_other_cell(toy: Toy) -> None:
     cases = [{"id": how, "metadata": {"generate": how}} for how, _, _ in FAILED_GENERATIONS]
-    result = toy.run(*cases, {"id": "good"}, arguments=("--max-concurrency", "1"))
+    limits = {"mine:Generate": {"max_attempts": 1}}
+    result = toy.run(*cases, {"id": "good"}, limits=limits, arguments=("--max-concurrency", "1"))
     assert result.exit_code == 3
     assert "Traceback" not in result.output
     records = toy.records
@@ -43,6 +46,23 @@ def test_failed_generation_stops_no_other_cell(toy: Toy) -> None:
         assert (record.scores, record.graders, record.failed_rules) == ({}, (), ()), how
     assert records["good"].verdict == "PASS"
     assert toy.info.state == "complete"
+
+
+def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
+    assert toy.run({"metadata": {"wait": 600}}, cell_timeout_s=0.05).exit_code == 3
+    assert toy.record.error is not None
+    assert (toy.record.error.stage, toy.record.error.kind) == ("generate", "timeout")
+    assert toy.record.error.message == "exceeded the cell timeout of 0.05 s (cell_timeout_s)"
+
+
+def test_cost_of_a_cell_includes_its_graders_and_a_dependent_case_generates_for_free(toy: Toy) -> None:
+    paid = {"metadata": {"look": "Grade(scores={'fine': True, 'level': 0.5}, cost_usd=0.25)"}}
+    toy.run(paid, {"id": "counter", "prompt": "three trees", "output_of": "case0", **paid})
+    first, dependent = toy.records["case0"], toy.records["counter"]
+    assert (first.usage, first.attempts, first.total_cost_usd) == ({"images": 1}, 1, 0.75)
+    assert (dependent.prompt, dependent.artifact_sha256) == ("three trees", first.artifact_sha256)
+    assert (dependent.cost_usd, dependent.usage, dependent.attempts, dependent.seconds) == (0.0, None, 0, 0.0)
+    assert dependent.total_cost_usd == 0.25
 
 
 @pytest.mark.parametrize(("how", "why"), [("refuses", "not that"), ("refuses_with_error", "against the rules")])
@@ -132,7 +152,7 @@ def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, mo
 
     monkeypatch.setattr(CustomProvider, "outputs_per_call", lambda self, params: 2)
     toy.run({}, samples=2)
-    from visioneval.records.model import read_records
+    from visioneval import read_records
 
     records = {record.sample_index: record for record in read_records(toy.latest)}
     assert {at: record.status for at, record in records.items()} == {

@@ -10,7 +10,7 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.errors import ProviderError, UsageError
+from visioneval import ProviderError, UsageError
 from visioneval.running.cells.services import OfflineStub, build_components
 
 OPENAI = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}

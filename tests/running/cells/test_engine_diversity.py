@@ -9,6 +9,7 @@ import pytest
 from engine_parts import calls_for, open_services, plan_of, recorded
 from toys import Toy
 
+from visioneval import TaskType
 from visioneval.analysis.summary.summary import summarize
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
@@ -18,7 +19,6 @@ from visioneval.running.cells.measurements import Measurements
 from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.pairs import pairwise_plan
 from visioneval.running.samples import measure_diversity
-from visioneval.types import TaskType
 
 SPREAD: dict[str, Any] = {"key": "spread", "type": "diversity"}
 

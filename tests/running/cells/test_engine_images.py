@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import GraderError
+from visioneval import GraderError, Output, TaskType
 from visioneval.media.images import sha256
 from visioneval.providers.base import Address, FilePart
 from visioneval.running.calls.media import CheckedMedia, check_media
 from visioneval.running.cells import services as image_cache
 from visioneval.running.cells.services import CellImages, ImageCache
-from visioneval.types import Output, TaskType
 
 Save = Callable[..., Path]
 GENERATION = TaskType.IMAGE_GENERATION

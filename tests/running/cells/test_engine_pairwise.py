@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, open_services, plan_of, record_of, recorded
+from engine_parts import StubJudge, calls_for, info_of, open_services, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
+from visioneval import (
+    AuthError,
+    GraderError,
+    GradingContext,
+    Output,
+    PairwiseResult,
+    ProviderError,
+    Question,
+    UsageError,
+)
 from visioneval.analysis.run_lookup import read_side
-from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.graders.base import Choice, GradingContext
+from visioneval.graders.base import Choice
 from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.records.writer import OutputWriter, RunWriter
 from visioneval.running.calls.calls import Calls
@@ -28,7 +36,6 @@ from visioneval.running.pairs import (
     Matchup,
     Matchups,
     PairJudging,
-    PairwiseResult,
     RunPairs,
     contender,
     matchups_within,
@@ -37,7 +44,6 @@ from visioneval.running.pairs import (
 )
 from visioneval.running.plan import Plan
 from visioneval.suite.entries.limits import Price
-from visioneval.types import Output
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}
@@ -205,18 +211,6 @@ class Choosing:
         return Choice("first", "it is calm")
 
 
-class StubJudge:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.call_count = 0
-
-    async def ask(self, question: Question, about: CellRef) -> Reply:
-        self.call_count += 1
-        if self.error is not None:
-            raise self.error
-        return Reply("yes", "judge-1")
-
-
 class TestPairJudging:
     """Questions about pairs, in both orders."""
 
@@ -247,7 +241,7 @@ class TestPairJudging:
         assert {(line.a, line.b, line.judge, line.reason) for line in preferences} == {
             ("r@a", "r@bb", "openai:gpt-5.4", "it is calm")
         }
-        assert (judge.call_count, progress.left, progress.is_over) == (4, 0, False)
+        assert (len(judge.asked), progress.left, progress.is_over) == (4, 0, False)
 
     @pytest.mark.parametrize(("error", "refresh", "asked"), [(None, False, 3), ("down", False, 4), (None, True, 4)])
     def test_stored_answers_are_not_asked_again(self, toy: Toy, error: str | None, refresh: bool, asked: int) -> None:
@@ -258,7 +252,7 @@ class TestPairJudging:
         )  # fmt: skip
         judge = StubJudge()
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier], refresh=refresh)
-        assert (judge.call_count, len(preferences)) == (asked, 4)
+        assert (len(judge.asked), len(preferences)) == (asked, 4)
 
     def test_an_answer_counts_for_its_judge_alone(self, toy: Toy) -> None:
         earlier = Preference(
@@ -267,7 +261,7 @@ class TestPairJudging:
         )  # fmt: skip
         judge = StubJudge()
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier])
-        assert (judge.call_count, len(preferences)) == (4, 5)
+        assert (len(judge.asked), len(preferences)) == (4, 5)
 
     @pytest.mark.parametrize(
         ("error", "message"),
@@ -291,7 +285,7 @@ class TestPairJudging:
         judge = StubJudge(ProviderError("401", kind="auth"))
         limits = {"openai": {"max_concurrency": 1}}
         preferences, progress = self.judge(toy, judge=judge, limits=limits)
-        assert (preferences, judge.call_count) == ([], 1)
+        assert (preferences, len(judge.asked)) == ([], 1)
         assert isinstance(progress.failure, AuthError)
         assert progress.left == 4
 

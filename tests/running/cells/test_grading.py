@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy, at
 
-from visioneval.records.model import Record
+from visioneval import Record
 
 SCORES = "scores={'fine': True, 'level': 0.5}"
 KEY = "sk-0123456789abcdef"

@@ -6,9 +6,8 @@ from typing import Any
 
 from toys import Toy
 
-from visioneval.records.model import read_records
+from visioneval import Metric, Verdict, read_records
 from visioneval.running.cells.grading import checked_scores
-from visioneval.types import Metric, Verdict
 
 MODELS = [{"provider": "files", "outputs": "none", "label": label} for label in ("m", "n")]
 RECORDED_PEOPLE = {"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}}

@@ -11,19 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of
+from engine_parts import calls_for, info_of, open_services, plan_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.errors import AuthError, ProviderError, StorageError
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.records.model import Record, read_records
+from visioneval import (
+    AuthError,
+    Generation,
+    GenerationRequest,
+    Grade,
+    GradingContext,
+    ProviderError,
+    Record,
+    StorageError,
+    read_records,
+)
+from visioneval.errors import ClosingError
 from visioneval.records.writer import RunWriter
 from visioneval.running import keys as file_hashes
 from visioneval.running import runner as run_module
 from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.cells.cell import Job
+from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Components, Interrupt, Listener
 from visioneval.running.execution import Outcome, execute
 from visioneval.running.jobs import every_cell
@@ -52,7 +60,14 @@ class StubProvider:
 
 
 class StubGrader:
+    """A grader that returns good scores, or raises an error for the prompt ``refused``."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
     async def grade(self, context: GradingContext) -> Grade:
+        if self.error is not None and context.prompt == "refused":
+            raise self.error
         return Grade(scores={"fine": True, "level": 0.5})
 
 
@@ -124,6 +139,22 @@ def test_a_refused_key_ends_the_run(toy: Toy) -> None:
     with pytest.raises(AuthError, match="toy: the provider refused the API key: 401"):
         run.execute()
     assert (run.provider.cases, run.records) == (["case0"], [])
+
+
+@pytest.mark.parametrize("error", [AuthError("refused key"), StorageError("disk full"), ClosingError("stopping")])
+def test_an_error_that_stops_the_run_is_raised_after_the_other_cells_of_a_call(toy: Toy, error: Exception) -> None:
+    plan = plan_of(toy.write({}, {"id": "counter", "prompt": "refused", "output_of": "case0"}))
+    records: list[Record] = []
+
+    async def scenario() -> None:
+        parts = Components({"toy": StubProvider()}, {"look": StubGrader(error)})
+        with open_services(plan, components=parts) as services:
+            async for record in run_job(next(every_cell(plan)), services):
+                records.append(record)  # noqa: PERF401 - those before the error count
+
+    with pytest.raises(type(error), match=str(error)):
+        asyncio.run(scenario())
+    assert [record.test_id for record in records] == ["case0"]
 
 
 def test_a_record_that_cannot_be_written_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, plan_of
+from engine_parts import StubJudge, calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
+from visioneval import (
+    AuthError,
+    BudgetError,
+    CellRef,
+    GraderError,
+    ProviderError,
+    Question,
+    Reply,
+    StorageError,
+    TestCase,
+    UsageError,
+)
 from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.running.calls.calls import Calls, Reuse
 from visioneval.running.calls.judges import Judges, Meter
 from visioneval.running.cells.services import Components
+from visioneval.running.jobs import copy_questions
 from visioneval.running.plan import Plan
 from visioneval.running.questions import (
     PromptResult,
@@ -25,7 +37,6 @@ from visioneval.running.questions import (
     prompt_tasks,
     question_plan,
 )
-from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
 
 GECKO = {"key": "gecko", "type": "gecko"}
@@ -95,24 +106,16 @@ class QuestionMaker:
         )
 
 
-class StubJudge:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    async def ask(self, question: Question, about: CellRef) -> Reply:
-        assert about.model_label == ""
-        if self.error is not None:
-            raise self.error
-        return Reply(f"about {question.parts[0]}", "judge-1")
-
-
 def make_all(
     plan: Plan, watched: list[PromptResult] | None = None, calls: Calls | None = None, **errors: Exception
 ) -> QuestionsOutcome:
     """The outcome for a plan whose prompts may fail with ``errors``."""
-    components = Components({}, {"gecko": QuestionMaker(errors)}, {"default": StubJudge()})  # type: ignore[dict-item]
+    judge = StubJudge()
+    components = Components({}, {"gecko": QuestionMaker(errors)}, {"default": judge})  # type: ignore[dict-item]
     collected = [] if watched is None else watched
-    return make_questions(plan, components, calls or calls_for(plan), collected.append, lambda _: None)
+    outcome = make_questions(plan, components, calls or calls_for(plan), collected.append, lambda _: None)
+    assert {about.model_label for about in judge.asked} <= {""}, "questions are those of no model run"
+    return outcome
 
 
 PROMPTS = [{"prompt": name} for name in ("a", "b", "c")]
@@ -154,6 +157,14 @@ def test_an_exhausted_budget_leaves_prompts_out(toy: Toy) -> None:
     outcome = make_all(plan, calls=calls, c=BudgetError("used up"))
     assert (outcome.complete, outcome.refusal) == (False, "the budget is used up")
     assert "c" not in [result.task.prompt for result in outcome.results]
+
+
+def test_questions_that_cannot_be_copied_stop_the_run(tmp_path: Path) -> None:
+    for name in ("source", "target/questions.json"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "source/questions.json").write_text("{}")
+    with pytest.raises(StorageError, match=r"target/questions\.json: cannot write: "):
+        copy_questions(tmp_path / "source", tmp_path / "target")
 
 
 class TestJudges:

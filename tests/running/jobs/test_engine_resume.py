@@ -10,17 +10,17 @@ import pytest
 from engine_parts import info_of, plan_of, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
+from visioneval import CellError, Fingerprint, GraderRecord, Record, Verdict
 from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.keys import changed_parts, describe_parts
-from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.running.jobs import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.running.plan import Plan
-from visioneval.types import Verdict
 
 CELL = ("case0", "toy", 0)
 FAILED = CellError(stage="generate", kind="transient", message="the host is down")
 ERROR = {"status": "error", "verdict": "ERROR", "error": FAILED, "artifact_path": None, "mime": None}
+REFUSED = {"status": "refused", "verdict": "FAIL", "artifact_path": None, "mime": None}
 UNGRADED = {"verdict": Verdict.ERROR, "error": CellError(stage="grade", kind="internal", message="look: broken")}
 COUNTER = {"id": "counter", "prompt": "three trees", "output_of": "case0"}
 
@@ -37,64 +37,6 @@ def done(toy: Toy, *cases: dict[str, Any], suite: dict[str, Any] | None = None, 
     return recorded(toy.folder, plan_of(toy.write(*cases, **(suite or {}))), **changed)
 
 
-def test_resume_generates_every_cell_without_records(toy: Toy) -> None:
-    rest = resumed(toy, [], {}, {}, samples=2)
-    assert rest.reasons == {("generate", "not done yet"): 4}
-    assert (rest.cells, len(rest.touched), rest.stale) == (4, 4, frozenset())
-    assert str(rest) == "to generate: 4 (4 not done yet); to grade again: 0; unchanged: 0"
-
-
-def test_resume_leaves_a_complete_run_unchanged(toy: Toy) -> None:
-    rest = resumed(toy, done(toy, {}, COUNTER), {}, COUNTER)
-    assert (rest.counts, rest.cells, rest.touched) == ({"keep": 2}, 0, frozenset())
-    assert list(rest.jobs(plan_of(toy.folder / "suite.yaml"))) == []
-    assert str(rest) == "to generate: 0; to grade again: 0; unchanged: 2"
-
-
-@pytest.mark.parametrize(
-    ("case", "suite", "reason"),
-    [
-        ({"prompt": "a boat"}, {}, "prompt changed"),
-        ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 2}}]}, "params changed"),
-        ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}, "model changed"),
-        (
-            {"prompt": "a boat"},
-            {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 2}}]},
-            "params and prompt changed",
-        ),
-    ],
-)
-def test_resume_generates_again_when_the_generation_key_changed(
-    toy: Toy, case: dict[str, Any], suite: dict[str, Any], reason: str
-) -> None:
-    assert resumed(toy, done(toy), case, **suite).reasons == {("generate", reason): 1}
-
-
-@pytest.mark.parametrize(
-    ("case", "suite", "reason"),
-    [
-        ({}, {"verdict": ["fine", "level > 0.1"]}, "rules changed"),
-        ({"criteria": "it is calm"}, {}, "case changed"),
-        ({}, {"graders": [LOOK, SECOND]}, "grader.second changed"),
-        ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, "grader.look changed"),
-        ({"tags": ["x"]}, {"verdict": ["level > 0.1"]}, "case and rules changed"),
-        ({}, {"vars": {"color": "red"}}, "grader.look changed"),
-    ],
-)
-def test_resume_grades_again_when_the_grade_key_changed(
-    toy: Toy, case: dict[str, Any], suite: dict[str, Any], reason: str
-) -> None:
-    records = done(toy)
-    rest = resumed(toy, records, case, **suite)
-    assert rest.reasons == {("grade", reason): 1}
-    (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
-    assert job.generate == ()
-    (stored,) = job.regrade
-    assert (stored.record, stored.folder, stored.is_new, stored.is_of_another_run) == (
-        records[0], toy.folder, False, False
-    )  # fmt: skip
-
-
 RUBRIC: dict[str, Any] = {
     "judges": {"eye": {"provider": "openai", "model": "gpt-5.4"}},
     "graders": [
@@ -107,22 +49,41 @@ RUBRIC: dict[str, Any] = {
     ],
     "verdict": ["calm"],
 }
+SEED = {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 2}}]}
+OPTION = {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}
+BOAT = {"prompt": "a boat"}
+CHANGED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str, str]] = [
+    ({}, BOAT, {}, "generate", "prompt changed"),
+    ({}, {}, SEED, "generate", "params changed"),
+    ({}, {}, OPTION, "generate", "model changed"),
+    ({}, BOAT, SEED, "generate", "params and prompt changed"),
+    ({}, {}, {"verdict": ["fine", "level > 0.1"]}, "grade", "rules changed"),
+    ({}, {"criteria": "it is calm"}, {}, "grade", "case changed"),
+    ({}, {}, {"graders": [LOOK, SECOND]}, "grade", "grader.second changed"),
+    ({}, {}, {"graders": [{**LOOK, "options": {"strict": True}}]}, "grade", "grader.look changed"),
+    ({}, {"tags": ["x"]}, {"verdict": ["level > 0.1"]}, "grade", "case and rules changed"),
+    ({}, {}, {"vars": {"color": "red"}}, "grade", "grader.look changed"),
+    (RUBRIC, {}, {}, "keep", ""),
+    (RUBRIC, {}, {"vars": {"color": "red"}}, "grade", "grader.rubric changed"),
+    (RUBRIC, {}, {"judges": {"eye": {"provider": "openai", "model": "gpt-5.4-mini"}}}, "grade", "grader.rubric changed"),
+    (RUBRIC, {}, {"judges": {"eye": {**RUBRIC["judges"]["eye"], "params": {"temperature": 0}}}}, "grade", "grader.rubric changed"),
+    (RUBRIC, {}, {"graders": [{**RUBRIC["graders"][0], "votes": 3}]}, "grade", "grader.rubric changed"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"vars": {"color": "red"}},
-        {"judges": {"eye": {"provider": "openai", "model": "gpt-5.4-mini"}}},
-        {"judges": {"eye": {**RUBRIC["judges"]["eye"], "params": {"temperature": 0}}}},
-        {"graders": [{**RUBRIC["graders"][0], "votes": 3}]},
-    ],
-    ids=["variables", "judge", "parameters of the judge", "votes"],
-)
-def test_resume_asks_a_judge_again_when_what_it_is_asked_changed(toy: Toy, changes: dict[str, Any]) -> None:
-    records = done(toy, suite=RUBRIC)
-    assert resumed(toy, records, **RUBRIC).counts == {"keep": 1}
-    assert resumed(toy, records, **{**RUBRIC, **changes}).reasons == {("grade", "grader.rubric changed"): 1}
+@pytest.mark.parametrize(("suite", "case", "changes", "action", "reason"), CHANGED)
+def test_what_changed_decides_between_generating_and_grading(
+    toy: Toy, suite: dict[str, Any], case: dict[str, Any], changes: dict[str, Any], action: str, reason: str
+) -> None:
+    records = done(toy, suite=suite)
+    rest = resumed(toy, records, case, **{**suite, **changes})
+    assert (rest.counts, rest.reasons) == ({action: 1}, {(action, reason): 1} if reason else {})
+    jobs = list(rest.jobs(plan_of(toy.folder / "suite.yaml")))
+    assert [job.generate for job in jobs] == {"generate": [(0,)], "grade": [()], "keep": []}[action]
+    for stored in (stored for job in jobs for stored in job.regrade):
+        assert (stored.record, stored.folder, stored.is_new, stored.is_of_another_run) == (
+            records[0], toy.folder, False, False
+        )  # fmt: skip
 
 
 def test_resume_asks_a_judge_again_when_its_template_changed(toy: Toy) -> None:
@@ -165,12 +126,6 @@ def test_resume_generates_again_when_an_input_image_changed(toy: Toy) -> None:
     assert resumed(toy, records, editing).counts == {"keep": 1}
     (toy.folder / "base.png").write_bytes((toy.folder / "base.png").read_bytes() + b"more")
     assert resumed(toy, records, editing).reasons == {("generate", "images changed"): 1}
-
-
-def test_resume_generates_a_missing_image(toy: Toy) -> None:
-    records = done(toy)
-    (toy.folder / str(records[0].artifact_path)).unlink()
-    assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
 
 
 @pytest.mark.parametrize(("after", "counts"), [(0.0, {"generate": 1}), (3600.0, {"keep": 1})])
@@ -221,39 +176,24 @@ def test_resume_generates_an_image_that_links_out_of_the_run(
     assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
 
 
-def test_resume_leaves_a_refused_cell_unchanged(toy: Toy) -> None:
-    refused = done(toy, status="refused", verdict="FAIL", artifact_path=None, mime=None)
-    assert resumed(toy, refused).counts == {"keep": 1}
-
-
 @pytest.mark.parametrize(
-    ("record", "keep_errors", "reasons"),
+    ("record", "keep_errors", "change", "reasons"),
     [
-        (ERROR, False, {("generate", "ended in an error"): 1}),
-        (ERROR, True, {}),
-        (UNGRADED, False, {("grade", "ended in an error"): 1}),
-        (UNGRADED, True, {}),
+        (ERROR, False, {}, {("generate", "ended in an error"): 1}),
+        (ERROR, True, {}, {}),
+        (ERROR, True, BOAT, {("generate", "prompt changed"): 1}),
+        (ERROR, True, {"criteria": "it is calm"}, {}),
+        (UNGRADED, False, {}, {("grade", "ended in an error"): 1}),
+        (UNGRADED, True, {}, {}),
+        (UNGRADED, True, BOAT, {("generate", "prompt changed"): 1}),
+        (UNGRADED, True, {"criteria": "it is calm"}, {("grade", "case changed"): 1}),
+        (REFUSED, False, {}, {}),
     ],
 )
 def test_resume_repeats_errors_unless_keep_errors_is_set(
-    toy: Toy, record: dict[str, Any], keep_errors: bool, reasons: dict[Any, int]
+    toy: Toy, record: dict[str, Any], keep_errors: bool, change: dict[str, Any], reasons: dict[Any, int]
 ) -> None:
-    assert resumed(toy, done(toy, **record), keep_errors=keep_errors).reasons == reasons
-
-
-@pytest.mark.parametrize(
-    ("record", "change", "reasons"),
-    [
-        (ERROR, {"prompt": "a boat"}, {("generate", "prompt changed"): 1}),
-        (ERROR, {"criteria": "it is calm"}, {}),
-        (UNGRADED, {"prompt": "a boat"}, {("generate", "prompt changed"): 1}),
-        (UNGRADED, {"criteria": "it is calm"}, {("grade", "case changed"): 1}),
-    ],
-)
-def test_keep_errors_does_not_hide_a_changed_suite(
-    toy: Toy, record: dict[str, Any], change: dict[str, Any], reasons: dict[Any, int]
-) -> None:
-    assert resumed(toy, done(toy, **record), change, keep_errors=True).reasons == reasons
+    assert resumed(toy, done(toy, **record), change, keep_errors=keep_errors).reasons == reasons
 
 
 def test_the_last_record_of_a_cell_decides(toy: Toy) -> None:
@@ -295,27 +235,6 @@ class TestDependents:
     @pytest.fixture
     def records(self, toy: Toy) -> list[Record]:
         return done(toy, {}, COUNTER)
-
-    def test_dependents_follow_a_regenerated_image(self, toy: Toy, records: list[Record]) -> None:
-        rest = resumed(toy, records, {"prompt": "a boat"}, COUNTER)
-        assert rest.reasons == {
-            ("generate", "prompt changed"): 1,
-            ("generate", "use an image that is generated again"): 1,
-        }
-        (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
-        assert (job.generate, job.regrade) == ((0,), ())
-
-    def test_a_new_dependent_is_graded_from_the_stored_image(self, toy: Toy, records: list[Record]) -> None:
-        rest = resumed(toy, records[:1], {}, COUNTER)
-        assert rest.reasons == {("grade", "not done yet"): 1}
-        (job,) = rest.jobs(plan_of(toy.folder / "suite.yaml"))
-        assert (job.generate, [stored.call.case.id for stored in job.regrade]) == ((), ["counter"])
-        assert job.regrade[0].record == records[0]
-
-    def test_a_changed_prompt_grades_only_the_dependent(self, toy: Toy, records: list[Record]) -> None:
-        rest = resumed(toy, records, {}, {**COUNTER, "prompt": "four trees"})
-        assert (rest.counts, rest.reasons) == ({"keep": 1, "grade": 1}, {("grade", "case changed"): 1})
-        assert rest.touched == {("counter", "toy", 0)}
 
     def test_scores_of_an_earlier_image_do_not_count(self, toy: Toy, records: list[Record]) -> None:
         """The run was killed after it had generated the image again."""

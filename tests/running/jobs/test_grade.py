@@ -12,8 +12,7 @@ from fake_api import FakeAPI, Script
 from PIL import Image
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.types import Status, Verdict
+from visioneval import Record, Status, Verdict, read_info, read_records
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +42,7 @@ def bytes_of(run: Path) -> dict[str, bytes]:
 
 def test_changed_suite_changes_verdicts_without_generation(toy: Toy) -> None:
     source(toy, {}, BAD)
+    results = (toy.folder / "runs/a/results.jsonl").read_bytes()
     toy.write({}, BAD, name="new.yaml", graders=[LOOK, SECOND], verdict=["second", "level >= 0.5"])
     result = graded(toy, "--suite", "new.yaml", code=1)
     assert {name: (single.verdict, single.failed_rules) for name, single in result.items()} == {
@@ -50,12 +50,14 @@ def test_changed_suite_changes_verdicts_without_generation(toy: Toy) -> None:
         "case1": (Verdict.FAIL, ("level >= 0.5",)),
     }
     before, after = toy.folder / "runs/a", toy.folder / "runs/b"
+    assert (before / "results.jsonl").read_bytes() == results
     assert len(bytes_of(before)) == 2
     assert bytes_of(before) == bytes_of(after)
     old = {record.test_id: record for record in read_records(before)}
     assert result["case0"].artifact_sha256 == old["case0"].artifact_sha256
     assert result["case0"].generation_key == old["case0"].generation_key
-    assert (old["case0"].cost_usd, result["case0"].cost_usd, result["case0"].attempts) == (0.5, 0.0, 0)
+    assert old["case0"].cost_usd == 0.5
+    assert (result["case0"].cost_usd, result["case0"].attempts, result["case0"].seconds) == (0.0, 0, 0.0)
     assert (read_info(after).graded_from, read_info(before).graded_from) == ("a", None)
 
 
@@ -92,23 +94,59 @@ def test_refusals_and_failed_generations_are_unchanged(toy: Toy) -> None:
     assert result["case2"].verdict is Verdict.PASS
 
 
-def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
-    source(toy, {"id": "old"}, {"id": "both"})
-    toy.write({"id": "both", "prompt": "another tree"}, {"id": "new"}, name="new.yaml")
+@pytest.mark.parametrize("samples", [1, 2])
+def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy, samples: int) -> None:
+    other: dict[str, Any] = {"prompt": "another tree"}
+    source(toy, {"id": "old"}, {"id": "both"}, {"id": "refused", **REFUSED}, samples=samples)
+    counter = {"id": "counter", "prompt": "three trees"}
+    toy.write(
+        {"id": "both", **other},
+        {"id": "refused", **REFUSED, **other},
+        {"id": "new"},
+        {**counter, "output_of": "new"},
+        {**counter, "id": "stored", "output_of": "both"},
+        name="new.yaml",
+    )
     result = toy("grade", "a", "--suite", "new.yaml", "--run-id", "b", "--trust-suite")
     assert result.exit_code == 3
     for expected_message in (
-        "1 cells are missing from the source run",
-        "1 cells of the source run are skipped",
-        "1 images were generated from a prompt that has since changed",
+        f"{2 * samples} cells are missing from the source run and become ERROR, because nothing is generated",
+        f"{samples} cells of the source run are skipped, because the suite or the flags exclude them",
+        f"{samples} images were generated from a prompt that has since changed",
     ):
         assert expected_message in result.stderr
     actual = {record.test_id: record for record in read_records(toy.folder / "runs/b")}
-    assert sorted(actual) == ["both", "new"]
-    assert actual["new"].error is not None
-    assert actual["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
-    assert actual["new"].error.kind == "missing_output"
+    assert sorted(actual) == ["both", "counter", "new", "refused", "stored"]
+    for name in ("new", "counter"):
+        error = actual[name].error
+        assert error is not None
+        assert error.message == "not in the source run a: 'visioneval grade' generates no images"
+        assert (error.kind, actual[name].status) == ("missing_output", Status.ERROR)
     assert actual["both"].prompt == "another tree"
+    assert actual["stored"].artifact_sha256 == actual["both"].artifact_sha256
+
+
+def test_a_masked_secret_in_a_prompt_is_no_other_prompt(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITE_TOKEN", "hunter2-hunter2")
+    source(toy, {"prompt": "a tree hunter2-hunter2"})
+    result = toy("grade", "a", "--suite", "suite.yaml", "--run-id", "b", "--trust-suite")
+    assert (result.exit_code, toy.record.prompt) == (0, "a tree ***")
+    assert "has since changed" not in result.stderr
+
+
+def test_an_unknown_cost_remains_unknown(toy: Toy) -> None:
+    source(toy, {"metadata": {"generate": "jpeg"}})
+    assert graded(toy)["case0"].cost_usd is None
+
+
+def test_questions_of_the_source_are_copied(toy: Toy) -> None:
+    source(toy, {})
+    graded(toy)
+    assert not (toy.folder / "runs/b/questions.json").exists()
+    questions = '{"schema_version": 2, "prompts": []}'
+    (toy.folder / "runs/a/questions.json").write_text(questions)
+    graded(toy, run_id="c")
+    assert (toy.folder / "runs/c/questions.json").read_text() == questions
 
 
 @pytest.mark.parametrize("name", ["images", "masks"])
@@ -128,9 +166,11 @@ def test_outputs_of_other_input_files_are_announced(toy: Toy, name: str) -> None
 
 
 def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
-    source(toy, {}, {}, {})
+    source(toy, {}, {}, {}, {"id": "linked"})
     images = {path.parts[-3]: path for path in (toy.folder / "runs/a/artifacts").rglob("*.png")}
     images["case0"].unlink()
+    images["linked"].rename(toy.folder / "outside.png")
+    images["linked"].symlink_to(toy.folder / "outside.png")
     data = images["case1"].read_bytes()
     images["case1"].unlink()
     images["case1"].write_bytes(data + b"x")
@@ -138,7 +178,10 @@ def test_missing_and_changed_images_are_errors(toy: Toy) -> None:
     errors = {name: single.error.message if single.error else None for name, single in result.items()}
     assert "cannot be read" in str(errors["case0"])
     assert "was changed after it was generated" in str(errors["case1"])
+    assert "is a link to a file outside the run" in str(errors["linked"])
     assert errors["case2"] is None
+    assert (result["case1"].status, result["case1"].scores) == (Status.ERROR, {})
+    assert {single.error.kind for single in result.values() if single.error} == {"bad_image"}
 
 
 def test_dependent_case_is_graded(toy: Toy) -> None:
@@ -167,7 +210,7 @@ def test_regrade_cannot_be_resumed_by_run(toy: Toy) -> None:
     graded(toy)
     result = toy("run", "--resume", "b", "--trust-suite")
     assert result.exit_code == 2
-    assert "grades the outputs of a" in result.stderr
+    assert "grades the outputs of a: repeat that 'visioneval grade' command instead" in result.stderr
 
 
 JUDGED = """\

@@ -11,12 +11,11 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.errors import UsageError
+from visioneval import CaseFiles, UsageError
 from visioneval.records.keys import changed_parts
 from visioneval.running.keys import generation_key, grade_key
 from visioneval.running.plan import Call
 from visioneval.suite.selection.selection import Selection, check_selection, selected
-from visioneval.types import CaseFiles
 
 BASE, MASK, REFERENCE = Path("base.png"), Path("mask.png"), Path("reference.png")
 CONTENTS: dict[Path, str] = {BASE: "1", MASK: "1", REFERENCE: "1"}

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-from visioneval.errors import SuiteError, UsageError
-from visioneval.records.model import RunInfo, read_info
+from visioneval import RunInfo, SuiteError, UsageError, read_info
 from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.running.plan import Plan
 from visioneval.suite.load import LoadedSuite, load_suite
@@ -142,7 +141,7 @@ def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flag
     toy("run", sweep, "--trust-suite", *flags)
     info = toy.info
     plan = _expand_again(info.suite, sweep, info.selection)
-    from visioneval.records.model import read_records
+    from visioneval import read_records
 
     recorded = {record.cell for record in read_records(toy.latest)}
     assert {(case, label, sample) for case, label, sample, *_ in cells(plan)} == recorded

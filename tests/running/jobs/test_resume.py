@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-from visioneval.records.model import read_records
+from visioneval import read_records
 
 pytestmark = pytest.mark.slow
 
@@ -337,21 +337,6 @@ def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     assert run.toy.summary["planned_cells"] == 2
 
 
-def test_running_run_cannot_be_resumed(run: Resumed) -> None:
-    import fcntl
-
-    run.begin()
-    before = run.results.read_bytes()
-    with run.results.open("rb") as holding:
-        fcntl.flock(holding, fcntl.LOCK_EX)
-        program = run.toy.program("run", "--resume", "r", "--trust-suite")
-        _, errors = program.communicate(timeout=60)
-    assert program.returncode == 2
-    assert errors.strip() == "runs/r: another visioneval process is writing this run: wait for it to finish"
-    assert run.results.read_bytes() == before
-    assert run.resumed_info().exit_code == 0
-
-
 def test_dependent_case_is_graded_when_needed(run: Resumed) -> None:
     other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
@@ -394,6 +379,11 @@ WRONG: list[tuple[list[str], str]] = [
     (["--resume", "r", "--run-id", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
     (["--resume", "r", "--note", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
     (["--resume", "r", "--var", "a=b"], "--var and --judge change the suite: name the suite as well as --resume"),
+    (
+        ["--resume", "r", "--judge", "default=openai:m"],
+        "--var and --judge change the suite: name the suite as well as --resume",
+    ),
+    (["--resume", "r", "--limit", "1"], "--resume applies to the whole run: leave out --case, --tag, --model"),
     (["suite.yaml", "--keep-errors"], "--keep-errors needs --resume"),
     ([], "name a suite, or a run to resume"),
 ]

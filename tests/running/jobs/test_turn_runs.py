@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,7 @@ from edited_turns import CAT, TURNS, Edit, TurnRuns, links
 from fake_api import FakeAPI, Fault
 from PIL import Image
 
-from visioneval.media.images import sha256
-from visioneval.records.model import Record
-from visioneval.types import Status, Verdict
+from visioneval import Record, Status, Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +36,7 @@ def test_each_turn_edits_the_output_of_the_turn_before_and_is_graded_on_it(turns
     records = turns.turns()
     assert [record.test_id for record in records] == ["cat/1", "cat/2", "cat/3"]
     assert [record.verdict for record in records] == [Verdict.PASS] * 3
-    base, (first, second, third) = sha256((turns.folder / "base.png").read_bytes()), hashes(records)
+    base, (first, second, third) = sha256((turns.folder / "base.png").read_bytes()).hexdigest(), hashes(records)
     assert len({base, first, second, third}) == 4
     assert list(links(records)) == [True, True]
     assert (records[0].base_path, records[0].base_sha256) == (None, None)
@@ -123,8 +122,11 @@ def test_more_images_of_a_turn_come_after_the_image_that_it_edits(turns: TurnRun
     turns.write(cases=[{**CAT, "turns": [TURNS[0], {"prompt": TURNS[1], "images": [style]}]}])
     assert turns.run().exit_code == 0
     first, second = turns.take_edits()
-    assert first.images == (sha256((turns.folder / "base.png").read_bytes()),)
-    assert second.images == (turns.turns()[0].artifact_sha256, sha256((turns.folder / "style.png").read_bytes()))
+    assert first.images == (sha256((turns.folder / "base.png").read_bytes()).hexdigest(),)
+    assert second.images == (
+        turns.turns()[0].artifact_sha256,
+        sha256((turns.folder / "style.png").read_bytes()).hexdigest(),
+    )
 
 
 class TestCache:
@@ -284,7 +286,10 @@ class TestGrade:
         return turns("grade", turns.out / "r", "--runs", turns.out, "--run-id", run_id, "--reuse", "none", *arguments)
 
     def test_each_turn_is_graded_on_the_stored_output_of_the_turn_before(self, turns: TurnRuns) -> None:
-        base, (first, second, third) = sha256((turns.folder / "base.png").read_bytes()), hashes(turns.turns())
+        base, (first, second, third) = (
+            sha256((turns.folder / "base.png").read_bytes()).hexdigest(),
+            hashes(turns.turns()),
+        )
         done = self.grade(turns)
         assert done.exit_code == 0, done.output
         assert turns.judged_images() == {(base, first), (first, second), (second, third)}

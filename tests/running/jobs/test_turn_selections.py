@@ -12,12 +12,12 @@ from edited_turns import CAT, TURNS, TurnRuns, links
 from fake_api import FakeAPI
 from PIL import Image
 
+from visioneval import Verdict
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.records.confirmations import read_confirmations
 from visioneval.records.preferences import read_preferences
 from visioneval.suite.turns import chain_of
-from visioneval.types import Verdict
 
 DOG: dict[str, Any] = {"id": "dog", "images": ["base.png"], "prompt": "pat it", "tags": ["late"]}
 OLD = {"provider": "files", "label": "old", "path": "out/{case}.png"}

@@ -17,9 +17,8 @@ from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
+from visioneval import read_info
 from visioneval.cli import app
-from visioneval.records.model import read_info
-from visioneval.records.preferences import read_preferences
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 
@@ -206,7 +205,7 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
     ]
     result = CliRunner().invoke(app, [*arguments, "--max-concurrency", "5"], env={KEY: api.key})
     check_stopped_by_key(result, "the judge 'eye'")
-    assert len(list(read_preferences(tmp_path / "runs" / "b"))) == api_run.judged >= 1
+    assert len((tmp_path / "runs/b/preferences.jsonl").read_text().splitlines()) == api_run.judged >= 1
     api.faults.clear()
     result = CliRunner().invoke(app, arguments, env={KEY: api.key})
     assert result.exit_code == 0, result.output
@@ -224,7 +223,7 @@ def test_pairwise_within_a_run_saves_answers_in_flight(tmp_path: Path, api: Fake
     api.latency["judge"] = 0.6
     api.faults.when(is_judgement(2), Fault("unauthorized"))
     check_stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
-    assert len(list(read_preferences(api_run.run_folder))) == api_run.judged >= 1
+    assert len((api_run.run_folder / "preferences.jsonl").read_text().splitlines()) == api_run.judged >= 1
     api.faults.clear()
     api_run.run(resume=True)
     assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (12, 12, 0)

@@ -16,11 +16,9 @@ from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import Generation, GenerationRequest, Grade, GradingContext, Record, read_records
 from visioneval.graders.measures import Measure
 from visioneval.media.images import sha256
-from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
 from visioneval.running import execution as loop_module
 from visioneval.running.calls.caching.cache import Cache

@@ -9,13 +9,14 @@ import threading
 import pytest
 from concurrency import run_with_timeout, settle
 
-from visioneval.errors import AuthError, BudgetError, ClosingError, ProviderError, StorageError
+from visioneval import AuthError, BudgetError, StorageError
+from visioneval.errors import ClosingError
 from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
-from visioneval.running.execution import Progress, interrupts, root_error
+from visioneval.running.execution import Progress, interrupts
 
 
 @pytest.fixture
@@ -127,28 +128,3 @@ class TestInterrupts:
 
         run_with_timeout(scenario())
         assert messages == ["cancelled"]
-
-    def test_an_interrupt_after_the_end_does_nothing(self, progress: Progress) -> None:
-        async def scenario() -> None:
-            nonlocal late
-            with interrupts(progress, lambda _: None) as late:
-                pass
-
-        late = lambda: None  # noqa: E731
-        run_with_timeout(scenario())
-        late()
-        assert not progress.is_over
-
-
-@pytest.mark.parametrize(
-    ("errors", "reported"),
-    [
-        ([ValueError("a")], "a"),
-        ([ValueError("a"), KeyError("b")], "a"),
-        ([ValueError("a"), BudgetError("b")], "b"),
-        ([ProviderError("a", kind="invalid"), ExceptionGroup("", [ValueError("b"), StorageError("c")])], "c"),
-        ([ExceptionGroup("", [ExceptionGroup("", [ValueError("a")])])], "a"),
-    ],
-)
-def test_errors_that_stop_the_run_are_reported_first(errors: list[Exception], reported: str) -> None:
-    assert str(root_error(ExceptionGroup("several", errors))) == reported

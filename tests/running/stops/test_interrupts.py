@@ -15,8 +15,8 @@ from fork_server import ForkedProgram
 from record_factory import info
 from toys import Toy
 
+from visioneval import read_info, read_records
 from visioneval.records.files.run_folders import list_runs
-from visioneval.records.model import read_info, read_records
 from visioneval.records.resume_command import missing_cells_hint, resume_command
 from visioneval.records.run_state import current_state, with_current_state
 
@@ -55,6 +55,11 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
     assert {record.verdict for record in records} == {"PASS"}
     assert "6 of 12 cells" in out
     assert "interrupted: 6 of 12 cells are recorded" in errors
+    assert "to resume: visioneval run --resume runs/r --trust-suite\n" in errors
+    shown = toy("show", "r").stderr
+    assert shown == "runs/r was interrupted; to resume: visioneval run --resume runs/r\n", (
+        "a stranger's run trusts nobody"
+    )
     assert json.loads((toy.latest / "summary.json").read_text())["exit_code"] == 130
 
 
@@ -182,18 +187,6 @@ def test_the_hint_for_a_stored_run_names_its_cache_but_no_folder_of_it(typed: st
     assert hint.startswith("to resume: visioneval run --resume runs/r")
     assert ("--cache" in hint) is names_cache
     assert "mine" not in hint
-
-
-def test_printed_resume_command_works(toy: Toy) -> None:
-    program = start_program(toy, 1)
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=60)
-    (line,) = [line for line in errors.splitlines() if line.startswith("to resume: ")]
-    assert line == "to resume: visioneval run --resume runs/r --trust-suite"
-    shown = toy("show", "r").stderr
-    assert shown == "runs/r was interrupted; to resume: visioneval run --resume runs/r\n", (
-        "a stranger's run trusts nobody"
-    )
 
 
 def test_running_run_is_distinguished_from_killed_run(toy: Toy) -> None:

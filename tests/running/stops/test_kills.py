@@ -13,7 +13,7 @@ from api_runs import ApiRun, wait_until
 from fake_api import FakeAPI
 from fork_server import ForkedProgram
 
-from visioneval.records.model import read_info
+from visioneval import read_info
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from api_runs import ApiRun, prompt
 from fake_api import FakeAPI
+from typer.testing import CliRunner
 
+from visioneval import read_info
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import read_info
+from visioneval.cli import app
 from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.overview import overview
 from visioneval.running import prepare as provenance
@@ -52,10 +54,12 @@ def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
 def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, api_run: ApiRun) -> None:
     with disk(tmp_path / "runs", "96k") as remount:
         program = api_run.program("--max-concurrency", str(AT_ONCE))
-        _, errors = program.communicate(timeout=60)
-        assert program.returncode == 3, errors
+        out, errors = program.communicate(timeout=60)
+        assert (program.returncode, out) == (3, ""), errors
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
+        assert "stopped: the records in runs/r are complete up to here" in errors
+        assert CliRunner().invoke(app, ["show", "r"]).exit_code == 0
         assert "to resume: visioneval run --resume runs/r" in errors
         stored = len(api_run.records)
         assert 0 < stored < CELLS
@@ -217,7 +221,7 @@ def test_running_run_cannot_be_resumed_by_another_process(api_run: ApiRun) -> No
         assert program.poll() is None
     result = api_run.run(resume=True)
     assert result.exit_code == 2
-    assert "another visioneval process is writing this run" in result.stderr
+    assert result.stderr.strip() == "runs/r: another visioneval process is writing this run: wait for it to finish"
     api_run.api.latency.clear()
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors

@@ -13,9 +13,10 @@ import pytest
 from fake_api.video_bytes import video_bytes
 from mock_outputs import request
 
+from visioneval import CaseFiles, Generation, GenerationRequest, TaskType
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
-from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
+from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.video_params import longest_video_s
@@ -32,7 +33,6 @@ from visioneval.running.calls.prices import Prices
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
 from visioneval.suite.entries.limits import Price
-from visioneval.types import CaseFiles, TaskType
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}

@@ -14,7 +14,7 @@ from fork_server import ForkedProgram
 from suite_runner import SuiteRunner
 from video_suites import MODELS, PRICE, entry, resume, write
 
-from visioneval.records.model import read_info
+from visioneval import read_info
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from clips import clip, colour_of
 from fake_api import FakeAPI, JudgeRequest, SentFile
 from typer.testing import CliRunner
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 

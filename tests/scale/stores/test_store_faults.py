@@ -15,7 +15,7 @@ from suite_runner import SuiteRunner
 from toys import Toy
 
 import visioneval as ve
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.store import ObjectStore
 

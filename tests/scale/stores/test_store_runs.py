@@ -13,11 +13,10 @@ from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
 import visioneval as ve
-from visioneval.errors import RunFormatError, UsageError
+from visioneval import RunFormatError, UsageError, read_records
 from visioneval.export.trackers import mlflow
 from visioneval.export.trackers.cells import CellTable
 from visioneval.records.labeling.labels import Label
-from visioneval.records.model import read_records
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.records.stores.store import ObjectStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visioneval.errors import RunFormatError
+from visioneval import RunFormatError
 from visioneval.records.stores.copies import is_safe_key, new_writer, next_segment, ordered_segments
 from visioneval.records.writer import is_run_id
 

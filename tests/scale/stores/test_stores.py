@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stores import FaultyStore, Machines, forget_clients
 
-from visioneval.errors import StorageError, UsageError
+from visioneval import StorageError, UsageError
 from visioneval.media import buckets
 from visioneval.records.stores import claims
 from visioneval.records.stores import store as store_module

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from stores import FaultyStore
 
-from visioneval.errors import StorageError, UsageError
+from visioneval import StorageError, TaskType, UsageError
 from visioneval.records.cells.operations import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.cells.cell import Job, StoredOutput
 from visioneval.scale.ray.jobs import UnsentFile
 from visioneval.scale.ray.outputs import StoreOutputs, named_by_content
-from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from forward_proxy import forward_proxy
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.media import buckets
 from visioneval.media.urls import client_message, fetch
 from visioneval.suite.loading.datasets.tables import read_rows

@@ -13,7 +13,7 @@ from suite_text import suite
 from toys import Toy
 
 import visioneval as ve
-from visioneval.suite.cases.case import TestCase
+from visioneval import TestCase
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.datasets import parquet as dataset_parquet
 from visioneval.suite.loading.datasets import tables

@@ -11,8 +11,7 @@ import pytest
 from suite_text import suite
 from toys import SECOND, Toy
 
-from visioneval.records.model import read_records
-from visioneval.types import Status, Verdict
+from visioneval import Status, Verdict, read_records
 
 Problems = Callable[..., list[str]]
 COUNTER = {"id": "other", "prompt": "three trees", "output_of": "case0", "expect": {"aligned": False}}

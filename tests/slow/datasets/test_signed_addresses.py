@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from visioneval import read_records
 from visioneval.cli import app
 from visioneval.media.urls import public_address
-from visioneval.records.model import read_records
 
 REFUSED = (
     "https://ann:pa55word@host.example/ok.png?sig=s3cr3t",

@@ -13,9 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 from web_pages import Page, web
 
+from visioneval import read_records
 from visioneval.cli import app
 from visioneval.providers.files import generator as files
-from visioneval.records.model import read_records
 from visioneval.suite.loading.datasets import tables
 
 ROWS = b"id,prompt\none,a tree\n"

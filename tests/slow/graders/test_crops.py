@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from scripted_judge import ScriptedJudge, context, saved_image
 
+from visioneval import CaseFiles
 from visioneval.judging.attachments import Attachment, cell_attachments
 from visioneval.judging.crops import GRID, MAX_SIDE, CropTool
 from visioneval.media.images import encode_png
 from visioneval.providers.base import ImagePart
-from visioneval.types import CaseFiles
 
 
 def squares(width: int, height: int, side: int) -> Image.Image:

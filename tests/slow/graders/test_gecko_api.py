@@ -12,11 +12,10 @@ from fake_api import FakeAPI, Fault, JudgeRequest
 from gecko_script import asked_questions, generated_questions, judge
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
-from visioneval.types import Verdict
 
 PROVIDERS = ("openai", "chat", "gemini")
 

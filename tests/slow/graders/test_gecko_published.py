@@ -11,12 +11,10 @@ import pytest
 from published import dsg_suite, likert_rows, tifa_suite
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval import Record, Summary, Verdict, read_info, read_records
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
-from visioneval.types import Verdict
 
 
 def run(suite: Path, *flags: str) -> tuple[int, Summary, list[Record], Path]:

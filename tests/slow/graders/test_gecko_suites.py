@@ -12,12 +12,12 @@ from fake_api import FakeAPI, JudgeRequest
 from gecko_script import judge
 from typer.testing import CliRunner
 
+from visioneval import Record, Verdict, read_info, read_records
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions
-from visioneval.resources import builtin
-from visioneval.types import Verdict
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 WORD = re.compile(r"[A-Za-z]{3,}")
 
@@ -35,7 +35,7 @@ def images(request: Any, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
-    data = yaml.safe_load((builtin("suites") / "gecko_images" / "suite.yaml").read_text(encoding="utf-8"))
+    data = yaml.safe_load((SUITES / "gecko_images" / "suite.yaml").read_text(encoding="utf-8"))
     names = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
     data["judges"]["default"] = {"provider": request.param, "model": names[request.param]}
     for entry in [*data["models"], *data["judges"].values()]:
@@ -85,7 +85,7 @@ def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: 
 
 
 def test_the_offline_suite_has_full_and_partial_scores(tmp_path: Path) -> None:
-    code, folder, records = run(builtin("suites") / "gecko_offline" / "suite.yaml", tmp_path / "runs")
+    code, folder, records = run(SUITES / "gecko_offline" / "suite.yaml", tmp_path / "runs")
     assert code == 0
     assert {(record.test_id, record.model_label.split("=")[1]): record.scores["gecko"] for record in records} == {
         ("market_poster", "none"): 1.0,

@@ -13,7 +13,7 @@ from gecko_script import asked_questions, generated_questions, prompt_of
 from PIL import Image
 from toys import Toy
 
-from visioneval.records.model import Record, read_records
+from visioneval import Record, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 

@@ -13,14 +13,11 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 from pydantic import ValidationError
 
-from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
 from visioneval.graders.pixels.sharpening import amplification
 from visioneval.media.images import image_at, size_of
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 DEFAULTS = LocalityGrader(type="locality", key="local")
 Edit = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval.errors import GraderError
+from visioneval import GraderError
 
 pytest.importorskip("rapidocr")
 

@@ -18,12 +18,13 @@ from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner, Result
 
 import visioneval as ve
+from visioneval import TestCase, UsageError, Verdict
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.api.options import run_options
 from visioneval.cli import app
-from visioneval.errors import ClosingError, UsageError
+from visioneval.errors import ClosingError
 from visioneval.graders.measures import Measure
 from visioneval.probing import subjects
 from visioneval.probing.costs import gradings
@@ -35,8 +36,7 @@ from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Listener
-from visioneval.suite.cases.case import Expect, ExpectText, TestCase
-from visioneval.types import Verdict
+from visioneval.suite.cases.case import Expect, ExpectText
 
 NAMES = [kind.name for kind in KINDS]
 SIZE = (160, 120)

@@ -21,10 +21,10 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # 
 from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
+from visioneval import Record, read_records
 from visioneval.cli import app
 from visioneval.graders.pixels.reference import measure_reference
 from visioneval.media.opencv import portable_opencv
-from visioneval.records.model import Record, read_records
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 COMMAND = "from visioneval.cli import app; app()"

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.text.config import TextGrader
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, Output, TaskType
 
 pytest.importorskip("rapidocr")
 

@@ -11,14 +11,12 @@ import pytest
 from mock_outputs import request
 from PIL import Image, ImageDraw
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
 from visioneval.graders.text.reading import contrast
 from visioneval.providers.mock.generator import Mock
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, Output, TaskType
 
 pytestmark = pytest.mark.usefixtures("reduced_readings")
 LINES = ["Marrow & Pine", "Doors open Friday", "Join us"]

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from record_factory import info
 
-from visioneval.errors import RunFormatError, StorageError
+from visioneval import RunFormatError, StorageError
 from visioneval.records.labeling.labels import Label, append_labels, newest, read_anchors, read_labels
 
 FIELDS = [

@@ -11,8 +11,7 @@ from browser import PHONE, wait_until
 from record_factory import record, run_of
 from report_runs import LABELS, METRICS, demo, grader, png, report, run_info, save_run
 
-from visioneval.records.model import CellError
-from visioneval.types import Metric
+from visioneval import CellError, Metric
 
 if TYPE_CHECKING:
     from browser import OpenPage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from toys import Toy
 
-from visioneval.records.model import Record
+from visioneval import Record
 
 GENERATE = """
 import json, os, signal, subprocess, sys, time

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from toys import LOOK, Toy
 
-from visioneval.records.files.run_folders import list_runs
-from visioneval.records.model import read_records
+from visioneval import read_records
 
 
 def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:
@@ -138,5 +137,5 @@ def test_each_suite_of_a_command_has_its_own_modules_and_imports(toy: Toy, tmp_p
         )
         suites.append(other.write({}, models=provider("own:Own")))
     toy("run", *suites, "--trust-suite")
-    result = [next(read_records(folder)).status for folder, _ in list_runs(toy.folder / "runs")]
+    result = [next(read_records(folder)).status for folder in (toy.folder / "runs").iterdir()]
     assert sorted(result) == ["completed", "refused"]

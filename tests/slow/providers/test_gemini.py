@@ -19,13 +19,10 @@ from fake_api import GenerationRequest as SentRequest
 from fake_api.samples import asked_generate, encode
 from PIL import Image
 
-from visioneval.errors import ProviderError, UsageError
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.connection import _http
 from visioneval.providers.gemini.generator import GeminiGenerator
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 MODEL = "gemini-nano-banana-2.1"
 HOSTILE = {

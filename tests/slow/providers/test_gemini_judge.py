@@ -12,13 +12,12 @@ from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
 from fake_api.samples import CROP, SCHEMA, asked_judge, encode
 from toys import Toy
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, ImagePart, Question, Reply, Tool
+from visioneval import CellRef, ProviderError, Question, Reply, read_records
+from visioneval.providers.base import ImagePart, Tool
 from visioneval.providers.base import ToolCall as Called
 from visioneval.providers.conversation import converse, run_tool
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.judge import GeminiJudgeClient
-from visioneval.records.model import read_records
 
 CELL = CellRef("case-77", "the-generation-model", 0)
 PARTS = ("Judge it.", "output: the image", ImagePart(encode(), "image/png"))

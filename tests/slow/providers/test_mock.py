@@ -14,16 +14,13 @@ from make_assets import MASK, SHOP, WORD, storefront
 from mock_outputs import generated, output, request, text
 from PIL import Image
 
-from visioneval.errors import ProviderError
+from visioneval import CaseFiles, Editor, Generator, ProviderError, TaskType
 from visioneval.graders.text.reading import ocr
 from visioneval.media.images import load_image
-from visioneval.providers.base import Editor, Generator
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
-from visioneval.resources import builtin
-from visioneval.types import CaseFiles, TaskType
 
-ASSETS = builtin("suites") / "quickstart" / "assets"
+ASSETS = Path(__file__).parents[3] / "suites" / "quickstart" / "assets"
 COPY = (
     "Grand Opening",
     "Saturday 9 May, 8 am to 4 pm",

@@ -21,17 +21,14 @@ from fake_api import GenerationRequest as SentRequest
 from fake_api.samples import asked_generate, encode
 from PIL import Image
 
-from visioneval.errors import ProviderError, UsageError
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.retry_after import retry_after
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.remote import OpenAIOptions
-from visioneval.types import CaseFiles, TaskType
 
 PLAIN = {"model": "gpt-image-2"}
 

@@ -12,8 +12,8 @@ from canned_api import canned
 from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
 from fake_api.samples import CROP, SCHEMA, asked_judge, encode
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool
+from visioneval import CellRef, ProviderError, Question, Reply
+from visioneval.providers.base import ImagePart, Part, Tool
 from visioneval.providers.conversation import converse
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge

@@ -15,13 +15,12 @@ from PIL import Image
 from suite_runner import SuiteRunner
 from web_pages import Page, web
 
+from visioneval import CaseFiles, Generation, GenerationRequest, TaskType, TestCase
 from visioneval.providers import output_urls
-from visioneval.providers.base import Download, Generation, GenerationRequest
+from visioneval.providers.base import Download
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.output_urls import AllowedHosts
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 _FILE = io.BytesIO()
 Image.linear_gradient("L").save(_FILE, "PNG")

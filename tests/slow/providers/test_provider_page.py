@@ -22,15 +22,13 @@ from http_server import QuietHandler, serving
 from PIL import Image
 from suite_runner import LOOK
 
-from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, GenerationRequest, ImagePart, Question
+from visioneval import CaseFiles, CellRef, GenerationRequest, ProviderError, Question, TaskType, TestCase
+from visioneval.providers.base import ImagePart
 from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.openai.judge import open_judge
 from visioneval.registry import JUDGES, PROVIDERS
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import load_suite
-from visioneval.types import CaseFiles, TaskType
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "providers.md").read_text(encoding="utf-8")
@@ -263,7 +261,7 @@ class DiffusionPipeline:
 
 
 def run(runner: Any, path: Path, exit_code: int = 0) -> list[Any]:
-    from visioneval.records.model import read_records
+    from visioneval import read_records
 
     result = runner("run", path, "--trust-suite", "--runs", path.parent / "runs", "--run-id", "r")
     assert result.exit_code == exit_code, result.output

@@ -17,19 +17,16 @@ from PIL import Image
 from suite_runner import SuiteRunner
 from web_pages import Page, Web, web
 
-from visioneval.errors import ProviderError, UsageError
+from visioneval import CaseFiles, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
 from visioneval.media import urls
 from visioneval.media.network import ProxyError, proxy_for
 from visioneval.media.urls import fetch
 from visioneval.providers import output_urls
-from visioneval.providers.base import GenerationRequest
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.running.calls import limiters
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 _FILE = io.BytesIO()
 Image.linear_gradient("L").save(_FILE, "PNG")

@@ -9,10 +9,10 @@ import pytest
 from answer_factory import CELLS, GOOD, HUMAN, answered_by
 from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
+from visioneval import UsageError
 from visioneval.analysis.agreement import among_raters
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.minimums import Minimum
-from visioneval.errors import UsageError
 
 # Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
 

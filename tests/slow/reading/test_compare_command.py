@@ -12,7 +12,8 @@ from toys import SECOND, Toy
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.resources import builtin
+
+SUITES = Path(__file__).parents[3] / "suites"
 
 BAD = {"look": "bad"}
 
@@ -183,8 +184,8 @@ def test_control_characters_of_a_model_are_escaped(toy: Toy) -> None:
 def quickstart(tmp_path_factory: pytest.TempPathFactory, reduced_readings: None) -> Path:
     """Two runs of quickstart: ``right``, and ``spilt``, in which the edit leaves its mask; the same with must_pass."""
     folder = tmp_path_factory.mktemp("quickstart")
-    shutil.copytree(builtin("suites") / "quickstart", folder / "plain")
-    shutil.copytree(builtin("suites") / "quickstart", folder / "strict")
+    shutil.copytree(SUITES / "quickstart", folder / "plain")
+    shutil.copytree(SUITES / "quickstart", folder / "strict")
     suite = folder / "strict" / "suite.yaml"
     suite.write_text(suite.read_text().replace("tags: [text, edit]", "tags: [text, edit, must_pass]"))
     for kind in ("plain", "strict"):

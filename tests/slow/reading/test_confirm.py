@@ -22,9 +22,8 @@ from toys import Toy
 from typer.testing import Result
 
 import visioneval as ve
-from visioneval.errors import UsageError
+from visioneval import Record, UsageError, read_info
 from visioneval.records.confirmations import NAME, open_confirmations, read_confirmations
-from visioneval.records.model import Record, read_info
 
 BOAT: dict[str, Any] = {"id": "boat", "prompt": "a boat", "tags": ["must_pass"]}
 CAR: dict[str, Any] = {"id": "car", "prompt": "a car", "tags": ["must_pass"]}

@@ -12,8 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from toys import Toy
 
-from visioneval.records.model import read_records
-from visioneval.types import Verdict
+from visioneval import Verdict, read_records
 
 AGREEMENT = Path(__file__).parents[3] / "docs" / "agreement.md"
 OUTPUTS = tuple(f"outputs/{model}/{case}.png" for model in ("draft", "final") for case in ("lighthouse", "harbor"))

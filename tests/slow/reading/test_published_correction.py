@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from test_published_agreement import answered, call, judged, rated
 
+from visioneval import read_info, read_records
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, correct
 from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
 from visioneval.records.labeling.labels import read_labels
-from visioneval.records.model import read_info, read_records
 
 SEEDS = range(12)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite_text import suite
 
-from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval import Problem, SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.model import Suite
 

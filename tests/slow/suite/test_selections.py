@@ -16,8 +16,7 @@ from fake_api import FakeAPI, JudgeRequest, Script
 from pairwise_judges import colour_of, judge_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.api.runs import load_run
-from visioneval.records.model import RunInfo, read_info, read_records
+from visioneval import RunInfo, load_run, read_info, read_records
 from visioneval.records.preferences import read_preferences
 
 MODELS = ("x", "y", "z")

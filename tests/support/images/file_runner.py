@@ -8,8 +8,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 
 
 class FileRunner:

@@ -12,8 +12,8 @@ from typing import Any
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner, Result
 
+from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.errors import UsageError
 
 RUN, OTHER = "first", "second"
 NONE, BLANK = "mock,flaw=none", "mock,flaw=blank"

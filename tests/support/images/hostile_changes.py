@@ -14,14 +14,13 @@ from xml.etree import ElementTree as ET
 from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
+from visioneval import RunFormatError, VisionEvalError, read_info, read_records
 from visioneval.analysis.cell_tables import stored_cells
-from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline
 from visioneval.records.diversity import read_diversity
 from visioneval.records.labeling.draws import read_draws
 from visioneval.records.labeling.labels import read_labels
-from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 

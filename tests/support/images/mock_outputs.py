@@ -10,10 +10,8 @@ from typing import Any
 
 from PIL import Image
 
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval import CaseFiles, Generation, GenerationRequest, TaskType, TestCase
 from visioneval.providers.mock.generator import Mock
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 
 def request(

@@ -15,8 +15,8 @@ from fork_server import ForkedProgram
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_info, read_records
 
 KEY = "PAID_KEY"
 MODELS = {

@@ -8,15 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
+from visioneval import Fingerprint, Metric, Verdict
 from visioneval.analysis.cells import Cell, CellGrader
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.sides import Side
-from visioneval.records.model import Fingerprint
 from visioneval.report.compare import comparison_report
-from visioneval.report.console import print_report
+from visioneval.report.console import print_end, print_report
 from visioneval.report.markdown_blocks import report_markdown
-from visioneval.types import Metric, Verdict
 
 METRICS = {
     "copy": Metric(type="bool"),
@@ -64,9 +63,12 @@ def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> CellGrade
 
 def comparison_text(comparison: Comparison, gates: Sequence[GateResult] = (), width: int = 120, **changes: Any) -> str:
     """What the command prints."""
-    stream = io.StringIO()
-    print_report(comparison_report(comparison, gates, **changes), Console(file=stream, width=width))
-    return stream.getvalue()
+    console = Console(file=io.StringIO(), width=width)
+    report = comparison_report(comparison, gates, **changes)
+    print_report(report, console)
+    print_end(report, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
 def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] = ()) -> str:

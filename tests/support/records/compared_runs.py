@@ -8,11 +8,11 @@ from typing import Any
 from record_factory import record
 from report_runs import png, run_info, save_run
 
+from visioneval import read_info
 from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side, side_of_run
-from visioneval.records.model import read_info
 from visioneval.report.html.compare import comparison_page
 
 CASES = ("same", "broke", "repaired", "poor")

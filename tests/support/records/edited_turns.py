@@ -15,7 +15,7 @@ from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.records.model import Record, read_records
+from visioneval import Record, read_records
 
 TURNS = ["make it red", "make it green", "make it blue"]
 COLORS = dict(zip(TURNS, ((224, 0, 0), (0, 224, 0), (0, 0, 224)), strict=True))

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from PIL import Image
 
+from visioneval import CellRef, Question, Record, Reply, RunInfo
 from visioneval.media.images import sha256
-from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.attempts import CallLog
@@ -26,6 +26,20 @@ from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import describe_run
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.selection.selection import Selection
+
+
+class StubJudge:
+    """A judge that answers every question alike, or raises an error."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.asked: list[CellRef] = []
+
+    async def ask(self, question: Question, about: CellRef) -> Reply:
+        self.asked.append(about)
+        if self.error is not None:
+            raise self.error
+        return Reply(f"about {question.parts[0]}", "judge-1")
 
 
 def plan_of(path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any) -> Plan:

@@ -7,10 +7,10 @@ from typing import Any
 
 from record_factory import info, record
 
+from visioneval import Verdict
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.records.labeling.labels import Label
 from visioneval.suite.model import Suite
-from visioneval.types import Verdict
 
 USABLE = {"key": "usable", "ask": "Usable?", "type": "yes_no", "metric": "good"}
 CLEAR = {"key": "clear", "ask": "How clear?", "type": "scale", "scale": [1, 5], "metric": "layout"}

@@ -9,7 +9,7 @@ from fake_api import Fault, JudgeRequest
 from suite_runner import LOOK, SuiteRunner
 from typer.testing import Result
 
-from visioneval.api.runs import load_run
+from visioneval import load_run
 
 MODELS = {"a": "gpt-5.4", "b": "gpt-5.4-mini", "c": "gpt-6-luna"}
 ABC = {**LOOK, "judge": ["a", "b", "c"]}

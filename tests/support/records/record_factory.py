@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from visioneval.records.model import CellError, Record, RunInfo
+from visioneval import CellError, Record, RunInfo
 from visioneval.suite.model import Suite
 
 UNMEASURED = CellError(stage="grade", kind="unmeasured", message="too dark")

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 from record_factory import record, run_of
 
-from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, read_info
+from visioneval import Fingerprint, GraderRecord, Record, RunInfo, read_info
 from visioneval.records.writer import RunWriter
 from visioneval.report.html.report import target_of, write_report
 from visioneval.report.html.slim_run import read_slim

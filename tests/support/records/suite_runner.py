@@ -9,8 +9,8 @@ from typing import Any
 from fake_api import FakeAPI, GenerationRequest, JudgeRequest
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, RunInfo, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo, read_info, read_records
 
 PRICES: dict[str, Any] = {"openai:gpt-image-2": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
 LOOK: dict[str, Any] = {

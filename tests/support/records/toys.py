@@ -9,8 +9,8 @@ from typing import Any
 from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
+from visioneval import Record, RunInfo, read_info, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo, read_info, read_records
 
 CODE = """\
 import asyncio, inspect, io, os, threading, time
@@ -68,6 +68,12 @@ class Generate:
 
     def gives_path(self, request):
         return Generation(outputs=(Path("/etc/hostname"),))
+
+    def times_out(self, request):
+        raise TimeoutError("my service")
+
+    def invalid(self, request):
+        raise ProviderError("bad request", kind="invalid")
 
     def limited(self, request):
         raise ProviderError("slow down", kind="rate_limit", retry_after=0.05)

@@ -9,7 +9,7 @@ from fake_api import FakeAPI
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.records.model import Record
+from visioneval import Record
 
 KINDS = ("veo", "omni", "videos")
 MODELS = {"veo": "veo-3.1-lite-generate-001", "omni": "gemini-omni-1.2-flash", "videos": "wan2.2-t2v"}

@@ -7,8 +7,8 @@ from typing import Any
 
 from record_factory import generated_png, record, run_of
 
+from visioneval import Record, RunInfo
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Record, RunInfo
 from visioneval.records.writer import RunWriter
 
 VIEWED_METRICS: dict[str, Any] = {"look": {"type": "bool"}, "look.score": {"type": "number", "range": [0, 5]}}

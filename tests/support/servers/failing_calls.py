@@ -10,7 +10,7 @@ from api_runs import METRIC, MODELS, ApiRun
 from fake_api import FakeAPI, Fault, JudgeRequest
 from PIL import Image
 
-from visioneval.records.model import Record
+from visioneval import Record
 
 CALLS = ("generation", "edit", "responses", "chat", "gemini", "gemini judge")
 """The calls that can fail."""

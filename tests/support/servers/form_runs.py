@@ -10,8 +10,8 @@ from typing import Any
 from refusal_forms import Form, answering
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 
 KEY = "sk-secret-0123456789"
 LOOK = {"key": "look", "type": "rubric", "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}}}

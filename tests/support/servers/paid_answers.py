@@ -16,8 +16,8 @@ from http_server import QuietHandler, serving
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.records.model import Record, read_records
 
 MODELS = {"openai": "gpt-image-2", "gemini": "gemini-nano-banana-2.1"}
 USAGES = {

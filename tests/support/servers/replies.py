@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from visioneval import Reply
 from visioneval.graders.alignment import grader as alignment
 from visioneval.graders.gecko.answers import answer_as_json, answer_faults, read_answers
 from visioneval.graders.gecko.reading import ParsedQuestions, read_json, read_questions
@@ -17,7 +18,7 @@ from visioneval.graders.rubric import grader as rubric
 from visioneval.graders.rubric.config import PassFail, ScaleScore
 from visioneval.graders.text import judge as text_judge
 from visioneval.judging.ask import Check, read_reply
-from visioneval.providers.base import Reply, Tool, ToolCall
+from visioneval.providers.base import Tool, ToolCall
 from visioneval.providers.conversation import run_tool
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.cases.questions import GeckoQuestion

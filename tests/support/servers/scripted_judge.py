@@ -9,13 +9,11 @@ from typing import Any
 
 from PIL import Image
 
-from visioneval.graders.base import GradingContext
+from visioneval import CaseFiles, GradingContext, Question, Reply, TestCase
 from visioneval.media.images import image_at
-from visioneval.providers.base import ImagePart, Question, Reply
+from visioneval.providers.base import ImagePart
 from visioneval.resources import builtin
-from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
-from visioneval.types import CaseFiles
 
 ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception
 

@@ -6,9 +6,9 @@ import pytest
 from answer_factory import CELLS, GOOD, HUMAN, answered_by
 from labeled_runs import USABLE, labeled
 
+from visioneval import UsageError
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.minimums import Minimum
-from visioneval.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 from labeled_runs import label, labeled
 from preference_factory import pair
 
-from visioneval.analysis.agreement.agreement import Agreement, agree
+from visioneval import Agreement
+from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.records.labeling.labels import Label
 from visioneval.records.preferences import Preference

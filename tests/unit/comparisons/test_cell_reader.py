@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from record_factory import record
 
+from visioneval import Fingerprint, GraderRecord, RunFormatError
 from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.cells import Cell
-from visioneval.errors import RunFormatError
 from visioneval.records.files.lines import parse_line
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import Fingerprint, GraderRecord
 
 _FULL: TypeAdapter[Cell] = TypeAdapter(Cell)
 FINGERPRINT = Fingerprint(

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from compare_factory import METRICS, cell, mark, scored, side, verdicts
 
+from visioneval import Metric, UsageError
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.sides import Side
-from visioneval.errors import UsageError
 from visioneval.report.differences import assessment
-from visioneval.types import Metric
 
 
 def compared(before: list[Cell], after: list[Cell], **changes: Any) -> Comparison:

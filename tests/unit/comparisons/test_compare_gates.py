@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from compare_factory import cell, scored, side, verdicts
 
+from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.doubt import samples_in_doubt
@@ -25,8 +26,6 @@ from visioneval.analysis.compare.gates import (
 from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.regressed import check_regressed
 from visioneval.analysis.compare.sampled import SingleCase
-from visioneval.errors import UsageError
-from visioneval.types import Metric, Verdict
 
 SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from compare_factory import mark, side
 
+from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell, pooled_cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.doubt import METRICS_FIRST_STEP, METRICS_SECOND_STEP, metrics_in_doubt
@@ -16,8 +17,7 @@ from visioneval.analysis.compare.gates import GateResult, check_confirm, check_g
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.pooled import pooled_metrics
 from visioneval.analysis.sides import Side
-from visioneval.errors import UsageError
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Score
 
 SCORE = Metric(type="number", range=(0, 5), better="higher")
 Values = Mapping[tuple[str, str], Sequence[float | None]]

@@ -12,16 +12,15 @@ import pytest
 from labeled_runs import CLEAR, SHARP, USABLE, WRONG, label, labeled, run_info
 from record_factory import record
 
+from visioneval import Record, UsageError
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, drawn_labels
-from visioneval.errors import UsageError
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
 from visioneval.records.labeling.draws import RecordedDraw
 from visioneval.records.labeling.labels import Label
-from visioneval.records.model import Record
 
 DRAWN = datetime(2025, 5, 31, tzinfo=UTC)
 CASES = [f"case{number:02}" for number in range(40)]

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from compare_factory import cell, mark, side
 
+from visioneval import RunFormatError
 from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.run_lookup import read_side
-from visioneval.errors import RunFormatError
 from visioneval.report.compare_json import comparison_json
 
 REASON = "the headline stands too close to the edge of the page " * 8

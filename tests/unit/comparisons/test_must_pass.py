@@ -11,13 +11,13 @@ import pytest
 from calibration.must_pass import Design, is_failed, rate
 from compare_factory import cell, side
 
+from visioneval import Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
 from visioneval.report.compare_json import comparison_json
-from visioneval.types import Verdict
 
 MUST = ("must_pass",)
 LETTERS = {"P": Verdict.PASS, "F": Verdict.FAIL, "!": Verdict.ERROR}

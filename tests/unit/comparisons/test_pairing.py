@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from compare_factory import cell, side, verdicts
 
+from visioneval import UsageError
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, pair_cells, parse_map
-from visioneval.errors import UsageError
 
 
 def test_cells_are_paired_by_case_sample_and_model_run() -> None:

@@ -7,7 +7,7 @@ from calibration.metrics import AtCeiling, Worse, Yes, size
 from calibration.metrics import simulate as simulate_metrics
 from calibration.regression import CONFIRM, SHOWN, Design, Drop, Population, simulate
 
-from visioneval.errors import ExitCode
+from visioneval import ExitCode
 
 EQUAL, LARGE = Drop(), Drop(20)
 

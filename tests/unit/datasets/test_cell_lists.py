@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite_text import suite
 
-from visioneval.errors import SuiteError
+from visioneval import SuiteError
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.datasets.cell_lists import MAX_PYTHON, cell_data, cell_items, is_python
 

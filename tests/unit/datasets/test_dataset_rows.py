@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite_text import suite
 
+from visioneval import TestCase
 from visioneval.bounds import CELLS
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.templates.render import render

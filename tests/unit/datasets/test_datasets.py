@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite_text import suite
 
-from visioneval.errors import SuiteError, UsageError
-from visioneval.suite.cases.case import TestCase
+from visioneval import SuiteError, TestCase, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.datasets.cases import RowReader, prompt_id
 from visioneval.suite.loading.datasets.tables import read_rows

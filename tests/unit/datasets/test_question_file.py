@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.errors import RunFormatError, StorageError
+from visioneval import RunFormatError, StorageError
 from visioneval.records.questions import (
     DroppedQuestion,
     PromptQuestions,

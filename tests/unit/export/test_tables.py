@@ -13,14 +13,13 @@ from record_factory import record
 from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_run
 from typer.testing import CliRunner
 
+from visioneval import Record, load_run
 from visioneval.analysis.cell_reader import CellReader
-from visioneval.api.runs import load_run
 from visioneval.cli import app
 from visioneval.export import parquet as tables
 from visioneval.export.csv import ScoreColumn, score_columns, write_csv
 from visioneval.export.jsonl import READ_ROWS, write_jsonl
 from visioneval.export.labels import write_drawn_cells
-from visioneval.records.model import Record
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ from record_factory import record
 from tracked_runs import HOSTILE, LABELS, MANY, tracked_demo
 from typer.testing import CliRunner
 
+from visioneval import Run, TrackerError, UsageError, load_run, track
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.api.options import run_options
-from visioneval.api.runs import Run, load_run, track_finished
-from visioneval.api.trackers import track
+from visioneval.api.runs import track_finished
 from visioneval.cli import app
-from visioneval.errors import TrackerError, UsageError
 from visioneval.export.trackers import sending
 from visioneval.export.trackers.cells import _reasons, cell_table
 from visioneval.export.trackers.content import SafeNames, TrackedRun, description, gate_text, tracked_run

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from scripted_judge import ScriptedJudge, context
 
-from visioneval.errors import GraderError, ProviderError
-from visioneval.graders.base import Grade
+from visioneval import Grade, GraderError, ProviderError, Reply
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
 from visioneval.graders.gecko.making import options_digest
-from visioneval.providers.base import Reply
 from visioneval.records.keys import digest
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.running.cells.services import SingleFlight

@@ -15,21 +15,18 @@ from record_factory import record
 from scripted_judge import ScriptedJudge, context, saved_image
 from suite_text import suite
 
+from visioneval import CaseFiles, GradingContext, ImageError, Question
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.errors import ImageError
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment
-from visioneval.graders.base import GradingContext
 from visioneval.graders.pairwise.config import PairwiseGrader
 from visioneval.graders.pairwise.grader import pair_question
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.media.images import identify
-from visioneval.providers.base import Question
 from visioneval.running.keys import grade_key
 from visioneval.suite.load import LoadedSuite
-from visioneval.types import CaseFiles
 
 Problems = Callable[..., list[str]]
 METRICS = {"clear": {"type": "pass_fail", "description": "Is it clear?"}}

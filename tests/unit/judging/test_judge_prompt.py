@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visioneval import TestCase
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import reply_problems
 from visioneval.graders.rubric.prompt import (
@@ -18,7 +19,6 @@ from visioneval.graders.rubric.prompt import (
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
 from visioneval.resources import builtin
-from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
 
 METRICS = {

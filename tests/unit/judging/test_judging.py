@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import ScriptedAnswer, ScriptedJudge
 
+from visioneval import Question, Reply
 from visioneval.judging.ask import (
     Answer,
     OffSchemaError,
@@ -20,7 +21,6 @@ from visioneval.judging.ask import (
     read_reply,
     schema_problems,
 )
-from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import MAX_CHARS
 
 GOOD = {"n": 4}

@@ -8,10 +8,9 @@ from typing import Any
 from record_factory import info, record
 from rich.console import Console
 
+from visioneval import Fingerprint, GraderRecord, Summary
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Fingerprint, GraderRecord
 from visioneval.report.terminal.run.summary import print_summary
 from visioneval.suite.model import Suite
 

@@ -11,15 +11,11 @@ from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context, saved_image
 from suite_text import suite
 
-from visioneval.errors import AuthError, ProviderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import AuthError, CaseFiles, Grade, GradingContext, ProviderError, Question, Reply, TestCase
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric, reply_problems
 from visioneval.graders.rubric.metrics import PassFail, ScaleScore
-from visioneval.providers.base import Question, Reply
-from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
-from visioneval.types import CaseFiles
 
 METRICS = {
     "clear": {"type": "pass_fail", "description": "Is it clear?"},

@@ -15,8 +15,8 @@ from buckets import web_server
 from suite_text import suite
 from typer.testing import CliRunner
 
+from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.errors import UsageError
 from visioneval.media.inflate import CodingError, Inflater
 from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, origin_of, url_problem
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.errors import SuiteError
+from visioneval import SuiteError
 from visioneval.suite.entries.sweep import as_written
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, parse_scalar, read_positions, read_yaml
 

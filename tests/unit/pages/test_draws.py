@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from record_factory import record
 
-from visioneval.errors import RunFormatError, UsageError
+from visioneval import RunFormatError, UsageError
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
 from visioneval.records.labeling.draws import DRAWS, RecordedDraw, append_draw, frame_of, read_draws

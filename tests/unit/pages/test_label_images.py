@@ -13,7 +13,7 @@ from clips import clip, colour_of
 from label_server import SECRET_A, make_image, write_run
 from PIL import Image, ImageDraw
 
-from visioneval.errors import ImageError
+from visioneval import ImageError
 from visioneval.label import images as outputs
 from visioneval.label import work
 from visioneval.label.labeling import Labeling

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from label_server import make_image, write_run
 
+from visioneval import TaskType
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.resources import builtin
 from visioneval.suite.label_presets import READY, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
-from visioneval.types import TaskType
 
 ROOT = Path(__file__).parents[3]
 WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
@@ -142,7 +141,7 @@ def test_each_cell_gets_the_questions_of_its_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "preset"), SUITES)
 def test_the_built_in_workflows_use_their_preset(name: str, preset: str) -> None:
-    suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
+    suite = load_suite(ROOT / "suites" / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
     assert suite.labels.preset == preset
     assert [(item.key, item.ask, item.choices) for item in suite.resolved_labels.questions] == [

@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 from record_factory import record
 
-from visioneval.errors import UsageError
+from visioneval import Record, UsageError
 from visioneval.label.sampling import Candidate, Item, SelectionSpec, build_queue, pairs, select_candidates
-from visioneval.records.model import Record
 
 
 def cells(count: int, verdicts: str = "P") -> list[Record]:

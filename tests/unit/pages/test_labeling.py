@@ -11,7 +11,7 @@ import pytest
 from label_server import QUESTIONS, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.label.labeling import Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labeling.draws import read_draws

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from png_bytes import chunk, png
 
-from visioneval.errors import ImageError
+from visioneval import ImageError
 from visioneval.media import images
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from make_logos import SIZE, images
 from PIL import Image
 
-from visioneval.resources import builtin
-
-ASSETS = builtin("suites") / "logo_edits" / "assets"
+ASSETS = Path(__file__).parents[3] / "suites" / "logo_edits" / "assets"
 
 
 @pytest.mark.slow

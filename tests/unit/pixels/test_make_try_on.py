@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from make_try_on import SIDE, all_images
 from PIL import Image
 
 from visioneval.media.images import load_mask
-from visioneval.resources import builtin
 
-ASSETS = builtin("suites") / "try_on" / "assets"
+ASSETS = Path(__file__).parents[3] / "suites" / "try_on" / "assets"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from broken_images import chunk
 from PIL import Image
 
-from visioneval.errors import ImageError
+from visioneval import ImageError
 from visioneval.media import images
 from visioneval.media.png import is_complete
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.media.images import identify
 from visioneval.probing.damage import copy_edits, lettering, pixels
 from visioneval.probing.damage.kinds import KINDS, Kind, matching, planted

@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.graders.properties.grader import Properties, _median, is_flat
 from visioneval.media.images import OPAQUE_FROM
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, Output, TaskType
 
 CONFIG = PropertiesGrader(type="properties", key="image")
 

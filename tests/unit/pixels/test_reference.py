@@ -10,13 +10,10 @@ import pytest
 from color_profiles import display_p3, encoded, srgb_of
 from PIL import Image, ImageDraw, ImageFilter
 
-from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.media.images import image_at, size_of
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, TaskType
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.errors import GraderError
+from visioneval import GraderError
 from visioneval.graders.pixels.registration import align, read_pixels, scale_to_base
 
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from concurrency import Clock, run_with_timeout, settle
 
-from visioneval.errors import ClosingError, ProviderError
+from visioneval import ProviderError
+from visioneval.errors import ClosingError
 from visioneval.running.calls import limiters
 from visioneval.running.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.suite.entries.limits import MAX_ATTEMPTS

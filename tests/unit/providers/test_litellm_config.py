@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider

@@ -10,8 +10,7 @@ import pytest
 from mock_outputs import generated, output, request, text
 from PIL import Image
 
-from visioneval.errors import ProviderError
-from visioneval.types import CaseFiles
+from visioneval import CaseFiles, ProviderError
 
 
 def two_regions(tmp_path: Path) -> CaseFiles:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from concurrency import Clock, run_with_timeout, settle
 
-from visioneval.errors import BudgetError, ClosingError, ProviderError
+from visioneval import BudgetError, ProviderError
+from visioneval.errors import ClosingError
 from visioneval.running.calls import limiters
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle, Tries

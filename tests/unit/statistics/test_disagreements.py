@@ -8,9 +8,9 @@ import pytest
 from record_factory import info, record
 from rich.console import Console
 
+from visioneval import Fingerprint, GraderRecord, Record
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.report.terminal.run.summary import print_summary
 from visioneval.suite.model import Suite
 

@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 from record_factory import UNMEASURED, record, run_of
 
+from visioneval import Record, Summary
 from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
-from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Record
 from visioneval.report.markdown import summary_markdown
 from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.report.outcome import outcome

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from record_factory import UNMEASURED, record, run_of
 
+from visioneval import Fingerprint, GraderRecord, Record, Summary
 from visioneval.analysis.left_out import LeftOut, granted_share, worst
-from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.suite.filters import GateRule, Scope
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite

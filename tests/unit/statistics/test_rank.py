@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ranked_runs import JUDGE, answered, judged, label
 
-from visioneval.analysis.ranking.findings import RankedRun, Ranking, Rankings
+from visioneval import Rankings, UsageError
+from visioneval.analysis.ranking.findings import RankedRun, Ranking
 from visioneval.analysis.ranking.ranking import AnsweredRun, RankFilters, rank_runs
-from visioneval.errors import UsageError
 
 
 def only(rankings: Rankings) -> Ranking:

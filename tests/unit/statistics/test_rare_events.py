@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visioneval import Verdict
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.rates import rate_of
 from visioneval.analysis.stats.interval import rate_measure
-from visioneval.types import Verdict
 
 Labels = list[tuple[int, bool]]
 """The case of each label, and whether the judge is right."""

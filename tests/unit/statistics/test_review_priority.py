@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from record_factory import info, record
 
+from visioneval import Record, RunInfo
 from visioneval.analysis.review_priority import ReviewPriority
-from visioneval.records.model import Record, RunInfo
 from visioneval.suite.model import Suite
 
 RUBRIC: dict[str, Any] = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visioneval import Metric
 from visioneval.analysis import scores as module
 from visioneval.analysis.scores import ExactSum, Scores
-from visioneval.types import Metric
 
 NUMBERS = st.floats(-(2.0**63), 2.0**63) | st.sampled_from([0.1, 1e-320, 2.0**53, -(2.0**53), 1.0, -0.0])
 SCALE = st.sampled_from([0, 1, True, False, 2.5, 0.1, -3])

@@ -8,9 +8,10 @@ import pytest
 from record_factory import UNMEASURED, record, run_of
 from record_factory import info as empty_info
 
-from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval import Fingerprint, GraderRecord, Record, RunInfo, Summary
+from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
-from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, RunState
+from visioneval.records.model import RunState
 from visioneval.report.outcome import outcome
 from visioneval.suite.filters import Scope
 from visioneval.suite.model import Suite

@@ -9,10 +9,9 @@ import pytest
 from record_factory import info, record
 from rich.console import Console
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval import GraderRecord, Record, Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.analysis.summary.variance import ONE_CASE, ONE_SAMPLE, ONE_VOTE, NoiseFinding
-from visioneval.records.model import GraderRecord, Record
 from visioneval.report.terminal.noise import noise_rows, print_noise
 from visioneval.suite.model import Suite
 

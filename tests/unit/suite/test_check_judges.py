@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.errors import SuiteError
+from visioneval import SuiteError
 from visioneval.suite.load import load_suite
 
 Problems = Callable[..., list[str]]

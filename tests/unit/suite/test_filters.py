@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visioneval import TaskType
 from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
-from visioneval.types import TaskType
 
 GENERATION, EDITING = TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from visioneval import Status, Verdict
 from visioneval.analysis.summary.gates import Pool
 from visioneval.rules import Gate, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
-from visioneval.types import Score, Status, Verdict
+from visioneval.types import Score
 
 
 @pytest.mark.parametrize(

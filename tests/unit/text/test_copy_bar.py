@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.calibration import copy_bar
 from tests.calibration.copy_cases import Case, copy_images, is_shown, look_alike
-from visioneval.errors import GraderError
+from visioneval import GraderError
 from visioneval.graders.measures import Measure
 from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.suite.cases.case import ExpectText

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from recorded_readings import Kind, RecordedReadings
 
-from visioneval.errors import GraderError
+from visioneval import GraderError
 from visioneval.graders.text.reading import networks
 
 KINDS: tuple[Kind, ...] = ("boxes", "line", "likelihood")

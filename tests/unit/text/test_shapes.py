@@ -12,13 +12,12 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from suite_text import suite
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
-from visioneval.suite.cases.case import ExpectText, TestCase
-from visioneval.types import CaseFiles, Output, TaskType
+from visioneval.suite.cases.case import ExpectText
 
 LATIN = ("Grand opening",)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.measures import Measure, measure_directly
 from visioneval.graders.text import grader
 from visioneval.graders.text.config import TextGrader
@@ -23,8 +23,7 @@ from visioneval.graders.text.grader import Text
 from visioneval.graders.text.reading import ocr
 from visioneval.graders.text.reading.gaps import Gap, gaps
 from visioneval.graders.text.reading.line_looks import LineLook, LineLooks
-from visioneval.suite.cases.case import ExpectText, TestCase
-from visioneval.types import CaseFiles, Output, TaskType
+from visioneval.suite.cases.case import ExpectText
 
 HEIGHT, BAR = 60, 16
 

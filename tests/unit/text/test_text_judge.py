@@ -8,14 +8,12 @@ import pytest
 from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
-from visioneval.errors import ProviderError
-from visioneval.graders.base import Grade
+from visioneval import Grade, ProviderError, Reply
 from visioneval.graders.text import second_look
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
 from visioneval.graders.text.reading import ocr
-from visioneval.providers.base import Reply
 
 SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}
 BOTH = ["SPRING SALE", "10\u201320 % OFF"]

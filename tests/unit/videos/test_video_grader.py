@@ -13,15 +13,12 @@ import moving_videos
 import numpy as np
 import pytest
 
-from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.video.config import VideoGrader
 from visioneval.graders.video.flicker import flicker
 from visioneval.graders.video.grader import Video
 from visioneval.graders.video.measure import VideoFacts, measure_video
 from visioneval.graders.video.series import MAX_POINTS
-from visioneval.suite.cases.case import TestCase
-from visioneval.types import CaseFiles, Output, TaskType
 
 
 def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str | None = None, **options: Any) -> Grade:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.view.serve import serve
 
 

@@ -11,7 +11,7 @@ import pytest
 from record_factory import generated_png
 from viewed_runs import begun_run, viewed_run
 
-from visioneval.errors import UsageError
+from visioneval import UsageError
 from visioneval.view.site import SiteOptions, write_site
 
 ALL = SiteOptions()

@@ -1,4 +1,4 @@
-"""What ``run.json`` states about a new and a resumed run."""
+"""Plans of suites and of stored runs, and what ``run.json`` states about a new and a resumed run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 from engine_parts import info_of, plan_of
 from toys import Toy
 
-from visioneval import __version__
+from visioneval import RunFormatError, RunInfo, SuiteError, __version__
+from visioneval.running.loading import SuiteOptions, load_plan, load_plans, load_stored_plan, secrets_to_give
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import describe_run, new_run_id, now, resumed_info
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import Selection
 
 SECRET = "hunter2-hunter2"
+TRUSTED = SuiteOptions(trust=True)
+WITH_SECRET: dict[str, Any] = {"vars": {"site_token": "none", "color": "red"}}
 
 
 def test_the_time_is_iso_8601_in_utc_to_the_millisecond() -> None:
@@ -72,22 +75,6 @@ def test_values_of_hidden_variables_are_masked_in_the_command_line(
     assert info_of(secret_suite(toy), typed=typed).command_line == stored
 
 
-def test_hidden_variables_are_masked_everywhere_in_the_run(toy: Toy) -> None:
-    suite = secret_suite(toy)
-    info = info_of(suite, note=f"with {SECRET}")
-    assert info.hidden_vars == ("site_token",)
-    assert info.suite.vars == {"site_token": HIDDEN, "color": "red"}
-    assert info.note == "with ***"
-    assert SECRET not in info.model_dump_json()
-    assert suite.suite.vars["site_token"] == SECRET, "the plan itself still has the value"
-
-
-def test_a_variable_that_contains_a_key_of_the_environment_is_hidden(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SITE_API_KEY", SECRET)
-    info = info_of(plan_of(toy.write(vars={"address": f"https://x/{SECRET}"})))
-    assert (info.hidden_vars, info.suite.vars) == (("address",), {"address": HIDDEN})
-
-
 def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(toy.folder.parent))
     suite = plan_of(toy.write())
@@ -128,28 +115,58 @@ class TestResumedInfo:
         assert (again.visioneval_version, again.suite_path) == (__version__, current.suite_path)
         assert (again.source_sha256, again.metrics) == (current.source_sha256, current.metrics)
 
-    @pytest.mark.parametrize(("uses_stored_suite", "typed"), [(True, ("run", "s.yaml")), (False, ("run", "t.yaml"))])
-    def test_the_command_line_is_stored_with_the_suite(
-        self, toy: Toy, uses_stored_suite: bool, typed: tuple[str, ...]
-    ) -> None:
-        suite = plan_of(toy.write())
-        stored, current = info_of(suite, typed=("run", "s.yaml")), info_of(suite, typed=("run", "t.yaml"))
-        assert resumed_info(stored, current, uses_stored_suite=uses_stored_suite).command_line == typed
-
-    def test_the_selection_of_the_current_plan_counts(self, toy: Toy) -> None:
-        info = info_of(plan_of(toy.write()))
-        narrow = info.model_copy(update={"selection": Selection(limit=1)})
-        assert resumed_info(info, narrow, uses_stored_suite=False).selection == Selection(limit=1)
-
-    def test_the_current_hidden_variables_count(self, toy: Toy) -> None:
-        stored = info_of(plan_of(toy.write(vars={"site_token": "none", "color": "red"})))
-        again = resumed_info(stored, info_of(secret_suite(toy)), uses_stored_suite=False)
-        assert (again.hidden_vars, again.suite.vars["site_token"]) == (("site_token",), HIDDEN)
-        assert SECRET not in again.model_dump_json()
-
 
 def test_the_path_of_the_suite_is_free_of_secrets(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SITE_TOKEN", SECRET)
     (toy.folder / SECRET).mkdir()
     path = toy.write(name=f"{SECRET}/suite.yaml", models=[{"provider": "mock"}], graders=[{"key": "i", "type": "properties"}], verdict=["not i.blank"])  # fmt: skip
     assert Path(info_of(plan_of(path)).suite_path).parts[-2:] == (HIDDEN, "suite.yaml")
+
+
+def test_a_plan_of_code_needs_trust(toy: Toy) -> None:
+    with pytest.raises(SuiteError, match="--trust-suite"):
+        load_plan(toy.write(), SuiteOptions())
+
+
+def test_variables_and_judges_replace_those_of_the_suite(toy: Toy) -> None:
+    judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
+    path = toy.write({"prompt": "a {{ color }} tree"}, vars={"color": "red"}, judges=judges)
+    options = SuiteOptions(variables={"color": "blue"}, judges={"default": "gemini:gemini-4-argon"}, trust=True)
+    plan = load_plan(path, options)
+    assert [call.prompt for call in plan.calls()] == ["a blue tree"]
+    assert plan.suite.judges["default"].title == "gemini:gemini-4-argon"
+
+
+def test_plans_report_the_problems_of_all_suites(toy: Toy) -> None:
+    paths = [toy.write(name="a.yaml", color=1), toy.write(name="b.yaml"), toy.write(name="c.yaml", shape=1)]
+    with pytest.raises(SuiteError) as failure:
+        load_plans(paths, TRUSTED)
+    assert [Path(problem.file).name for problem in failure.value.problems] == ["a.yaml", "c.yaml"]
+    assert [suite.loaded.path.name for suite in load_plans(paths[1:2], TRUSTED)] == ["b.yaml"]
+
+
+def test_plans_name_a_path_that_does_not_exist(toy: Toy) -> None:
+    with pytest.raises(SuiteError, match=r"no\.yaml"):
+        load_plans([toy.write(), Path("no.yaml")], TRUSTED)
+
+
+def test_a_folder_without_a_run_has_no_stored_plan(toy: Toy) -> None:
+    with pytest.raises(RunFormatError, match=r"run\.json"):
+        load_stored_plan(toy.folder, TRUSTED)
+
+
+class TestSecretsToGive:
+    """Secret variables of a run that must be given again for a suite from a file."""
+
+    @pytest.fixture
+    def info(self, toy: Toy) -> RunInfo:
+        return info_of(plan_of(toy.write(**WITH_SECRET), variables={"site_token": SECRET}))
+
+    def test_a_variable_that_the_suite_lost_is_not_needed(self, toy: Toy, info: RunInfo) -> None:
+        assert secrets_to_give(info, plan_of(toy.write(vars={"color": "red"}))) == []
+
+    def test_a_variable_that_the_suite_sets_to_a_key_is_not_needed(
+        self, toy: Toy, info: RunInfo, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SITE_KEY", SECRET)
+        assert secrets_to_give(info, plan_of(toy.write(vars={"site_token": SECRET}))) == []
