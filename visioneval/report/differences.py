@@ -44,7 +44,9 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
 def _with_table(section: Section, heading: str, differences: Sequence[Difference], kind: _Kind) -> Section:
     columns = [
         Column(heading, min_width=_WHOLE_NAME),
-        *(Column(name, is_number=True) for name in ("A", "B", "B - A [95%]", "p")),
+        *(Column(name, is_number=True) for name in "AB"),
+        Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
+        Column("p", is_number=True),
         *([Column("p Holm", is_number=True)] if kind == "tested" else []),
         Column("n (cases)", is_number=True),
         *([Column("broken / fixed")] if kind == "verdicts" else []),
