@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
 from visioneval.analysis.summary.accumulators import pass_rate
 from visioneval.records.baselines import Baseline
+from visioneval.report.numbers import show_rate
 from visioneval.report.sections import Column, Section, Value, quoted
-from visioneval.report.terminal.run.summary import show_rate
 
 _NUMBERS = Column("cells", is_number=True), Column("pass rate [95%]")
 

@@ -25,16 +25,19 @@ STYLES: Mapping[Tone, str] = {
     "dim": "dim",
 }
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-_SEPARATORS = ",;/", "=_-.:"
+_SEPARATORS = ",;/(", "=_-.:"
 """Long words break after one of the first, else after one of the second."""
-_PART = re.compile(r"[^\s,;/=_\-.:]+[,;/=_\-.:]*|[,;/=_\-.:]+")
+_PART = re.compile(r"[^\s,;/(=_\-.:]+[,;/(=_\-.:]*|[,;/(=_\-.:]+")
 """What stays on one line."""
 
 
 def print_report(report: Report, console: Console, *, is_full: bool = False) -> None:
     """Prints a report: its outcome, then its sections."""
-    facts = [joined(report.facts, console.width)] if report.facts else []
-    console.print(Group(*facts, outcome_line(report.outcome, console.width), *map(text_of, report.lines)))
+    subject = [Value(report.subject, "strong")] if report.subject else []
+    facts = joined([*subject, *report.facts], console.width)
+    console.print(
+        Group(*([facts] if facts else []), outcome_line(report.outcome, console.width), *map(text_of, report.lines))
+    )
     console.print()
     print_sections(report.sections, console, is_full=is_full, more=report.more)
 

@@ -27,9 +27,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram: the heights of equal bins from left to right, the tallest is 1."""
+    """A histogram: the heights of equal bins from left to right, the tallest is 1. ``ends`` name those of its axis."""
 
     heights: tuple[float, ...]
+    ends: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An image with its caption, in HTML only. ``image`` is its address there; without one, ``caption`` says why."""
+    """An image with its caption, in HTML only. ``image`` is its address there; without one, ``caption`` says why.
+
+    ``before`` is the address of an image on its left, to compare it with.
+    """
 
     image: str
     link: str
     title: str
     caption: Sequence[Cell] = ()
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

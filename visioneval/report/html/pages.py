@@ -17,7 +17,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visioneval.report.terminal.run.summary import show_usd
+from visioneval.report.html.plots import coordinates
+from visioneval.report.numbers import show_usd
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
@@ -111,6 +112,7 @@ def _environment(folder: Path) -> jinja2.Environment:
     )
     environment.filters["soft"] = soft
     environment.filters["usd"] = usd
+    environment.filters["coordinates"] = coordinates
     return environment
 
 
