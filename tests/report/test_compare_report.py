@@ -214,6 +214,18 @@ def test_lower_is_better_in_words() -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "a", "b"), [("copy.cer", 0.1, 0.4), ("look", 4, 2)])
+def test_worse_is_left_of_zero_in_a_plot(name: str, a: float, b: float) -> None:
+    page = comparison_page(compare(side(scored(name, [a] * 7)), side(scored(name, [b] * 7), "b")), [])
+    plots = page[page.index(f">{name}</th>") :]
+    zero, *ends = (
+        float(re.findall(pattern, plots)[0])
+        for pattern in ('class="grid" x1="(.*?)"', 'class="dot" cx="(.*?)"', 'class="whisker" x1="(.*?)"',
+                        'class="whisker" x1=".*?" x2="(.*?)"')
+    )  # fmt: skip
+    assert max(ends) < zero
+
+
 def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
     same = "A and B are the same run: this compares it with itself"
     a, b = side(verdicts("PF"), run_ids=(("1", "r"),)), side(verdicts("PF"), run_ids=(("2", "r"),))
@@ -221,3 +233,14 @@ def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
     texts = [comparison_markdown(compare(a, other), []) for other in (a, b, other_model)]
     assert [same in text for text in texts] == [True, False, False]
     assert same not in comparison_markdown(compare(side(verdicts("P")), side(verdicts("P"))), [])
+
+
+def test_markdown_leaves_out_no_metric_and_no_gate() -> None:
+    names = [f"m{at:02}" for at in range(25)]
+    metrics = {name: Metric(type="number", better="higher", range=(0, 5)) for name in names}
+    cells = [cell(f"c{at}", scores=dict.fromkeys(names, 3)) for at in range(6)]
+    result = compare(side(cells, metrics=metrics), side(cells, "b", metrics=metrics))
+    gates = check_gates(result, parse_fail_on([f"{name}:1" for name in names]))
+    text = comparison_markdown(result, gates)
+    assert all(f"| `{name}` | 3 | 3 |" in text and f"| `{name}:1` |" in text for name in names)
+    assert " more" not in text.replace("more than one time in five", "")

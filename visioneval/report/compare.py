@@ -77,6 +77,7 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
         "Gates (--fail-on)",
         (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
         [(_GATE_STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
+        is_whole=True,
         name="gates",
     )
 

@@ -14,8 +14,6 @@ from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Interval, Section, Tone, Value, quoted
 from visioneval.rules import is_equal, show_beside
 
-NAME = "differences"
-"""Identifies the sections in HTML."""
 _WHOLE_NAME, _SHORTEST_NAME = 30, 10
 """Characters of a name that are not broken, where that fits with two lines for each metric, and where it does not."""
 _Kind = Literal["tested", "verdicts", "scores"]
@@ -37,7 +35,9 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
     )
     for title, heading, differences, kind in tables:
         if differences:
-            section = Section(title, notes=power if kind == "tested" else (), fold=fold, name=NAME)
+            section = Section(
+                title, notes=power if kind == "tested" else (), fold=fold, is_whole=True, name="differences"
+            )
             yield _with_table(section, heading, differences, kind)
 
 

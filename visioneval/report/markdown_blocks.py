@@ -33,12 +33,13 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def section_markdown(section: Section) -> str:
-    """A section, with at most ``MAX_ROWS`` rows."""
-    more = len(section.rows) - MAX_ROWS
+    """A section, with at most ``MAX_ROWS`` rows unless it ``is_whole``."""
+    shown = len(section.rows) if section.is_whole else MAX_ROWS
+    more = len(section.rows) - shown
     parts = [
         f"### {escaped(section.title)}" if section.title and not section.is_closed else "",
         "\n".join(map(inline, section.about)),
-        _table(section) if section.columns else "",
+        _table(section, shown) if section.columns else "",
         f"... and {more:,} more" if more > 0 else "",
         "\n".join(f"- {inline(note)}" for note in section.notes),
     ]
@@ -68,10 +69,10 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*<]|\](?=[(\[:]))", r"\\\1", one_line(text, 2000))
 
 
-def _table(section: Section) -> str:
+def _table(section: Section, shown: int) -> str:
     """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
     head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
-    rows = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
+    rows = [list(map(inline, row)) for row in section.rows[:shown]]
     lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
     return "\n".join(
         f"| {' | '.join(line)} |" for line in ([cell.replace("|", "\\|") for cell in line] for line in lines)

@@ -97,7 +97,8 @@ class Section:
     A table that ``splits`` shows in a terminal as many columns side by side as fit, and the rest below, with the first
     column repeated, such as a column for each model run. Sections with the same ``fold`` are together behind this
     title, which is closed at first; a terminal shows them with ``--full`` only, and says so. One that ``is_closed`` is
-    behind its own title, except in a terminal. ``narrow`` is its form where its columns do not fit a terminal.
+    behind its own title, except in a terminal. ``narrow`` is its form where its columns do not fit a terminal. Markdown
+    cuts long tables, except one that ``is_whole``, such as gates.
     """
 
     title: str
@@ -108,6 +109,7 @@ class Section:
     splits: bool = False
     fold: str = ""
     is_closed: bool = False
+    is_whole: bool = False
     narrow: Section | None = None
     name: str = ""
     """Identifies the section in HTML, for its style and for links."""
