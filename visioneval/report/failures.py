@@ -42,7 +42,7 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
         Column("cells", is_number=True),
         Column("reason", min_width=8),
         Column("model run", short="#"),
-        Column("case [sample]" if has_samples else "case", min_width=10),
+        Column("case [sample]" if has_samples else "case", min_width=20),
         Column("example", min_width=24),
     )
     more = len(summary.failure_reasons) - _MAX_REASONS

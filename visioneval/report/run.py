@@ -163,7 +163,11 @@ def _gates(summary: Summary) -> Section:
     else:
         title = "Gates" if summary.state == "complete" else "Gates (incomplete run)"
     columns = [Column("", min_width=8), Column("gate", min_width=12), Column("scope", min_width=8)]
-    columns += [Column("value [95%]"), Column("cells", is_number=True), Column("a repeat fails", min_width=8)]
+    columns += [
+        Column("value [95%]"),
+        Column("cells", is_number=True),
+        Column("a repeat fails", min_width=8, short="repeats fail"),
+    ]
     rows = [_gate(gate, summary) for gate in summary.gates]
     if not any(gate_repeat(gate) for gate in summary.gates):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -236,7 +240,7 @@ def _metrics(summary: Summary, plots: Plots) -> Iterator[Section]:
         yield _metric_table(title, deciding, summary, plots)
     if others:
         fold = f"{count_of(len(others), 'metric')} that no rule or gate reads"
-        yield _metric_table(f"More metrics: {fold}", others, summary, plots, fold)
+        yield _metric_table("More metrics", others, summary, plots, fold)
 
 
 def _metric_table(title: str, metrics: Mapping[str, Metric], summary: Summary, plots: Plots, fold: str = "") -> Section:
@@ -373,7 +377,7 @@ def _tags(summary: Summary) -> Iterator[Section]:
     columns = [Column("tag", min_width=12), Column("model run", short="#"), Column(RATE, axis=("0", "50", "100 %"))]
     if rows:
         columns += [Column("fail", is_number=True), Column("error", is_number=True)]
-        yield Section("By tag", columns, rows, name="rates")
+        yield Section("By tag", columns, rows, name="by-tag")
 
 
 def _failure_tags(summary: Summary) -> Iterator[Section]:
@@ -467,7 +471,7 @@ def _noise(noise: Sequence[NoiseFinding]) -> Iterator[Section]:
         [[quoted(name), *(cells[at] for at in shown)] for name, cells in rows],
         [quoted(line) for line in _noise_lines(noise)],
         [about],
-        fold="where the noise is",
+        fold="Where the noise is",
         name="noise",
     )
 

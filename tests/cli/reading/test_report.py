@@ -12,13 +12,13 @@ from PIL import Image
 from record_factory import record
 from report_runs import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
+from visioneval.report.html.distributions import CellNumbers, grading_rows, metric_rows
 
 from visioneval import CellError, UsageError, Verdict, read_info
 from visioneval.analysis.summary.accumulators import count, pass_rate
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.graders.gecko.config import GeckoGrader
-from visioneval.report.html.distributions import CellNumbers, grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar

@@ -11,7 +11,8 @@ from rich.console import Console
 from visioneval import Fingerprint, GraderRecord, Record
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.terminal.run.summary import print_summary
+from visioneval.report.console import print_report
+from visioneval.report.run import run_report
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(
@@ -76,7 +77,7 @@ def test_judge_verdict_is_compared_with_rules_over_its_metrics(graded: Record, j
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
     summary = summarize(info(suite=SUITE, state="complete", planned_cells=len(cells)), cells)
     out = io.StringIO()
-    print_summary(summary, Console(file=out, width=80))
+    print_report(run_report(summary), Console(file=out, width=80))
     return out.getvalue(), json.loads(summary.model_dump_json())
 
 
