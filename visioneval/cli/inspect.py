@@ -146,7 +146,7 @@ def show(
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
     from visioneval.records.resume_command import asking_hint
-    from visioneval.report.console import print_report, print_sections
+    from visioneval.report.console import print_report, section_part
     from visioneval.report.failures import failing_cells
     from visioneval.report.outcome import never_asked_text
     from visioneval.report.run import run_report
@@ -163,7 +163,8 @@ def show(
         raise UsageError("--sample and --verdict need a CASE")
     result = load_run(run, cases=scope.cases, tags=scope.tags, models=scope.models, runs=runs, warn=options.say)
     if failed:
-        print_sections([failing_cells(result.summary)], options.console())
+        console = options.console()
+        console.print(section_part(failing_cells(result.summary), console.width))
     else:
         print_report(run_report(result.summary), options.console(), is_full=full)
         if scope == Scope():

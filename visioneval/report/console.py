@@ -187,7 +187,7 @@ def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Rende
 def _broken_at_signs(text: Text, width: int) -> Text:
     """Breaks words that are wider than ``width`` after the last sign that separates parts, such as a comma.
 
-    A label such as ``gpt-image,quality=low`` would be broken anywhere.
+    A label such as ``gpt-image-2,quality=low`` would be broken anywhere.
     """
     breaks: list[int] = []
     for word in re.finditer(r"\S+", text.plain):

@@ -163,11 +163,8 @@ def _gates(summary: Summary) -> Section:
     else:
         title = "Gates" if summary.state == "complete" else "Gates (incomplete run)"
     columns = [Column("", min_width=8), Column("gate", min_width=12), Column("scope", min_width=8)]
-    columns += [
-        Column("value [95%]"),
-        Column("cells", is_number=True),
-        Column("a repeat fails", min_width=8, short="repeats fail"),
-    ]
+    columns += [Column("value [95%]"), Column("cells", is_number=True)]
+    columns += [Column("a repeat fails", min_width=8, short="repeats fail")]
     rows = [_gate(gate, summary) for gate in summary.gates]
     if not any(gate_repeat(gate) for gate in summary.gates):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
