@@ -130,7 +130,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width
     whole = [
         size
         if column.min_width is None
-        else max(size, *(cell_len(part) for text in cells for part in _PART.findall(text)))
+        else max([size, *(cell_len(part) for text in cells for part in _PART.findall(text))])
         for column, size, cells in zip(columns, narrow, texts, strict=True)
     ]
     room = width - GAP * (len(columns) - 1)

@@ -90,6 +90,16 @@ class Column:
     axis: tuple[str, ...] = ()
 
 
+def texts(*names: str) -> list[Column]:
+    """Columns that wrap if they have to."""
+    return [Column(name, min_width=10) for name in names]
+
+
+def numbers(*names: str) -> list[Column]:
+    """Columns that are aligned to the right."""
+    return [Column(name, is_number=True) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A table with a title above, and lines of text before (``about``) and after it (``notes``).

@@ -6,8 +6,7 @@ import pytest
 from record_factory import record, run_of
 
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.markdown import code
-from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.markdown_blocks import code, report_markdown
 from visioneval.report.run import run_report
 
 
