@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
-from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import Cell as RunCell
+from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult, State
 from visioneval.analysis.compare.pairing import CellPair, Change

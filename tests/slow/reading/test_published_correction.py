@@ -17,7 +17,7 @@ from visioneval.analysis.agreement.correction import CorrectedMetric, correct
 from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
-from visioneval.records.labeling.labels import read_labels
+from visioneval.records.labels import read_labels
 
 SEEDS = range(12)
 
