@@ -11,7 +11,7 @@ from visioneval.analysis.compare.decision import compare_stored, decide, parse_c
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.agreement import agreement_report
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.pages import PageFrame, sections_page
 from visioneval.report.sections import quoted
 
