@@ -26,7 +26,7 @@ from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import Side, pooled_side
-from visioneval.analysis.stats.student import t_two_sided_p
+from visioneval.analysis.stats.basic import t_two_sided_p
 
 GATES = parse_fail_on([])
 RUNS, CONFIRM, NIGHTS = (1, 5), 3, 20

@@ -13,7 +13,8 @@ from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
-from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value
 from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside

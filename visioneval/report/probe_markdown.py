@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from visioneval.analysis.probe.findings import ProbeFindings
+from visioneval.analysis.probe import ProbeFindings
 from visioneval.report import probe_texts as texts
 from visioneval.report.markdown import code
 

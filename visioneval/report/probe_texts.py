@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
+from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
 from visioneval.report.numbers import show_interval
 
 ANY = "any rule"

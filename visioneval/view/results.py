@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.agreement.reading import read_labeled
+from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.reading import compare_stored

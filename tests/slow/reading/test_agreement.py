@@ -11,8 +11,7 @@ from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
 from visioneval import UsageError
 from visioneval.analysis.agreement import among_raters
-from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.agreement.minimums import Minimum
+from visioneval.analysis.agreement.agreement import Minimum, agree
 
 # Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
 

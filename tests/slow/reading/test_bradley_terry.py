@@ -10,9 +10,8 @@ from calibration.ranking import Design, coverage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.ranks.bradley_terry import Floats, groups, strengths, tiers
-from visioneval.analysis.stats.ranks.rank_intervals import Standings, rank_group
-from visioneval.analysis.stats.student import t_quantile
+from visioneval.analysis.stats.basic import t_quantile
+from visioneval.analysis.stats.ranks import Floats, Standings, groups, rank_group, strengths, tiers
 
 
 def points_of(cases: int, n: int, seed: int, pairs: list[tuple[int, int]] | None = None, ties: float = 0.3) -> Floats:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from calibration.correction import Design, coverage
 
-from visioneval.analysis.stats.agreement.prediction_powered import (
+from visioneval.analysis.stats.prediction_powered import (
     LabeledSample,
     corrected_mean,
     difference,

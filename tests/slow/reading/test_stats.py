@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.basic import auroc, holm, wilson_interval
+from visioneval.analysis.stats.basic import wilson_interval
+from visioneval.analysis.stats.clusters import auroc
+from visioneval.analysis.stats.tests import holm
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)

@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 from labeled_runs import label, labeled
 
 from tests.calibration import agreement as calibration
-from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.agreement.ceiling import against_other_raters
-from visioneval.analysis.agreement.measures import Kind
-from visioneval.analysis.agreement.minimums import Minimum
+from visioneval.analysis.agreement.agreement import Minimum, agree
+from visioneval.analysis.agreement.measures import Kind, against_other_raters
 from visioneval.analysis.stats import jackknife
-from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
-from visioneval.analysis.stats.agreement.chance_interval import chance_corrected_interval
+from visioneval.analysis.stats.agreement import (
+    alpha_measure,
+    chance_corrected_interval,
+    coefficient_measure,
+    jackknife_interval,
+    kappa_measure,
+    krippendorff_alpha,
+    rate_measure,
+)
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.stats.interval import alpha_measure, coefficient_measure, kappa_measure, rate_measure
-from visioneval.analysis.stats.jackknife import jackknife_interval
-from visioneval.analysis.stats.ranks.correlation import spearman
-from visioneval.analysis.stats.rare_events import exact_low, rare_event_interval
+from visioneval.analysis.stats.correlation import spearman
+from visioneval.analysis.stats.intervals import exact_low, rare_event_interval
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ from answer_factory import CELLS, GOOD, HUMAN, answered_by
 from labeled_runs import USABLE, labeled
 
 from visioneval import UsageError
-from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.agreement.minimums import Minimum
+from visioneval.analysis.agreement.agreement import Minimum, agree
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from record_factory import record
 from visioneval import Record, UsageError
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun, pool
-from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
-from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, drawn_labels
+from visioneval.analysis.agreement.correction import CorrectedMetric, Correction, DrawnLabels, Unusable, drawn_labels
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
 from visioneval.records.labeling.draws import RecordedDraw

@@ -7,7 +7,7 @@ from math import isnan, nan
 import numpy as np
 import pytest
 
-from visioneval.analysis.stats.agreement.chance import cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
+from visioneval.analysis.stats.agreement import cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
 
 _ = nan
 KRIPPENDORFF = np.array(

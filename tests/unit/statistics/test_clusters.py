@@ -15,11 +15,11 @@ from visioneval.analysis.stats.clusters import (
     by_case,
     case_sums,
     mean_interval,
-    paired_test,
     rate_interval,
     rate_separation_interval,
     separation_interval,
 )
+from visioneval.analysis.stats.tests import paired_test
 
 RANDOM = np.random.default_rng(7)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.components import CaseTable, case_of_values, case_of_votes, components
+from visioneval.analysis.stats.variance import CaseTable, case_of_values, case_of_votes, components
 
 
 def stratum(table: NDArray[np.float64]) -> list[CaseTable]:

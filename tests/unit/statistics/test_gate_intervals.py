@@ -10,7 +10,7 @@ from record_factory import UNMEASURED, record, run_of
 
 from visioneval import Record, Summary
 from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import summary_markdown
 from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs

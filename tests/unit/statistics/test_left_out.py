@@ -10,7 +10,7 @@ from record_factory import UNMEASURED, record, run_of
 
 from visioneval import Fingerprint, GraderRecord, Record, Summary
 from visioneval.analysis.left_out import LeftOut, granted_share, worst
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.suite.filters import GateRule, Scope
 from visioneval.suite.metrics import SuiteMetrics

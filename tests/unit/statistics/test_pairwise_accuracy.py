@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.interval import pairwise_accuracy_measure
-from visioneval.analysis.stats.ranks.pairwise_accuracy import MOST_ROWS, PairwiseAccuracy, pairwise_accuracy
+from visioneval.analysis.stats.agreement import pairwise_accuracy_measure
+from visioneval.analysis.stats.correlation import MOST_ROWS, PairwiseAccuracy, pairwise_accuracy
 
 Column = list[float]
 RANDOM = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from visioneval.analysis.stats.permutations import Samples, lowest_p, mean_change, permutation_test
+from visioneval.analysis.stats.tests import Samples, lowest_p, mean_change, permutation_test
 
 
 def one_turn(*cases: tuple[list[float], list[float]]) -> list[Samples]:

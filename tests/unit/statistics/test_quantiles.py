@@ -11,8 +11,7 @@ from calibration.quantiles import quantiles, weighted
 from visioneval.analysis.stats import quantiles as module
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.stats.quantiles import quantile, quantile_interval
-from visioneval.analysis.stats.weighted import weighted_interval
+from visioneval.analysis.stats.intervals import quantile, quantile_interval, weighted_interval
 
 RANDOM = np.random.default_rng(5)
 

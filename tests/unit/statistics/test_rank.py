@@ -9,8 +9,9 @@ import pytest
 from ranked_runs import JUDGE, answered, judged, label
 
 from visioneval import Rankings, UsageError
+from visioneval.analysis.ranking.answers import AnsweredRun
 from visioneval.analysis.ranking.findings import RankedRun, Ranking
-from visioneval.analysis.ranking.ranking import AnsweredRun, RankFilters, rank_runs
+from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 
 
 def only(rankings: Rankings) -> Ranking:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.ranks.correlation import kendall, pearson, spearman
+from visioneval.analysis.stats.correlation import kendall, pearson, spearman
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval import Verdict
-from visioneval.analysis.probe.findings import ProbedCell
-from visioneval.analysis.probe.rates import rate_of
-from visioneval.analysis.stats.interval import rate_measure
+from visioneval.analysis.probe import ProbedCell, rate_of
+from visioneval.analysis.stats.agreement import rate_measure
 
 Labels = list[tuple[int, bool]]
 """The case of each label, and whether the judge is right."""

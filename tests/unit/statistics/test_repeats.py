@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from visioneval.analysis.stats.repeats import cells_of, counts_at_rate, failing_share, repeated_above, repeated_counts
-from visioneval.analysis.summary.gate_repeats import repeat_fails
+from visioneval.analysis.stats.power import cells_of, counts_at_rate, failing_share, repeated_above, repeated_counts
+from visioneval.analysis.summary.gates import repeat_fails
 from visioneval.rules import parse_gate
 
 

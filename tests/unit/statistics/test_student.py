@@ -2,7 +2,7 @@
 
 import pytest
 
-from visioneval.analysis.stats.student import MANY, t_quantile, t_two_sided_p
+from visioneval.analysis.stats.basic import MANY, t_quantile, t_two_sided_p
 
 DEGREES = (1, 2, 3, 4, 5, 19, 20, 199, 999, MANY - 1)
 

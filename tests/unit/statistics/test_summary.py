@@ -9,7 +9,7 @@ from record_factory import UNMEASURED, record, run_of
 from record_factory import info as empty_info
 
 from visioneval import Fingerprint, GraderRecord, Record, RunInfo, Summary
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
 from visioneval.records.model import RunState
 from visioneval.report.outcome import outcome

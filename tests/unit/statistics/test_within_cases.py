@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise, run_noise, shared_variance
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import (
+from visioneval.analysis.stats.tests import (
     Counts,
     adjusted_case_ps,
     case_p,
@@ -21,6 +20,7 @@ from visioneval.analysis.stats.within_cases import (
     within_variance,
     worse_p,
 )
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, run_noise, shared_variance
 
 BROKEN, FIXED, SAME = Counts(1, 1, 0, 1), Counts(0, 1, 1, 1), Counts(1, 1, 1, 1)
 

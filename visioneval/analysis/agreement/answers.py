@@ -1,19 +1,31 @@
-"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures. Pure."""
+"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics
-from visioneval.analysis.summary.judge_card import PairCard
+from visioneval.analysis.run_lookup import Warn, labels_of, read_run
+from visioneval.analysis.summary.judges import PairCard, pair_cards
 from visioneval.errors import UsageError
-from visioneval.records.labeling.draws import RecordedDraw
-from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
+from visioneval.records.labeling.draws import RecordedDraw, read_draws
+from visioneval.records.labeling.labels import (
+    LABELS,
+    PAIR_ANSWERS,
+    Answer,
+    Images,
+    Label,
+    drop_outdated,
+    newest,
+    read_anchors,
+    read_labels,
+)
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.records.preferences import Preference
+from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.labels import WHY, LabelQuestion
 
 Unit = tuple[str, str, str, int, str | None]
@@ -228,3 +240,12 @@ def _facets_of(key: str, question: LabelQuestion | None) -> list[Facet]:
     if question.type == "one_of":
         return [Facet(key, "one_of", question.choices, question)]
     return [Facet(key, "scale", (), question)] if question.type == "scale" else []
+
+
+def read_labeled(name: str, runs: Path, warn: Warn) -> LabeledRun:
+    """A run, or its model runs whose label matches, with labels, draws and preferences. Raises ``UsageError``."""
+    folder, info, records = read_run(name, runs, warn)
+    labels = labels_of(name, records, read_labels(folder / LABELS))
+    draws = read_draws(folder)
+    anchors, preferences = read_anchors(folder, info), read_preferences(folder)
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
-from visioneval.analysis.agreement.ceiling import against_other_raters
 from visioneval.analysis.agreement.measures import (
     HEADLINES,
     Kind,
+    against_other_raters,
     chance_measures,
     failure_measures,
     failures,
@@ -24,9 +24,9 @@ from visioneval.analysis.agreement.measures import (
 )
 from visioneval.analysis.left_out import DueMetrics, LeftOut
 from visioneval.analysis.sides import writers_of
-from visioneval.analysis.stats.interval import Floats
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import mean_ranks
+from visioneval.analysis.stats.agreement import Floats
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.correlation import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule

@@ -16,7 +16,7 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, 
 from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.between_runs import RunNoise
+from visioneval.analysis.stats.variance import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read

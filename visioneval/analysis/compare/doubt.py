@@ -10,8 +10,8 @@ from visioneval.analysis.compare.must_pass import CaseKey
 from visioneval.analysis.compare.new_samples import can_be_sampled
 from visioneval.analysis.compare.sampled import ConfirmedCase, SingleCase, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
-from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
+from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 from visioneval.errors import count_of
 from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.turns import chain_of

@@ -33,7 +33,7 @@ from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
 from visioneval.analysis.compare.sampled import SingleCase, single_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
+from visioneval.analysis.stats.tests import lowest_worse_p, worse_p
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
 

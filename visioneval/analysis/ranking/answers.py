@@ -1,4 +1,4 @@
-"""Answers to the question which of two outputs is better, of judges or of people, pooled over runs. Pure."""
+"""Answers to the question which of two outputs is better, of judges or of people, pooled over runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
+from pathlib import Path
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.compare.preferences import Result, summarize_preferences
-from visioneval.records.labeling.labels import Label, newest
-from visioneval.records.model import CellKey
-from visioneval.records.preferences import Preference
+from visioneval.analysis.ranking.findings import RankedBy
+from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
+from visioneval.errors import UsageError
+from visioneval.records.labeling.labels import LABELS, Label, newest, read_labels
+from visioneval.records.model import CellKey, RunInfo, read_records
+from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import WHY
 
 _POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
@@ -140,3 +145,51 @@ def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[Pairwise
         PairwiseAnswers(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
         for name, by_pair in sorted(by_name.items())
     ]
+
+
+def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[AnsweredRun]:
+    """Reads runs with the answers of judges or of people. Each run is read once, also for several ``RUN@LABEL``.
+
+    Raises ``UsageError`` for a run that is given twice, as its answers would count twice, and ``RunFormatError``.
+    """
+    named: dict[str, tuple[Path, RunInfo, list[frozenset[str] | None]]] = {}
+    for name in names:
+        folder, info, label = named_run(name, runs)
+        chosen = None if label is None else _matching(label, info)
+        first, _, earlier = named.setdefault(info.run_id, (folder, info, []))
+        is_covered = any(labels is None or chosen is None or chosen & labels for labels in earlier)
+        if is_covered or first.resolve() != folder.resolve():
+            raise UsageError(f"{info.run_id} is given twice: its answers would count twice")
+        earlier.append(chosen)
+    return [
+        _read(folder, info, frozenset[str]().union(*(labels or () for labels in chosen)) or None, by, warn)
+        for folder, info, chosen in named.values()
+    ]
+
+
+def _matching(label: str, info: RunInfo) -> frozenset[str]:
+    """The labels of a run that equal or match a label."""
+    labels = (str(entry.label) for entry in info.selected_suite.models)
+    return frozenset(known for known in labels if any_glob((label,), known))
+
+
+def _read(folder: Path, info: RunInfo, labels: frozenset[str] | None, by: RankedBy, warn: Warn) -> AnsweredRun:
+    if by == "judges":
+        return AnsweredRun(LabeledRun(info, (), ()), read_preferences(folder), labels)
+    records = list(read_records(folder))
+    warn_missing(folder, info, len(records), warn)
+    return AnsweredRun(LabeledRun(info, records, read_labels(folder / LABELS)), (), labels)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRun:
+    """A run with the answers that are stored in it, and the labels of the model runs to rank, all if ``None``."""
+
+    labeled: LabeledRun
+    preferences: Sequence[Preference] = ()
+    labels: frozenset[str] | None = None
+
+    @property
+    def info(self) -> RunInfo:
+        """The contents of its ``run.json``."""
+        return self.labeled.info

@@ -5,24 +5,58 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import RATE, CaseNumbers, SampleNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
-from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
-from visioneval.analysis.stats.weighted import weighted_interval
-from visioneval.analysis.summary.findings import GateFinding, GateState
-from visioneval.analysis.summary.gate_repeats import repeat_fails
-from visioneval.analysis.summary.separation import difference_interval
+from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
+from visioneval.analysis.stats.power import cells_of, failing_share, repeated_above, repeated_counts
+from visioneval.analysis.summary.graders import difference_interval
 from visioneval.records.model import Record, RunInfo
-from visioneval.rules import Gate, gate_passes, parse_gate
+from visioneval.rules import Gate, gate_passes, is_true, parse_gate
 from visioneval.suite.counter_examples import counter_examples, image_cases
 from visioneval.suite.counter_examples import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
-from visioneval.types import Metric, Score, Status, Verdict
+from visioneval.types import Frozen, Metric, Score, Status, Verdict
+
+Samples = Sequence[Sequence[float]]
+"""The values of each case on each model run."""
+
+
+def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]], *, is_rate: bool) -> float | None:
+    """The probability that a repeated run fails a gate. ``parts`` have their share of its ``value``.
+
+    The run that is repeated is no more the truth than the new one, so both vary. Only the variance within cases counts:
+    a repeated run has the same cases. A quantile fails if too few cells are on its right side, which is a rate.
+
+    ``None`` if it is unknown: of a gate on errors, which an outage brings all at once or not at all; of a mean without
+    variance; and of one that must equal a number, or not equal it.
+    """
+    if gate.is_about_errors or not all(samples for _, samples in parts):
+        return None
+    if gate.quantile is not None:
+        return _quantile_fails(gate, gate.quantile, parts[0][1])
+    cells = [(share, cells_of(samples, is_rate=is_rate)) for share, samples in parts]
+    if is_rate and len(cells) == 1:
+        ((_, observed),) = cells
+        return failing_share(repeated_counts(observed), lambda count: gate_passes(gate, count / observed.number))
+    if not gate.has_side:
+        return None
+    above = repeated_above(value, gate.threshold, cells)
+    return 1 - above if above is not None and gate.is_minimum else above
+
+
+def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | None:
+    if not gate.has_side:
+        return None
+    right = [[float(is_true(value, gate.op, gate.threshold)) for value in case] for case in samples]
+    observed = cells_of(right, is_rate=True)
+    nearest = round((observed.number - 1) * quantile)  # the value that decides, counted from 0 in ascending order
+    needed = observed.number - nearest if gate.is_minimum else nearest + 1
+    return failing_share(repeated_counts(observed), lambda count: count >= needed)
 
 
 class CellFacts(Protocol):
@@ -288,3 +322,39 @@ def describe_scope(scope: GateRule) -> str:
     weighted = [f"weights: {', '.join(f'{tag} {weight:g}' for tag, weight in weights)}"] if weights else []
     bound = ["decide: bound"] if scope.decide == "bound" else []
     return "; ".join((*described, *weighted, *bound))
+
+
+GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
+"""``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
+left nothing in its scope; ``deferred`` in a shard, until all are merged.
+"""
+
+
+class GateFinding(Frozen):
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
+
+    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
+    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
+    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
+    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
+    """
+
+    rule: str
+    scope: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    repeat_fails: float | None = None
+    n: int
+    errors: int
+    unmeasured: int = 0
+    is_unreliable: bool = False
+    note: str = ""
+    state: GateState
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run exits 3 for it: it is undecided, or failed by what was not measured."""
+        if self.state == "failed":
+            return self.is_unreliable or parse_gate(self.rule).is_about_errors
+        return self.state in ("unmeasured", "cannot_tell")

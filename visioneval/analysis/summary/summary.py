@@ -1,4 +1,4 @@
-"""Computes the summary of a run from its records. Pure."""
+"""The summary of a run, from its records, and its exit code. Pure."""
 
 from __future__ import annotations
 
@@ -7,31 +7,119 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 
-from visioneval.analysis.alignments import Alignments
+from pydantic import Field
+
 from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
-from visioneval.analysis.disagreements import Disagreements
-from visioneval.analysis.left_out import DueMetrics
-from visioneval.analysis.never_asked import NeverAskedCells
-from visioneval.analysis.rerouting import Reroutings
+from visioneval.analysis.disagreements import Disagreement, Disagreements
+from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
+from visioneval.analysis.rerouting import Rerouting, Reroutings
 from visioneval.analysis.scores import CaseNumbers, SampleNumbers
-from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
-from visioneval.analysis.summary.failing import FailingCells
-from visioneval.analysis.summary.findings import CostFinding, GateFinding, Summary
-from visioneval.analysis.summary.gates import GateAccumulator
-from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
-from visioneval.analysis.summary.panels import Panels
-from visioneval.analysis.summary.questions import Questions
-from visioneval.analysis.summary.separation import Separations
-from visioneval.analysis.summary.variance import Noises
+from visioneval.analysis.summary.cells import AlignedCell, Alignments, FailingCell, FailingCells
+from visioneval.analysis.summary.counts import (
+    Accumulator,
+    CostFinding,
+    Costs,
+    Counts,
+    Model,
+    ModelFindings,
+    Money,
+    Verdicts,
+    add_costs,
+    most_common,
+)
+from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
+from visioneval.analysis.summary.graders import (
+    Diversities,
+    DiversityFinding,
+    QuestionFindings,
+    Questions,
+    Separation,
+    Separations,
+    unmeasured_groups,
+)
+from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, PanelFinding, Panels
+from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.diversity import CaseDiversity
-from visioneval.records.model import Record, RunInfo, known_sum, suite_order
+from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.counter_examples import left_out
 from visioneval.suite.filters import GateRule, any_glob
-from visioneval.suite.meanings import meanings_of
+from visioneval.suite.meanings import Meaning, meanings_of
 from visioneval.suite.model import Suite
+from visioneval.suite.selection.shards import Shard
+from visioneval.types import Frozen
+
+
+class Summary(Frozen):
+    """The findings of a run, for ``summary.json`` and ``--json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    suite: str
+    experiment: str | None
+    state: RunState
+    stopped_by: StoppedBy | None = None
+    planned_cells: int
+    shard: Shard | None = None
+    """Which part of a run this is: gates are evaluated when all shards are merged."""
+    left_out_graders: tuple[str, ...] = ()
+    """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
+    counts: Counts
+    models: tuple[ModelFindings, ...]
+    metrics: dict[str, Meaning]
+    tags: dict[str, Counts]
+    failure_tags: dict[str, int]
+    warned_rules: dict[str, int]
+    judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
+    separations: dict[str, dict[str, Separation]]
+    questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
+    failing: tuple[FailingCell, ...]
+    """The first 5,000 cells that did not pass, in suite order. ``counts`` has the number of all."""
+    failure_reasons: dict[str, int] = Field(default_factory=dict)
+    """How many cells did not pass for each reason: a failed rule, ``refused``, or the stage and kind of an error. A
+    cell can have several. Most frequent first."""
+    deciding_metrics: tuple[str, ...] = ()
+    """The metrics that verdict rules and gates read, sorted."""
+    alignments: tuple[AlignedCell, ...] = ()
+    """The alignment of each cell, passing ones included; of more than 5,000, those with the lowest scores."""
+    alignments_left_out: int = 0
+    """How many more cells have an alignment."""
+    gates: tuple[GateFinding, ...]
+    optional_unmeasured: dict[str, int] = Field(default_factory=dict)
+    """The number of cells that each optional grader could not measure."""
+    never_asked: tuple[NeverAsked, ...] = ()
+    """The judges and models that were not asked about some cells or pairs, which nothing excuses."""
+    panels: dict[str, PanelFinding] = Field(default_factory=dict)
+    """How far the judges of each panel agree, by grader key."""
+    diversity: tuple[DiversityFinding, ...] = ()
+    """How much the samples of a case differ, by grader and model run."""
+    reroutings: tuple[Rerouting, ...] = ()
+    """Judges that answered with another model than the one that was asked."""
+    unjudged_pairs: int = 0
+    """Pairs of the run's own model runs that no judge answered in both orders."""
+    reused_outputs: int = 0
+    reused_since: str | None = None
+    costs: tuple[CostFinding, ...] = ()
+    cost_usd: float | None
+    """The sum of the known costs, with those of pairs."""
+    pairwise_usd: float | None = None
+    """The part of ``cost_usd`` that judges of pairs cost."""
+    unpriced: int = 0
+    exit_code: int
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether a model was never asked for outputs."""
+        return any(entry.what == "output" for entry in self.never_asked)
+
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")

@@ -11,14 +11,8 @@ from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.scores import RATE, CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
-from visioneval.analysis.stats.components import (
-    CaseTable,
-    VarianceComponents,
-    case_of_values,
-    case_of_votes,
-    components,
-)
-from visioneval.analysis.stats.student import t_quantile
+from visioneval.analysis.stats.basic import t_quantile
+from visioneval.analysis.stats.variance import CaseTable, VarianceComponents, case_of_values, case_of_votes, components
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.suite.counter_examples import LeftOut

@@ -9,7 +9,7 @@ from math import ceil, fsum
 from statistics import median
 
 from visioneval.analysis.scores import CountedRows, Estimate, empty_array
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
 from visioneval.report.terminal.run.summary import show_estimate

@@ -9,8 +9,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
-from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.analysis.summary.counts import CostFinding, Counts, ModelFindings
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.graders import QuestionFindings
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.records.model import RunInfo
 from visioneval.report.html import plots

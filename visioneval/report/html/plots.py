@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Counts
+from visioneval.analysis.summary.counts import Counts
 
 BINS = 16
 WIDTH, HEIGHT = 200.0, 18.0

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from visioneval.analysis.probe.findings import MissedDamage, ProbeFindings
+from visioneval.analysis.probe import MissedDamage, ProbeFindings
 from visioneval.report import probe_texts as texts
 from visioneval.report.html.pages import policy, render, style
 

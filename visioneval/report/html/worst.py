@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from urllib.parse import urlencode
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey
 from visioneval.report.terminal.run.failures import failure_examples
 from visioneval.report.text import one_line

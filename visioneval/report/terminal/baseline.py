@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
-from visioneval.analysis.summary.accumulators import pass_rate
+from visioneval.analysis.summary.counts import pass_rate
 from visioneval.records.baselines import Baseline
 from visioneval.report.terminal.run.summary import show_rate
 from visioneval.report.terminal.table import Cell, Column, table

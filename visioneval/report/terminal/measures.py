@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.stats.basic import Statistic
 from visioneval.report.terminal.table import Cell
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 
-from visioneval.analysis.probe.findings import ProbeFindings, ProbeGate, ProbeRate
+from visioneval.analysis.probe import ProbeFindings, ProbeGate, ProbeRate
 from visioneval.report import probe_texts as texts
 from visioneval.report.terminal.table import Column, table
 from visioneval.report.text import plain

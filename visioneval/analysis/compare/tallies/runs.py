@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from visioneval.analysis.cells import Cell, PooledCell
-from visioneval.analysis.stats.between_runs import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
+from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
 from visioneval.types import Score
 
 

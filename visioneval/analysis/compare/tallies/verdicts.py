@@ -20,8 +20,8 @@ from visioneval.analysis.compare.differences import (
 from visioneval.analysis.compare.paired_scores import PairedSums
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.compare.tallies.runs import RunPasses
-from visioneval.analysis.stats.between_runs import RunNoise
-from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
+from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
+from visioneval.analysis.stats.variance import RunNoise
 from visioneval.records.cells.cell_lines import NameNumbers, view_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric

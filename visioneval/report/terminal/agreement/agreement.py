@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.agreement.agreement import Agreement
-from visioneval.analysis.agreement.among_raters import RaterAgreement
+from visioneval.analysis.agreement.agreement import FLAGS, Agreement, MinimumResult
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
-from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
-from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
-from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.agreement.raters import MatchCount, RaterAgreement, RaterFinding
+from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import count_of
 from visioneval.report.terminal.agreement.agreement_pairs import pair_tables
 from visioneval.report.terminal.agreement.correction import correction_parts

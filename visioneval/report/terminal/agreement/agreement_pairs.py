@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from visioneval.analysis.agreement.agreement import Agreement
-from visioneval.analysis.agreement.pairs import HumanPreferences, PairwiseJudgeAgreement
-from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.agreement.judges import HumanPreferences, PairwiseJudgeAgreement
+from visioneval.analysis.stats.basic import Statistic
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 
 

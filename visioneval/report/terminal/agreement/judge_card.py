@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console, RenderableType
 
-from visioneval.analysis.agreement.anchors import AnchorMatch, RunJudges
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
+from visioneval.analysis.agreement.judges import AnchorMatch, RunJudges
+from visioneval.analysis.summary.judges import JudgeCard, PairCard
+from visioneval.analysis.summary.summary import Summary
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 

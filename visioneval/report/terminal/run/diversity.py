@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from visioneval.analysis.summary.diversity import DiversityFinding
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.graders import DiversityFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Column, table, with_title
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain

@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.questions import ModelQuestions, QuestionFindings
+from visioneval.analysis.summary.graders import ModelQuestions, QuestionFindings
+from visioneval.analysis.summary.summary import Summary
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Cell, Column, fit_columns, table, with_title
 from visioneval.report.text import clean, plain

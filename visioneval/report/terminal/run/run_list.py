@@ -10,8 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.summary.accumulators import count, most_common
-from visioneval.analysis.summary.findings import Counts
+from visioneval.analysis.summary.counts import Counts, count, most_common
 from visioneval.errors import RunFormatError
 from visioneval.records.model import Record, read_records
 from visioneval.records.stores.locations import display_name

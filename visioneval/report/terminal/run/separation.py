@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.separation import Separation
+from visioneval.analysis.summary.graders import Separation
+from visioneval.analysis.summary.summary import Summary
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, plain

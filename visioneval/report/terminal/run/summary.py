@@ -10,14 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import (
-    CostFinding,
-    Counts,
-    FailingCell,
-    GateFinding,
-    ModelFindings,
-    Summary,
-)
+from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.counts import CostFinding, Counts, ModelFindings
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import NOT_CACHED, count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_cells, gate_note, gate_value, repeats_note, show_interval

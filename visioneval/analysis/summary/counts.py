@@ -1,4 +1,4 @@
-"""Counters that take one cell at a time, so that a run of any length fits in memory. Pure."""
+"""Counts of cells by verdict, scores, costs and times, one cell at a time: a run of any length fits in memory. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+
+from pydantic import Field
 
 from visioneval.analysis.scores import CaseNumbers, Estimate, ExactSum, Scores
-from visioneval.analysis.summary.findings import CostFinding, CostKind, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_all_answers
 from visioneval.suite.counter_examples import LeftOut
-from visioneval.types import Status, Verdict
+from visioneval.types import Frozen, Status, Verdict
 
 
 class Accumulator(Protocol):
@@ -224,3 +225,60 @@ def cost_name(grader: str, judge: str) -> str:
 def most_common(counter: Mapping[str, int]) -> dict[str, int]:
     """Sorts by count, then by name, so that the result does not depend on the order of the cells."""
     return dict(sorted(counter.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+CostKind = Literal["generation", "judging", "pairwise"]
+
+
+class Counts(Frozen):
+    """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
+
+    ``without_verdict`` counts the outputs in a suite without rules.
+    ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
+    """
+
+    cells: int
+    passed: int
+    failed: int
+    errors: int
+    without_verdict: int = 0
+    refused: int
+    unmeasured: int
+    pass_rate: Estimate
+
+    @property
+    def not_passed(self) -> int:
+        """The number of cells that failed or are errors."""
+        return self.failed + self.errors
+
+
+class ModelFindings(Frozen):
+    """The findings of one model run. ``seconds`` is the mean time of a generation.
+
+    ``cost_usd`` is the sum of the known costs; ``unpriced`` counts generations and judgements without one.
+    """
+
+    label: str
+    stand_in: bool
+    counts: Counts
+    metrics: dict[str, Estimate]
+    cost_usd: float | None
+    unpriced: int = 0
+    seconds: float
+    failure_tags: dict[str, int] = Field(default_factory=dict)
+    """The number of its cells with each failure tag, most frequent first."""
+
+
+class CostFinding(Frozen):
+    """The cost of a model run's generations, of a grader's judge, or of a judge of pairs.
+
+    Its name is that of the model run, ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
+    ``unknown`` counts cells, or answers about pairs, without a known cost.
+    """
+
+    what: CostKind
+    name: str
+    usd: float
+    paid: int
+    cached: int
+    unknown: int

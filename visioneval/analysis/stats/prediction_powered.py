@@ -8,8 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.student import t_quantile
+from visioneval.analysis.stats.basic import Interval, t_quantile
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

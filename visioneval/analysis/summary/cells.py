@@ -1,0 +1,203 @@
+"""The cells to look at: those that did not pass, with their reasons, and those with an alignment. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import Field
+
+from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
+from visioneval.records.model import CellError, Record, RunInfo, suite_order
+from visioneval.rules import parse_rule, show_score
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.model import Suite
+from visioneval.types import Frozen, Score, Status, Verdict
+
+
+class FailingCells:
+    """Collects the first cells that did not pass, in suite order."""
+
+    def __init__(self, info: RunInfo, gates: Sequence[GateAccumulator]) -> None:
+        """Starts without cells. ``gates`` are all gates of the run."""
+        self._info = info
+        self._gates = gates
+        self._order = suite_order(info)
+        self._cases = {case.id: case for case in info.suite.cases}
+        self._cells: list[tuple[FailingCell, frozenset[int]]] = []
+        """The cells, with the positions of the gates in which they count."""
+        self.reasons: Counter[str] = Counter()
+        """The number of cells by reason, of all cells that did not pass."""
+
+    def add(self, cell: Record) -> None:
+        """Keeps a cell that did not pass."""
+        if cell.verdict in (Verdict.PASS, Verdict.NONE):
+            return
+        failing = FailingCell(
+            test_id=cell.test_id,
+            model_label=cell.model_label,
+            sample_index=cell.sample_index,
+            verdict=cell.verdict,
+            failed_rules=cell.failed_rules,
+            failure_tags=cell.failure_tags,
+            reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
+            scores={rule: cell.scores.get(parse_rule(rule).metric) for rule in cell.failed_rules},
+            error=cell.error,
+        )
+        self.reasons.update(failing.explanations.keys())
+        self._cells.append((failing, frozenset(at for at, gate in enumerate(self._gates) if gate.counts_against(cell))))
+        if len(self._cells) >= 2 * MAX_LISTED:
+            self._cells = self._first()
+
+    def result(self, gates: Sequence[GateFinding]) -> tuple[FailingCell, ...]:
+        """The first cells. ``gates`` are the findings of all gates, in the same order."""
+        failed = [(at, gate.rule) for at, gate in enumerate(gates) if gate.state == "failed"]
+        return tuple(
+            cell.model_copy(update={"failed_gates": tuple(rule for at, rule in failed if at in positions)})
+            for cell, positions in self._first()
+        )
+
+    def _first(self) -> list[tuple[FailingCell, frozenset[int]]]:
+        def position(entry: tuple[FailingCell, frozenset[int]]) -> tuple[int, ...]:
+            return self._order(entry[0].test_id, entry[0].model_label, entry[0].sample_index)
+
+        return sorted(self._cells, key=position)[:MAX_LISTED]
+
+
+def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
+    if cell.status is Status.REFUSED:
+        return {"refused": cell.reasons.get("refused", "")}
+    reasons = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    return {rule: reason for rule, reason in reasons.items() if reason}
+
+
+def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
+    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    reason = cell.reasons.get(metric)
+    if reason or case is None:
+        return reason or ""
+    for grader in suite.graders:
+        metrics = grader.metrics(case)
+        if metric in metrics:
+            parts = (cell.reasons.get(name) for name in metrics)
+            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+    return ""
+
+
+ALIGNMENT = "alignment"
+"""The type of the graders that list gaps."""
+MAX_LISTED = 5_000
+"""How many cells a summary lists, so that it stays small for a run of any length."""
+
+
+class AlignedCell(Frozen):
+    """The score of a cell, 0 to 100, by an alignment grader, and its gaps: a sentence for each unmet requirement.
+
+    The score is ``None`` if it was not measured. For a panel, the gaps are those of each judge.
+    """
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    grader: str
+    score: float | None
+    gaps: tuple[str, ...]
+
+
+class Alignments:
+    """Collects the alignment of the cells of a run, or of those with the lowest scores if there are many."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Finds the alignment graders."""
+        self._keys = alignment_keys(info)
+        self._cells: list[AlignedCell] = []
+        self._count = 0
+
+    def add(self, cell: Record) -> None:
+        """Adds the scores of a cell."""
+        for key in self._keys:
+            score = cell.scores.get(key)
+            if key in cell.scores:
+                number = None if score is None else float(score)
+                self._count += 1
+                self._cells.append(
+                    AlignedCell(
+                        test_id=cell.test_id,
+                        model_label=cell.model_label,
+                        sample_index=cell.sample_index,
+                        grader=key,
+                        score=number,
+                        gaps=gaps_in(cell, key),
+                    )
+                )
+        if len(self._cells) >= 2 * MAX_LISTED:
+            self._cells = list(self.result())
+
+    def result(self) -> tuple[AlignedCell, ...]:
+        """The cells in the order of the run; if there are too many, the lowest scores first."""
+        return tuple(self._cells if self._count <= MAX_LISTED else lowest_first(self._cells)[:MAX_LISTED])
+
+    @property
+    def left_out(self) -> int:
+        """The number of cells that are not listed."""
+        return max(0, self._count - MAX_LISTED)
+
+
+def lowest_first(cells: Iterable[AlignedCell]) -> list[AlignedCell]:
+    """Sorts cells by score. Those that were not measured come first."""
+    return sorted(cells, key=lambda cell: (cell.score is not None, cell.score or 0.0))
+
+
+def alignment_keys(info: RunInfo) -> tuple[str, ...]:
+    """The keys of the alignment graders of a run."""
+    return tuple(grader.key for grader in info.suite.graders if grader.type_name == ALIGNMENT)
+
+
+def gaps_in(cell: Record, key: str) -> tuple[str, ...]:
+    """The gaps that a grader found in a cell; with a panel, of each of its judges."""
+    for grader in cell.graders:
+        if grader.key == key:
+            own = _gaps(grader.details)
+            return own or tuple(f"{answer.judge}: {gap}" for answer in grader.judges for gap in _gaps(answer.details))
+    return ()
+
+
+def _gaps(details: Mapping[str, object]) -> tuple[str, ...]:
+    listed = details.get("gaps")
+    return tuple(str(gap) for gap in listed) if isinstance(listed, list) else ()
+
+
+class FailingCell(Frozen):
+    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason, if it has one.
+
+    ``scores`` are those that its failed rules read, by rule. ``failed_gates`` are the failed gates in which it counts.
+    """
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    verdict: Verdict
+    failed_rules: tuple[str, ...]
+    failure_tags: tuple[str, ...]
+    reasons: dict[str, str]
+    scores: dict[str, Score] = Field(default_factory=dict)
+    failed_gates: tuple[str, ...] = ()
+    error: CellError | None
+
+    @property
+    def explanations(self) -> dict[str, str]:
+        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
+
+        The text of a rule without a reason is the metric and its score.
+        """
+        rules = self.failed_rules or tuple(self.reasons)
+        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
+        if self.error is not None:
+            texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
+        return texts
+
+    def _score_text(self, rule: str) -> str:
+        score, parsed = self.scores.get(rule), parse_rule(rule)
+        if score is None or isinstance(score, bool):
+            return ""  # the rule itself says what was false
+        return f"{parsed.metric} {show_score(score, parsed.threshold)}"
