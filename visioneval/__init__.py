@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
-    "visioneval.analysis.summary.findings": ("Summary",),
+    "visioneval.analysis.summary.summary": ("Summary",),
     "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
     "visioneval.api.graders": ("agreement", "probe"),
