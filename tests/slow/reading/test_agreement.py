@@ -10,7 +10,7 @@ from answer_factory import CELLS, GOOD, HUMAN, answered_by
 from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
 
 from visioneval import UsageError
-from visioneval.analysis.agreement import among_raters
+from visioneval.analysis.agreement import raters
 from visioneval.analysis.agreement.agreement import Minimum, agree
 
 # Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
@@ -320,7 +320,7 @@ def test_too_many_raters_have_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     answered_by = [label(case, rater, "usable", (at + item) % 3 > 0) for at, case in enumerate("abcd") for item, rater in enumerate(("ann", "bo", "cy"))]  # fmt: skip
     run = labeled({case: {"good": True} for case in "abcd"}, answered_by)
     assert len(agree([run]).people[0].cohen) == 3
-    monkeypatch.setattr(among_raters, "MAX_RATER_PAIRS", 11)
+    monkeypatch.setattr(raters, "MAX_RATER_PAIRS", 11)
     (finding,) = agree([run]).people
     assert (finding.cohen, finding.cohen_mean.note) == (
         (),

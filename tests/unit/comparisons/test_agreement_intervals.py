@@ -15,7 +15,7 @@ from labeled_runs import label, labeled
 from tests.calibration import agreement as calibration
 from visioneval.analysis.agreement.agreement import Minimum, agree
 from visioneval.analysis.agreement.measures import Kind, against_other_raters
-from visioneval.analysis.stats import jackknife
+from visioneval.analysis.stats import agreement
 from visioneval.analysis.stats.agreement import (
     alpha_measure,
     chance_corrected_interval,
@@ -187,9 +187,9 @@ def test_groups_of_cases_give_nearly_the_same_interval(monkeypatch: pytest.Monke
         return jackknife_interval(lambda rows: float(np.corrcoef(first[rows], second[rows])[0, 1]), np.arange(600))
 
     grouped = interval()
-    monkeypatch.setattr(jackknife, "MAX_GROUPS", 600)
+    monkeypatch.setattr(agreement, "MAX_GROUPS", 600)
     single = interval()
-    monkeypatch.setattr(jackknife, "MAX_ROWS", 600)
+    monkeypatch.setattr(agreement, "MAX_ROWS", 600)
     coarse = interval()
     assert grouped is not None
     assert single is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from calibration.quantiles import quantiles, weighted
 
-from visioneval.analysis.stats import quantiles as module
+from visioneval.analysis.stats import intervals as module
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.stats.intervals import quantile, quantile_interval, weighted_interval

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
+from sys import intern
 from typing import Literal, Protocol
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
-from visioneval.analysis.scores import RATE, CaseNumbers, SampleNumbers, Scores
+from visioneval.analysis.scores import RATE, Scores, case_of
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
@@ -84,24 +85,17 @@ class Pool:
     ``weights`` are by tag: the value is then the weighted mean of the values of these tags.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        weights: Mapping[str, float] | None = None,
-        numbers: CaseNumbers | None = None,
-        sample_numbers: SampleNumbers | None = None,
-    ) -> None:
+    def __init__(self, gate: Gate, weights: Mapping[str, float] | None = None) -> None:
         """Starts without cells."""
         self._gate, self._weights = gate, dict(weights or {})
-        self._numbers = CaseNumbers() if numbers is None else numbers
-        self._sample_numbers = SampleNumbers() if sample_numbers is None else sample_numbers
-        self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
-        self._samples: dict[str, Scores] = {name: Scores() for name in self._groups}
+        total, sides = fsum(self._weights.values()), {_CELLS: 1.0, _COUNTER: -1.0}
+        if weights:
+            self._shares = {tag: weight / total for tag, weight in weights.items()}
+        else:
+            self._shares = sides if gate.fn == "separation" else {_CELLS: 1.0}
+        self._groups = {name: Scores() for name in self._shares}
+        self._samples = {name: Scores() for name in self._shares}
         self._unmeasured: Counter[str] = Counter()
-
-    @property
-    def _sides(self) -> int:
-        return 2 if self._gate.fn == "separation" else 1
 
     def add(
         self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
@@ -112,15 +106,15 @@ class Pool:
         the cell, if it is another.
         """
         value = _cell_value(self._gate, cell)
-        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _SIDES[0]
+        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _CELLS
         if is_counter and self._gate.fn == "separation":
-            group = _SIDES[1]
+            group = _COUNTER
         if group is None:
             return
         if value is not None:
-            self._groups[group].add(value, self._numbers[image_of or cell.test_id])
+            self._groups[group].add(value, case_of(image_of or cell.test_id))
             if not self._gate.is_about_errors:
-                self._samples[group].add(value, self._sample_numbers[cell.test_id, cell.model_label])
+                self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
         self._unmeasured[group] += is_left_out
 
     def left_out(self) -> tuple[LeftOut, LeftOut]:
@@ -140,15 +134,10 @@ class Pool:
             return None, n
         means = [_mean(group) for group in groups]
         if self._weights:
-            return fsum(share * mean for share, mean in zip(self._shares, means, strict=True)), n
+            return fsum(share * mean for share, mean in zip(self._shares.values(), means, strict=True)), n
         if self._gate.quantile is not None:
-            return quantile(list(groups[0].values()), self._gate.quantile), n
+            return quantile(groups[0].values, self._gate.quantile), n
         return means[0] - sum(means[1:]), n
-
-    @property
-    def _shares(self) -> list[float]:
-        total = fsum(self._weights.values())
-        return [weight / total for weight in self._weights.values()]
 
     def limits(self, metric: Metric | None) -> Limits:
         """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
@@ -161,21 +150,19 @@ class Pool:
             difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
             return (difference.low, difference.high) if difference else (None, None)
         if self._weights:
-            values = ((_mean(group), _interval(group, metric)) for group in groups)
-            interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+            shares = zip(self._shares.values(), groups, strict=True)
+            interval = weighted_interval([(share, _mean(group), _interval(group, metric)) for share, group in shares])
         else:
             interval = _interval(groups[0], metric)
         return (interval.low, interval.high) if interval else (None, None)
 
     def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
         """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
-        samples = [list(group.by_case().values()) for group in self._samples.values()]
-        shares = self._shares if self._weights else [1.0, -1.0][: self._sides]
-        is_rate = (metric or RATE).type == "bool"
-        return repeat_fails(self._gate, value, list(zip(shares, samples, strict=True)), is_rate=is_rate)
+        parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
+        return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
 
 
-_SIDES = ("cells", "counter-examples")
+_CELLS, _COUNTER = "cells", "counter-examples"
 
 
 def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
@@ -186,8 +173,7 @@ def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
 
 
 def _mean(scores: Scores) -> float:
-    low, high = min(scores.values()), max(scores.values())
-    return min(max(fsum(scores.values()) / scores.n, low), high)  # rounding must not leave this range
+    return min(max(scores.mean, min(scores.values)), max(scores.values))  # rounding must not leave this range
 
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
@@ -206,10 +192,8 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope."""
 
-    def __init__(
-        self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics, sample_numbers: SampleNumbers
-    ) -> None:
-        """Starts without cells. The numbers and ``due`` are shared by all gates of the run."""
+    def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics) -> None:
+        """Starts without cells. ``due`` is shared by all gates of the run."""
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
@@ -217,7 +201,7 @@ class GateAccumulator:
         self._counter = counter_examples(suite)
         self._images = image_cases(suite) if self._gate.fn == "separation" else {}
         self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
-        self._pool = Pool(self._gate, entry.weights, numbers, sample_numbers)
+        self._pool = Pool(self._gate, entry.weights)
         self._due = due
         self._granted = granted_share(info.suite.declared_gates, entry)
         self._errors = 0

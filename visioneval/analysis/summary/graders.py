@@ -8,7 +8,7 @@ from hashlib import blake2b
 from math import fsum
 from typing import Any
 
-from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
+from visioneval.analysis.scores import Estimate, Scores, case_of
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import (
     Groups,
@@ -56,9 +56,8 @@ class Separations:
     Empty if the suite has no counter-examples. Leaves out metrics without measured cells on both sides.
     """
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
+    def __init__(self, info: RunInfo) -> None:
         """Starts without cells."""
-        self._numbers = numbers
         self._metrics = info.metrics
         self._counter = counter_examples(info.selected_suite)
         self._images = image_cases(info.selected_suite)
@@ -70,7 +69,7 @@ class Separations:
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        case = self._numbers[self._images.get(cell.test_id, cell.test_id)]
+        case = case_of(self._images.get(cell.test_id, cell.test_id))
         for metric, by_label in self._scores.items():
             score = cell.scores.get(metric)
             if score is not None:
@@ -93,7 +92,7 @@ class Separations:
         aligned, counter = sides
         if not aligned.n or not counter.n:
             return None
-        high, low = (fsum(side.values()) / side.n for side in sides)
+        high, low = aligned.mean, counter.mean
         above, below = (side.by_case() for side in sides)
         difference, area = difference_interval(above, below, self._metrics[metric]), auroc_interval(above, below)
         return Separation(
@@ -104,7 +103,7 @@ class Separations:
             difference=high - low,
             difference_low=difference and difference.low,
             difference_high=difference and difference.high,
-            auroc=auroc(list(aligned.values()), list(counter.values())),
+            auroc=auroc(aligned.values, counter.values),
             auroc_low=area and area.low,
             auroc_high=area and area.high,
             left_out=metric in self._left_out,
@@ -144,15 +143,15 @@ class QuestionFindings(Frozen):
 class Questions:
     """Counts the questions of every grader that asks some, by its key."""
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers, left_out: LeftOut) -> None:
+    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._numbers, self._left_out = numbers, left_out
+        self._left_out = left_out
         keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
         self._tallies = {key: _GraderQuestions() for key in keys}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
-        case, left_out = self._numbers[cell.test_id], self._left_out.metrics_of(cell.test_id)
+        case, left_out = case_of(cell.test_id), self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
             for details in grader.all_details if grader.key in self._tallies else ():
                 if questions := _questions_of(details):
@@ -174,7 +173,7 @@ class _GraderQuestions:
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
-    def add_scores(self, label: str, questions: Sequence[Mapping[str, Any]], case: int) -> None:
+    def add_scores(self, label: str, questions: Sequence[Mapping[str, Any]], case: str) -> None:
         overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
         for question in questions:
             overall.add(question.get("score"), case)
@@ -240,13 +239,12 @@ class DiversityFinding(Frozen):
 class Diversities:
     """Collects the images of each case and model run, to match the lines of ``diversity.jsonl`` with them."""
 
-    def __init__(self, info: RunInfo, lines: Iterable[CaseDiversity], numbers: CaseNumbers) -> None:
+    def __init__(self, info: RunInfo, lines: Iterable[CaseDiversity]) -> None:
         """Starts without cells."""
         suite = info.selected_suite
         self._graders = [grader for grader in suite.graders if grader.compares_samples]
         self._cases = {case.id: case for case in suite.cases}
         self._lines = {line.key: line for line in lines}
-        self._numbers = numbers
         self._images: dict[str, dict[str, dict[int, str]]] = {}
 
     def add(self, cell: Record) -> None:
@@ -270,8 +268,8 @@ class Diversities:
             line = self._lines.get((grader.key, case, label))
             is_measured = line is not None and line.outputs == images and line.error is None
             failed += len(images) > 1 and not is_measured
-            distances.add(line.distance if line is not None and is_measured else None, self._numbers[case])
-            differences.add(line.delta_e if line is not None and is_measured else None, self._numbers[case])
+            distances.add(line.distance if line is not None and is_measured else None, case_of(case))
+            differences.add(line.delta_e if line is not None and is_measured else None, case_of(case))
         if not cases:
             return None
         return DiversityFinding(

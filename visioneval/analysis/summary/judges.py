@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.scores import empty_array
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.analysis.summary.variance import votes_of
@@ -213,6 +212,26 @@ def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
     )
 
 
+class PanelMetric(Frozen):
+    """Agreement on one metric over the cells in which two or more judges measured it.
+
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
+    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    """
+
+    alpha: Statistic
+    split: int
+
+
+class PanelFinding(Frozen):
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
+
+    judges: tuple[str, ...]
+    cells: int
+    metrics: dict[str, PanelMetric]
+    unanswered: dict[str, int]
+
+
 class Panels:
     """Collects the answers of every panel, by grader key."""
 
@@ -234,59 +253,12 @@ class Panels:
 
 
 @dataclass(slots=True)
-class _MetricAnswers:
-    """The moments of the judges' scores of one metric, cell by cell."""
-
-    cases: array[int] = field(default_factory=lambda: array("q"))
-    sizes: array[float] = field(default_factory=empty_array)
-    sums: array[float] = field(default_factory=empty_array)
-    squares: array[float] = field(default_factory=empty_array)
-    split: int = 0
-
-    def add(self, case: int, scores: list[float]) -> None:
-        self.cases.append(case)
-        self.sizes.append(len(scores))
-        self.sums.append(sum(scores))
-        self.squares.append(sum(score * score for score in scores))
-
-    def result(self) -> PanelMetric:
-        return PanelMetric(alpha=self._alpha(), split=self.split)
-
-    def _alpha(self) -> Statistic:
-        # loads NumPy, which runs without a panel do without
-        import numpy as np
-
-        from visioneval.analysis.stats.agreement import interval_alpha, row_measure
-
-        moments = np.array([self.sizes, self.sums, self.squares])
-        shared = moments[0] >= 2
-        moments, cases = moments[:, shared], np.array(self.cases)[shared]
-        if not len(cases):
-            return Statistic(note="no cell has answers of two judges")
-        undefined = "all answers are the same: alpha is undefined"
-        return row_measure(
-            lambda rows: interval_alpha(*moments[:, rows]), _is_other(*moments), cases.tolist(), undefined=undefined
-        )
-
-
-def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
-    """The cells in which a judge gave another score than the one that most cells have from all judges."""
-    import numpy as np
-
-    is_unanimous = np.isclose(squares * sizes, sums * sums)
-    means = np.round(sums / sizes, 9)
-    values, times = np.unique(means[is_unanimous], return_counts=True)
-    if not len(values):
-        return np.ones(len(sizes), dtype=bool)
-    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)
-
-
-@dataclass(slots=True)
 class _PanelAnswers:
-    """The answers of one panel."""
+    """The answers of one panel: of each metric and cell the case, and the number, sum and squares of the scores."""
 
     cells: int = 0
-    metrics: dict[str, _MetricAnswers] = field(default_factory=dict)
+    rows: dict[str, array[float]] = field(default_factory=dict)
+    split: Counter[str] = field(default_factory=Counter)
     judges: dict[str, None] = field(default_factory=dict)
     unanswered: Counter[str] = field(default_factory=Counter)
     cases: dict[str, int] = field(default_factory=dict)
@@ -300,35 +272,48 @@ class _PanelAnswers:
         )
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
             measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
-            answers = self.metrics.setdefault(name, _MetricAnswers())
-            answers.add(case, [float(score) for score in measured])
+            values = list(map(float, measured))
+            moments = case, len(values), sum(values), sum(value * value for value in values)
+            self.rows.setdefault(name, array("d")).extend(moments)
             is_even = all(isinstance(score, bool) for score in measured) and sum(measured) * 2 == len(measured)
-            answers.split += bool(measured) and is_even and cell.scores.get(name) is None
+            self.split[name] += bool(measured) and is_even and cell.scores.get(name) is None
 
     def result(self) -> PanelFinding:
         return PanelFinding(
             judges=tuple(self.judges),
             cells=self.cells,
-            metrics={name: answers.result() for name, answers in self.metrics.items()},
+            metrics={name: PanelMetric(alpha=_alpha(rows), split=self.split[name]) for name, rows in self.rows.items()},
             unanswered={judge: self.unanswered[judge] for judge in self.judges if self.unanswered[judge]},
         )
 
 
-class PanelMetric(Frozen):
-    """Agreement on one metric over the cells in which two or more judges measured it.
+def _alpha(rows: array[float]) -> Statistic:
+    # loads NumPy, which runs without a panel do without
+    import numpy as np
 
-    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
-    cases. ``split`` counts the cells without a score because as many judges said yes as no.
-    """
+    from visioneval.analysis.stats.agreement import interval_alpha, row_measure
 
-    alpha: Statistic
-    split: int
+    cases, *moments = np.array(rows).reshape(-1, 4).T
+    shared = moments[0] >= 2
+    if not shared.any():
+        return Statistic(note="no cell has answers of two judges")
+    columns = np.array(moments)[:, shared]
+    undefined = "all answers are the same: alpha is undefined"
+    return row_measure(
+        lambda chosen: interval_alpha(*columns[:, chosen]),
+        _is_other(*columns),
+        cases[shared].tolist(),
+        undefined=undefined,
+    )
 
 
-class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
+def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
+    """The cells in which a judge gave another score than the one that most cells have from all judges."""
+    import numpy as np
 
-    judges: tuple[str, ...]
-    cells: int
-    metrics: dict[str, PanelMetric]
-    unanswered: dict[str, int]
+    is_unanimous = np.isclose(squares * sizes, sums * sums)
+    means = np.round(sums / sizes, 9)
+    values, times = np.unique(means[is_unanimous], return_counts=True)
+    if not len(values):
+        return np.ones(len(sizes), dtype=bool)
+    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)

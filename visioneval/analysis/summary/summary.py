@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import partial
 from itertools import chain
+from typing import Protocol
 
 from pydantic import Field
 
@@ -13,18 +15,14 @@ from visioneval.analysis.compare.preferences import PreferenceFinding, never_ask
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
 from visioneval.analysis.rerouting import Rerouting, Reroutings
-from visioneval.analysis.scores import CaseNumbers, SampleNumbers
 from visioneval.analysis.summary.cells import AlignedCell, Alignments, FailingCell, FailingCells
 from visioneval.analysis.summary.counts import (
-    Accumulator,
     CostFinding,
     Costs,
     Counts,
     Model,
     ModelFindings,
-    Money,
     Verdicts,
-    add_costs,
     most_common,
 )
 from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
@@ -138,136 +136,92 @@ def summarize(
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
-    builder = _SummaryBuilder(info, diversity)
-    for record in records:
-        builder.add(record)
-    return builder.result(pairs, pair_judges, pair_costs)
-
-
-class _SummaryBuilder:
-    """Counts everything in one pass over a run."""
-
-    def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
-        self._info = info
-        numbers, due, sample_numbers = CaseNumbers(), DueMetrics(info), SampleNumbers()
-        without = left_out(info.selected_suite, info.metrics)
-        self._all_cells = Verdicts(numbers)
-        self._models = defaultdict(
-            partial(Model, numbers, without),
-            {str(entry.label): Model(numbers, without) for entry in info.selected_suite.models},
-        )
-        tags = {tag: Verdicts(numbers) for case in info.selected_suite.cases for tag in case.tags}
-        self._tags = defaultdict(partial(Verdicts, numbers), tags)
-        self._failure_tags: Counter[str] = Counter()
-        self._warned_rules: Counter[str] = Counter()
-        self._disagreements = Disagreements(info.selected_suite)
-        self._separations = Separations(info, numbers)
-        self._questions = Questions(info, numbers, without)
-        self._noises = Noises(info, numbers, without)
-        self._judges = JudgeCards(info)
-        self._alignments = Alignments(info)
-        self._gates = [GateAccumulator(entry, info, numbers, due, sample_numbers) for entry in gates_of(info.suite)]
-        self._failing = FailingCells(info, self._gates)
-        self._costs = Costs(info)
-        self._money = Money()
-        self._reused = 0
-        self._optional_unmeasured: Counter[str] = Counter()
-        self._never_asked = NeverAskedCells()
-        self._reroutings = Reroutings(info)
-        self._panels = Panels(info)
-        self._diversities = Diversities(info, diversity, numbers)
-        self._accumulators: tuple[Accumulator, ...] = (
-            self._all_cells,
-            self._disagreements,
-            self._separations,
-            self._questions,
-            self._noises,
-            self._judges,
-            self._failing,
-            self._alignments,
-            self._costs,
-            self._panels,
-            self._diversities,
-            self._never_asked,
-            *self._gates,
-        )
-
-    def add(self, cell: Record) -> None:
-        self._models[cell.model_label].add(cell)
+    suite, due = info.selected_suite, DueMetrics(info)
+    without = left_out(suite, info.metrics)
+    all_cells = Verdicts()
+    models = defaultdict(partial(Model, without), {str(entry.label): Model(without) for entry in suite.models})
+    tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
+    gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
+    failing = FailingCells(info, gate_counters)
+    disagreements, reroutings = Disagreements(suite), Reroutings(info)
+    separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
+    judges, panels, alignments = JudgeCards(info), Panels(info), Alignments(info)
+    costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, diversity)
+    counters: list[_Counter] = [all_cells, disagreements, separations, questions, noises, judges, panels]
+    counters += [alignments, failing, costs, asked, diversities, *gate_counters]
+    warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
+    for cell in records:
+        models[cell.model_label].add(cell)
         for tag in cell.tags:
-            self._tags[tag].add(cell)
-        self._failure_tags.update(cell.failure_tags)
-        self._warned_rules.update(cell.warned_rules)
-        self._reused += cell.cached and cell.artifact_path is not None
-        self._optional_unmeasured.update(
-            grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
-        )
-        self._reroutings.add_graders(cell.graders)
-        add_costs(self._money, cell)
-        for accumulator in self._accumulators:
-            accumulator.add(cell)
+            tags[tag].add(cell)
+        for counter in counters:
+            counter.add(cell)
+        reroutings.add_graders(cell.graders)
+        warned_rules.update(cell.warned_rules)
+        optional_unmeasured.update(part.key for part in cell.graders if part.is_unmeasured and part.is_optional)
+        reused += cell.cached and cell.artifact_path is not None
 
-    def result(
-        self, pairs: Sequence[PreferenceFinding], pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
-    ) -> Summary:
-        info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
-        unjudged_pairs = unjudged(pairs)
-        never_asked = (*self._never_asked.result(), *never_asked_pairs(pairs))
-        gates = tuple(gate.result() for gate in self._gates)
-        diversity = self._diversities.result(self._models)
-        pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
-        return Summary(
-            run_id=info.run_id,
-            suite=info.suite.name,
-            experiment=info.experiment,
-            state=info.state,
-            stopped_by=info.stopped_by,
-            planned_cells=info.planned_cells,
-            shard=info.selection.shard,
-            left_out_graders=_left_out_graders(info),
-            counts=counts,
-            models=tuple(
-                model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
-            ),
-            metrics=meanings_of(info.metrics, info.suite),
-            tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
-            failure_tags=most_common(self._failure_tags),
-            warned_rules=most_common(self._warned_rules),
-            judge_disagreements=disagreements,
-            judges=self._judges.result(disagreements),
-            pair_judges=tuple(pair_judges),
-            separations=self._separations.result(self._models),
-            questions=self._questions.result(self._models),
-            noise=self._noises.result(
-                [model.verdicts.passes for model in self._models.values()],
-                [model.scores for model in self._models.values()],
-            ),
-            failing=self._failing.result(gates),
-            failure_reasons=most_common(self._failing.reasons),
-            deciding_metrics=_deciding_metrics(info.suite),
-            alignments=self._alignments.result(),
-            alignments_left_out=self._alignments.left_out,
-            gates=gates,
-            optional_unmeasured=dict(self._optional_unmeasured),
-            never_asked=never_asked,
-            panels=self._panels.result(),
-            diversity=diversity,
-            reroutings=self._reroutings.result(),
-            unjudged_pairs=unjudged_pairs,
-            reused_outputs=self._reused,
-            reused_since=info.reused_since,
-            costs=(*self._costs.result(), *pair_costs),
-            cost_usd=known_sum(self._money.usd, pairwise_usd),
-            pairwise_usd=pairwise_usd,
-            unpriced=self._costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
-            exit_code=exit_code(
-                info,
-                gates,
-                unmeasured_pairs=unjudged_pairs + unmeasured_groups(diversity),
-                missing_cells=info.planned_cells - counts.cells,
-                never_asked=bool(never_asked),
-            ),
-        )
+    counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
+    gates = tuple(gate.result() for gate in gate_counters)
+    never_asked = (*asked.result(), *never_asked_pairs(pairs))
+    money = sum((model.money.sum for model in models.values()), Fraction())
+    is_known = any(model.money.known for model in models.values())
+    pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
+    return Summary(
+        run_id=info.run_id,
+        suite=info.suite.name,
+        experiment=info.experiment,
+        state=info.state,
+        stopped_by=info.stopped_by,
+        planned_cells=info.planned_cells,
+        shard=info.selection.shard,
+        left_out_graders=_left_out_graders(info),
+        counts=counts,
+        models=tuple(model.result(label, info, costs.unknown[label]) for label, model in models.items()),
+        metrics=meanings_of(info.metrics, info.suite),
+        tags={tag: verdicts.result() for tag, verdicts in tags.items()},
+        failure_tags=most_common(sum((model.failure_tags for model in models.values()), Counter())),
+        warned_rules=most_common(warned_rules),
+        judge_disagreements=disagreed,
+        judges=judges.result(disagreed),
+        pair_judges=tuple(pair_judges),
+        separations=separations.result(models),
+        questions=questions.result(models),
+        noise=noises.result(
+            [model.verdicts.passes for model in models.values()], [model.scores for model in models.values()]
+        ),
+        failing=failing.result(gates),
+        failure_reasons=most_common(failing.reasons),
+        deciding_metrics=_deciding_metrics(info.suite),
+        alignments=alignments.result(),
+        alignments_left_out=alignments.left_out,
+        gates=gates,
+        optional_unmeasured=dict(optional_unmeasured),
+        never_asked=never_asked,
+        panels=panels.result(),
+        diversity=samples,
+        reroutings=reroutings.result(),
+        unjudged_pairs=unjudged(pairs),
+        reused_outputs=reused,
+        reused_since=info.reused_since,
+        costs=(*costs.result(), *pair_costs),
+        cost_usd=known_sum(float(money) if is_known else None, pairwise_usd),
+        pairwise_usd=pairwise_usd,
+        unpriced=costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
+        exit_code=exit_code(
+            info,
+            gates,
+            unmeasured_pairs=unjudged(pairs) + unmeasured_groups(samples),
+            missing_cells=info.planned_cells - counts.cells,
+            never_asked=bool(never_asked),
+        ),
+    )
+
+
+class _Counter(Protocol):
+    """Takes one cell at a time."""
+
+    def add(self, cell: Record) -> None: ...
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import fsum, sqrt
 from typing import Literal
 
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import RATE, CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
+from visioneval.analysis.scores import RATE, Scores, case_of
 from visioneval.analysis.stats.basic import t_quantile
-from visioneval.analysis.stats.variance import CaseTable, VarianceComponents, case_of_values, case_of_votes, components
+from visioneval.analysis.stats.variance import (
+    CaseTable,
+    SampleVotes,
+    VarianceComponents,
+    case_of_values,
+    case_of_votes,
+    components,
+)
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.suite.counter_examples import LeftOut
@@ -58,40 +64,17 @@ class NoiseFinding(Frozen):
         return any((self.case, self.sample, self.vote))
 
 
-class _Votes(CountedRows):
-    """The votes about one metric on one model run, a row per cell."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(empty_case_array(), empty_case_array(), empty_array(), empty_array())
-
-    def add(self, values: Sequence[float], case: int) -> None:
-        mean = fsum(values) / len(values)
-        row = case, len(values), fsum((value - mean) ** 2 for value in values), mean
-        for column, number in zip(self._columns, row, strict=True):
-            column.append(number)
-        if len(self._columns[0]) >= self._limit:
-            self._count_together()
-
-    def tables(self) -> list[CaseTable]:
-        """One table per case."""
-        samples: dict[int, list[tuple[int, float, float]]] = {}
-        for (case, votes, squares, mean), number in self._rows():
-            samples.setdefault(case, []).extend(repeat((votes, mean, squares), number))
-        return [case_of_votes(case) for case in samples.values()]
-
-
 class Noises:
     """Collects the votes of judges."""
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers, left_out: LeftOut) -> None:
+    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._metrics, self._numbers, self._left_out = info.metrics, numbers, left_out
+        self._metrics, self._left_out = info.metrics, left_out
         suite = info.selected_suite
         voting = (grader for grader in suite.graders if grader.judge_names and "votes" in type(grader).model_fields)
         self._can_have_votes = {name for grader in voting for case in suite.cases for name in grader.metrics(case)}
-        self._votes: dict[str, dict[str, _Votes]] = {}
+        self._votes: dict[str, dict[str, list[tuple[str, SampleVotes]]]] = {}
+        """By metric and model run: the case of each cell, and the votes about it."""
 
     def add(self, cell: Record) -> None:
         """Counts the votes of a cell."""
@@ -99,8 +82,10 @@ class Noises:
         for grader in cell.graders:
             for name, values in votes_of(grader).items():
                 if values and name not in left_out and cell.scores.get(name) is not None:
-                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, _Votes())
-                    rows.add(values, self._numbers[cell.test_id])
+                    mean = fsum(values) / len(values)
+                    votes = len(values), mean, fsum((value - mean) ** 2 for value in values)
+                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, [])
+                    rows.append((case_of(cell.test_id), votes))
 
     def result(self, passes: Sequence[Scores], scores: Sequence[Mapping[str, Scores]]) -> tuple[NoiseFinding, ...]:
         """Returns the pass rate, then the metrics in the order of the run; none that was never measured.
@@ -113,7 +98,7 @@ class Noises:
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
-                strata = [rows.tables() for rows in self._votes[name].values()]
+                strata = [_vote_tables(rows) for rows in self._votes[name].values()]
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
@@ -137,6 +122,13 @@ def _numbers(values: Sequence[object]) -> Iterator[float]:
 
 def _tables(scores: Scores) -> list[CaseTable]:
     return [case_of_values(values) for values in scores.by_case().values()]
+
+
+def _vote_tables(rows: Iterable[tuple[str, SampleVotes]]) -> list[CaseTable]:
+    samples: dict[str, list[SampleVotes]] = {}
+    for case, votes in rows:
+        samples.setdefault(case, []).append(votes)
+    return [case_of_votes(case) for case in samples.values()]
 
 
 def _mean_half_width(by_run: Sequence[Scores], metric: Metric) -> float | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum
 from statistics import median
 
-from visioneval.analysis.scores import CountedRows, Estimate, empty_array
+from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
@@ -50,49 +51,32 @@ class TimeRow:
     bars: tuple[Bar, ...]
 
 
-class _Numbers(CountedRows):
-    """Numbers whose order does not matter."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(empty_array())
-
-    def add(self, number: float) -> None:
-        self._columns[0].append(number)
-        if len(self._columns[0]) >= self._limit:
-            self._count_together()
-
-    def all(self) -> list[float]:
-        return [number for row, times in self._rows() for number in row * times]
-
-
 class CellNumbers:
-    """Scores and times of cells: 8 bytes for each, or less for scores on a scale."""
+    """Scores and times of cells: 8 bytes for each."""
 
     def __init__(self, cells: Iterable[Record], without: LeftOut | None = None) -> None:
         """Reads one cell at a time. Leaves out the scores that the means leave out."""
-        self.scores: defaultdict[tuple[str, str], _Numbers] = defaultdict(_Numbers)
+        self.scores: defaultdict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
         """By metric and model label."""
-        self.generation: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        self.generation: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by model label."""
-        self.grading: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        self.grading: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by grader."""
         for cell in cells:
-            self.generation[cell.model_label].add(cell.seconds)
+            self.generation[cell.model_label].append(cell.seconds)
             for grader in cell.graders:
-                self.grading[grader.key].add(grader.seconds)
+                self.grading[grader.key].append(grader.seconds)
             left_out = without.metrics_of(cell.test_id) if without else ()
             for name, score in cell.scores.items():
                 if score is not None and name not in left_out:
-                    self.scores[name, cell.model_label].add(float(score))
+                    self.scores[name, cell.model_label].append(float(score))
 
 
 def metric_rows(summary: Summary, numbers: CellNumbers) -> list[MetricRow]:
     """One row per metric, in the order of the run."""
     labels = [model.label for model in summary.models]
     return [
-        _metric_row(name, metric, summary, {label: numbers.scores[name, label].all() for label in labels})
+        _metric_row(name, metric, summary, {label: numbers.scores[name, label] for label in labels})
         for name, metric in summary.metrics.items()
     ]
 
@@ -150,8 +134,8 @@ def grading_rows(numbers: CellNumbers) -> list[TimeRow]:
     return _time_rows(numbers.grading)
 
 
-def _time_rows(numbers: Mapping[str, _Numbers]) -> list[TimeRow]:
-    seconds_by_name = {name: sorted(seconds.all()) for name, seconds in numbers.items()}
+def _time_rows(numbers: Mapping[str, array[float]]) -> list[TimeRow]:
+    seconds_by_name = {name: sorted(seconds) for name, seconds in numbers.items()}
     top = max((ordered[-1] for ordered in seconds_by_name.values() if ordered), default=0.0)
     return [_time_row(name, ordered, top) for name, ordered in seconds_by_name.items()]
 

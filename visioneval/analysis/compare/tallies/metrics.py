@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import accumulate
 from math import isnan, nan
 from typing import overload
@@ -15,7 +16,6 @@ from visioneval.analysis.compare.differences import Difference, scores_differenc
 from visioneval.analysis.compare.paired_scores import PairedScores
 from visioneval.analysis.compare.pairing import CellPair, Pairs
 from visioneval.analysis.compare.tallies.runs import RunScores
-from visioneval.analysis.scores import ExactSum
 from visioneval.records.cells.cell_lines import positions_of
 from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.types import Metric, Verdict
@@ -131,21 +131,20 @@ class AmountTally:
 
     def __init__(self) -> None:
         """No amounts."""
-        self._a, self._b = ExactSum(), ExactSum()
+        self._a, self._b, self._pairs = Fraction(), Fraction(), 0
 
     def add(self, a: float | None, b: float | None) -> None:
         """Adds the amounts of a pair."""
         if a is not None and b is not None:
-            self._a.add(a)
-            self._b.add(b)
+            self._a, self._b, self._pairs = self._a + Fraction(a), self._b + Fraction(b), self._pairs + 1
 
     def result(self, *, mean: bool) -> Amount:
         """The sums, or the means."""
-        pairs = self._a.count
+        pairs = self._pairs
         if not pairs:
             return Amount(None, None, 0)
         share = pairs if mean else 1
-        return Amount(self._a.value / share, self._b.value / share, pairs)
+        return Amount(float(self._a) / share, float(self._b) / share, pairs)
 
 
 @dataclass(frozen=True, slots=True)
