@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from visioneval.records.model import Record
@@ -74,19 +74,13 @@ def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metri
     if verdict is None or any(cell.scores[name] is None for name in metrics & cell.scores.keys()):
         return None
     failed = any(parse_rule(rule).metric in metrics for rule in cell.failed_rules)
-    if not failed and not _has_rule_about(rules, cell, metrics):
-        return None
-    return (verdict == "FAIL") is not failed
-
-
-def _has_rule_about(rules: Sequence[VerdictRule], cell: Record, metrics: Collection[str]) -> bool:
-    """Whether a rule that can fail this cell uses one of the metrics."""
-    return any(
+    can_fail = failed or any(
         rule.level == "fail"
         and parse_rule(rule.rule).metric in metrics
         and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
         for rule in rules
     )
+    return (verdict == "FAIL") is not failed if can_fail else None
 
 
 class ReviewPriority:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 from visioneval.analysis.left_out import NOTHING, LeftOut
@@ -211,28 +212,6 @@ def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
         yield WeakestCaught(kind=kind, metric=metric, strength=weakest)
 
 
-def false_alarm_rates(cells: Sequence[ProbedCell], metrics: Mapping[str, str]) -> Iterator[ProbeRate]:
-    """The rates of all harmless changes together, then of each."""
-    if cells:
-        yield from metric_rates(cells, HARMLESS, "", metrics)
-        yield from rates_of(cells, metrics)
-
-
-def missed_damage(cells: Iterable[ProbedCell]) -> Iterator[MissedDamage]:
-    """The damaged outputs that no rule failed."""
-    for cell in cells:
-        if not cell.is_harmless and cell.verdict is not Verdict.FAIL:
-            yield MissedDamage(
-                case=cell.case,
-                model=cell.model,
-                sample=cell.sample,
-                kind=cell.kind,
-                strength=cell.strength,
-                verdict=cell.verdict,
-                detail=cell.detail,
-            )
-
-
 FLAG = "--min-detection"
 
 
@@ -256,7 +235,8 @@ def parse_min_detection(text: str, kinds: Collection[str]) -> MinDetection:
     """Parses ``KIND:RATE`` or ``KIND@STRENGTH:RATE``. ``kinds`` are the names of kinds. Raises ``UsageError``."""
     name, _, limit = text.rpartition(":")
     kind, at, strength = name.partition("@")
-    prefixes = {name[:end] for name in kinds for end in (*_dots(name), len(name)) if not name.startswith(HARMLESS)}
+    damages = [name.split(".") for name in kinds if not name.startswith(HARMLESS)]
+    prefixes = {prefix for words in damages for prefix in accumulate(words, "{}.{}".format)}
     if not kind:
         raise UsageError(f"{FLAG} {text!r}: write KIND:RATE, such as copy.letter:0.9")
     if kind not in prefixes:
@@ -290,7 +270,13 @@ def check_gates(
     ``originals`` are the outputs that nobody could probe, as they have no verdict as they are. ``granted`` is the share
     of them, and of changed outputs, that need not be measured.
     """
-    gates = [_detection_gate(gate, [cell for cell in cells if gate.covers(cell)]) for gate in minimums]
+    gates = []
+    for gate in minimums:
+        rate = rate_of([cell for cell in cells if gate.covers(cell)], gate.kind, "", None, None)
+        if rate.outputs:
+            gates.append(_decided(f"{FLAG} {gate.text}", rate, ">=", gate.rate, "caught", rate.unmeasured))
+        else:
+            gates.append(_unmeasured_gate(f"{FLAG} {gate.text}", "no such damage could be planted"))
     if max_false_alarm is not None:
         gates.append(_false_alarm_gate(max_false_alarm, [cell for cell in cells if cell.is_harmless]))
     return tuple(_with_left_out(gate, originals, granted) for gate in gates)
@@ -317,64 +303,39 @@ def exit_code(
     return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
 
 
-def _detection_gate(gate: MinDetection, cells: Sequence[ProbedCell]) -> ProbeGate:
-    rate = rate_of(cells, gate.kind, "", None, None)
-    if rate.rate is None or rate.low is None:
-        return _unmeasured(f"{FLAG} {gate.text}", "no such damage could be planted")
-    state: Literal["passed", "failed"] = "passed" if is_true(rate.low, ">=", gate.rate) else "failed"
-    message = (
-        f"caught {rate.failed} of {rate.outputs} in {_cases(rate.cases)}: {rate.rate:.3g}, at least"
-        f" {show_beside(rate.low, gate.rate, 3)} with 95 % confidence"
-    )
-    return ProbeGate(
-        gate=f"{FLAG} {gate.text}",
-        state=state,
-        value=rate.rate,
-        bound=rate.low,
-        outputs=rate.outputs,
-        unmeasured=rate.unmeasured,
-        message=message + _apart(rate.unmeasured),
-    )
-
-
 def _false_alarm_gate(limit: float, cells: Sequence[ProbedCell]) -> ProbeGate:
     """An output that could not be measured counts as a false alarm here: it did not pass."""
-    text = f"--max-false-alarm {limit:g}"
     errors = sum(cell.verdict is Verdict.ERROR for cell in cells)
     strict = [replace(cell, verdict=Verdict.FAIL) if cell.verdict is Verdict.ERROR else cell for cell in cells]
     rate = rate_of(strict, HARMLESS, "", None, None)
-    if rate.rate is None or rate.high is None or errors == len(cells):
-        return _unmeasured(text, "no harmless change could be measured")
-    state: Literal["passed", "failed"] = "passed" if is_true(rate.high, "<=", limit) else "failed"
+    gate = f"--max-false-alarm {limit:g}"
+    if errors == len(cells):
+        return _unmeasured_gate(gate, "no harmless change could be measured")
+    return _decided(gate, rate, "<=", limit, "failed", errors)
+
+
+def _unmeasured_gate(gate: str, message: str) -> ProbeGate:
+    return ProbeGate(gate=gate, state="unmeasured", value=None, bound=None, message=message)
+
+
+def _decided(gate: str, rate: ProbeRate, op: Literal[">=", "<="], limit: float, verb: str, errors: int) -> ProbeGate:
+    """The gate that compares a bound of a rate with a limit. ``errors`` of its outputs were not measured."""
+    bound, side = (rate.low, "least") if op == ">=" else (rate.high, "most")
+    assert rate.rate is not None
+    assert bound is not None
     message = (
-        f"failed {rate.failed} of {rate.outputs} in {_cases(rate.cases)}: {rate.rate:.3g}, at most"
-        f" {show_beside(rate.high, limit, 3)} with 95 % confidence"
+        f"{verb} {rate.failed} of {rate.outputs} in {rate.cases} case{'s' * (rate.cases != 1)}: {rate.rate:.3g}, at"
+        f" {side} {show_beside(bound, limit, 3)} with 95 % confidence"
     )
     return ProbeGate(
-        gate=text,
-        state=state,
+        gate=gate,
+        state="passed" if is_true(bound, op, limit) else "failed",
         value=rate.rate,
-        bound=rate.high,
+        bound=bound,
         outputs=rate.outputs,
         unmeasured=errors,
-        message=message + _apart(errors),
+        message=message + (f", {errors} of them not measured" if errors else ""),
     )
-
-
-def _unmeasured(text: str, message: str) -> ProbeGate:
-    return ProbeGate(gate=text, state="unmeasured", value=None, bound=None, message=message)
-
-
-def _cases(number: int) -> str:
-    return f"{number} case{'s' * (number != 1)}"
-
-
-def _apart(errors: int) -> str:
-    return f", {errors} of them not measured" if errors else ""
-
-
-def _dots(name: str) -> list[int]:
-    return [at for at, char in enumerate(name) if char == "."]
 
 
 def _number(text: str) -> float | None:
@@ -418,9 +379,13 @@ def summarize_probe(
         cases=len({cell.case for cell in cells}),
         metrics=dict(metrics),
         detections=detections,
-        false_alarms=tuple(false_alarm_rates(harmless, metrics)),
+        false_alarms=(*metric_rates(harmless, HARMLESS, "", metrics), *rates_of(harmless, metrics)) if harmless else (),
         weakest=tuple(weakest_caught(detections)),
-        missed=tuple(missed_damage(cells)),
+        missed=tuple(
+            MissedDamage(**{name: getattr(cell, name) for name in MissedDamage.model_fields})
+            for cell in damaged
+            if cell.verdict is not Verdict.FAIL
+        ),
         notes=tuple(notes),
         gates=gates,
         stopped=stopped,

@@ -16,7 +16,6 @@ from visioneval.records.labeling.draws import RecordedDraw, read_draws
 from visioneval.records.labeling.labels import (
     LABELS,
     PAIR_ANSWERS,
-    Answer,
     Images,
     Label,
     drop_outdated,
@@ -85,7 +84,9 @@ class Facet:
             return None
         if self.tag is not None:
             return float(isinstance(answer, tuple) and self.tag in answer)
-        return float(self.names.index(answer)) if isinstance(answer, str) else _number(answer)
+        if isinstance(answer, str):
+            return float(self.names.index(answer))
+        return float(answer) if isinstance(answer, (bool, int, float)) else None
 
     def text_of(self, code: float) -> str:
         """The text of an answer."""
@@ -153,7 +154,9 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
         for label in newest(run.labels):
             if label.cell not in cells:
                 answers.unknown_cells += 1
-                _add_unknown(answers.facets, run.info.run_id, label)
+                for facet in answers.facets.get(label.question, ()):
+                    if label.other is None and facet.code(label) is not None:
+                        facet.unknown_cells.add((run.info.run_id, label.cell))
             elif _add(answers.facets, *_in_one_direction(unit_of(run, label), label, directions)):
                 answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
@@ -193,16 +196,6 @@ def _add(facets: Facets, unit: Unit, label: Label) -> bool:
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
-
-
-def _add_unknown(facets: Facets, run_id: str, label: Label) -> None:
-    for facet in facets.get(label.question, ()):
-        if label.other is None and facet.code(label) is not None:
-            facet.unknown_cells.add((run_id, label.cell))
-
-
-def _number(answer: Answer) -> float | None:
-    return float(answer) if isinstance(answer, (bool, int, float)) else None
 
 
 def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:

@@ -199,7 +199,7 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
         units.append(unit)
         answers_by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([_mean(codes) for codes in answers_by_unit], dtype=float)
+    people = np.asarray([sum(codes) / len(codes) for codes in answers_by_unit], dtype=float)
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
@@ -212,10 +212,6 @@ def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float 
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
     return due.is_left_out(record, metric), None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _rule(metric: str, suite: Suite) -> Rule | None:
@@ -264,17 +260,12 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Dispu
                 raters=len(rows.answers[row]),
                 grader=float(rows.grader[row]),
                 gap=float(gaps[row]),
-                reason=_reason(record, measured),
+                reason="; ".join(record.failed_rules)
+                if measured.writer is None
+                else record.reasons.get(measured.name) or record.reasons.get(measured.writer, ""),
             )
         )
     return tuple(disputed)
-
-
-def _reason(record: Record, measured: RunMetric) -> str:
-    """The grader's reason, or the failed rules for a verdict."""
-    if measured.writer is None:
-        return "; ".join(record.failed_rules)
-    return record.reasons.get(measured.name) or record.reasons.get(measured.writer, "")
 
 
 def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:

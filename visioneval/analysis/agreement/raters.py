@@ -194,6 +194,9 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     counts, values = _counts(list(shared.values()))
     cases = [chain_of(unit[1]) for unit in shared]
     levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
+    alpha = dict.fromkeys(levels, Statistic(note=_NO_OVERLAP))
+    for level in levels if shared else ():
+        alpha[level] = alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
     fleiss, size = _fleiss(counts, cases)
     has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
     pairs = () if has_too_many else _cohen(facet, shared)
@@ -204,7 +207,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         raters=len({rater for by_rater in facet.answers.values() for rater in by_rater}),
         items=len(facet.answers),
         shared=len(shared),
-        alpha={level: _alpha(counts, values, level, cases) for level in levels},
+        alpha=alpha,
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
@@ -220,12 +223,6 @@ def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
     rows = np.repeat(np.arange(len(items)), [len(by_rater) for by_rater in items])
     np.add.at(counts, (rows, codes), 1)
     return counts, np.asarray(values, dtype=float)
-
-
-def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Statistic:
-    if not len(counts):
-        return Statistic(note=_NO_OVERLAP)
-    return alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:
@@ -274,10 +271,10 @@ def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[Sp
     ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
         :SHOWN
     ]
-    return tuple(_split_item(facet, unit, shared[unit]) for spread, unit in ranked if spread > 0)
-
-
-def _split_item(facet: Facet, unit: Unit, by_rater: dict[str, float]) -> SplitItem:
-    run, test_id, label, sample, other = unit
-    answers = {facet.text_of(code): times for code, times in sorted(Counter(by_rater.values()).items())}
-    return SplitItem(run_id=run, test_id=test_id, model_label=label, sample_index=sample, other=other, answers=answers)
+    split = []
+    for spread, unit in ranked:
+        if spread > 0:
+            answers = {facet.text_of(code): times for code, times in sorted(Counter(shared[unit].values()).items())}
+            about = zip(("run_id", "test_id", "model_label", "sample_index", "other"), unit, strict=True)
+            split.append(SplitItem.model_validate({**dict(about), "answers": answers}))
+    return tuple(split)

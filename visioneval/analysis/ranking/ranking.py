@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import isnan
 
 import numpy as np
@@ -72,15 +73,24 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
     """
     answered = [pair for pair in answers.pairs if pair.answers]
     sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
-    _check_size(len(sides), len({chain_of(pair.test_id) for pair in answered}))
-    names = _short_names(sides)
+    cases = len({chain_of(pair.test_id) for pair in answered})
+    if len(sides) > MAX_MODEL_RUNS:
+        raise UsageError(
+            f"{len(sides):,} model runs, more than {MAX_MODEL_RUNS}: select some with --model or RUN@LABEL"
+        )
+    if cases * len(sides) ** 2 > MAX_ENTRIES:
+        raise UsageError(
+            f"{cases:,} cases are too many for {len(sides)} model runs: select some with --case or --model"
+        )
+    times = Counter(map(label_of, sides))
+    names = {side: label_of(side) if times[label_of(side)] == 1 else side for side in sides}
     all_groups = _groups(_points(answered, sides), sides)
     model_runs = _ranked_runs(all_groups, names, answers.pairs)
     return Ranking(
         judge=answers.name if by == "judges" else None,
         question=answers.name if by == "people" else None,
         raters=len({rater for pair in answered for rater in pair.raters}) if by == "people" else None,
-        cases=len({chain_of(pair.test_id) for pair in answered}),
+        cases=cases,
         pairs=len(answered),
         unanswered=len(answers.pairs) - len(answered),
         model_runs=tuple(model_runs),
@@ -88,23 +98,6 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
         gaps=tuple(_gaps(all_groups, names, len(answers.pairs) - len(answered))),
         notes=tuple(dict.fromkeys(_notes(all_groups, model_runs))),
     )
-
-
-def _check_size(model_runs: int, cases: int) -> None:
-    if model_runs > MAX_MODEL_RUNS:
-        raise UsageError(
-            f"{model_runs:,} model runs, more than {MAX_MODEL_RUNS}: select some with --model or RUN@LABEL"
-        )
-    if cases * model_runs**2 > MAX_ENTRIES:
-        raise UsageError(
-            f"{cases:,} cases are too many for {model_runs} model runs: select some with --case or --model"
-        )
-
-
-def _short_names(sides: Sequence[str]) -> dict[str, str]:
-    """Labels instead of ``RUN_ID@label`` where they are unique."""
-    times = Counter(map(label_of, sides))
-    return {side: label_of(side) if times[label_of(side)] == 1 else side for side in sides}
 
 
 def _points(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> Floats:
@@ -140,48 +133,49 @@ def _ranked_runs(
     for pair in pairs:
         tallies[pair.a].add(pair)
         tallies[pair.b].add(pair, swapped=True)
-    ranked = [
-        _ranked_run(side, names[side], group, at, tallies[side])
-        for group in all_groups
-        for at, side in enumerate(group.sides)
-    ]
+    ranked = []
+    for group in all_groups:
+        for at, side in enumerate(group.sides):
+            standings, tally = group.standings, tallies[side]
+            strength = standings and _estimate(standings.strength[at], standings.reach[at])
+            ranked.append(
+                RankedRun(
+                    model_run=side,
+                    name=names[side],
+                    group=group.number,
+                    tier=int(standings.tier[at]) + 1 if standings else 1,
+                    rank=int(standings.rank[at]) if standings else None,
+                    low_rank=int(standings.low_rank[at]) if standings and standings.low_rank is not None else None,
+                    high_rank=int(standings.high_rank[at]) if standings and standings.high_rank is not None else None,
+                    strength=strength,
+                    chance=strength and strength.as_chance(),
+                    wins=tally.counts["a"],
+                    losses=tally.counts["b"],
+                    ties=tally.ties,
+                    pairs=tally.pairs,
+                    cases=len(tally.cases),
+                )
+            )
     return sorted(ranked, key=lambda entry: (entry.group, entry.rank or 0, entry.name))
-
-
-def _ranked_run(side: str, name: str, group: _Group, at: int, tally: _Tally) -> RankedRun:
-    standings = group.standings
-    strength = standings and _estimate(standings.strength[at], standings.reach[at])
-    return RankedRun(
-        model_run=side,
-        name=name,
-        group=group.number,
-        tier=int(standings.tier[at]) + 1 if standings else 1,
-        rank=int(standings.rank[at]) if standings else None,
-        low_rank=int(standings.low_rank[at]) if standings and standings.low_rank is not None else None,
-        high_rank=int(standings.high_rank[at]) if standings and standings.high_rank is not None else None,
-        strength=strength,
-        chance=strength and strength.as_chance(),
-        wins=tally.counts["a"],
-        losses=tally.counts["b"],
-        ties=tally.ties,
-        pairs=tally.pairs,
-        cases=len(tally.cases),
-    )
 
 
 def _estimate(value: float, reach: float) -> IntervalEstimate | None:
     if isnan(value):
         return None
-    if isnan(reach):
-        return IntervalEstimate(value=float(value))
-    return IntervalEstimate(value=float(value), low=float(value - reach), high=float(value + reach))
+    low, high = (None, None) if isnan(reach) else (float(value - reach), float(value + reach))
+    return IntervalEstimate(value=float(value), low=low, high=high)
 
 
 def _comparisons(
     all_groups: Sequence[_Group], names: Mapping[str, str], pairs: Sequence[PairAnswers]
 ) -> Iterator[HeadToHead]:
     """Each two model runs that are ranked together, or that have unanswered pairs."""
-    estimates = {key: estimate for group in all_groups for key, estimate in _differences(group)}
+    estimates: dict[tuple[str, str], IntervalEstimate | None] = {}
+    for group in all_groups:
+        for (row, a), (column, b) in combinations(enumerate(group.sides), 2):
+            if standings := group.standings:
+                reach = standings.difference_reach[row, column]
+                estimates[a, b] = _estimate(standings.difference[row, column], reach)
     tallies = {key: _Tally() for key in estimates}
     for pair in pairs:
         tallies.setdefault((pair.a, pair.b), _Tally()).add(pair)
@@ -197,15 +191,6 @@ def _comparisons(
             unanswered=tally.unanswered,
             difference=estimates.get((a, b)),
         )
-
-
-def _differences(group: _Group) -> Iterator[tuple[tuple[str, str], IntervalEstimate | None]]:
-    """The difference of strengths of each two members."""
-    standings = group.standings
-    for row, a in enumerate(group.sides):
-        for column, b in enumerate(group.sides):
-            if standings and row < column:
-                yield (a, b), _estimate(standings.difference[row, column], standings.difference_reach[row, column])
 
 
 def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: int) -> Iterator[str]:
@@ -286,7 +271,11 @@ def rank_runs(
         answer_sets = judge_answers(line for run in runs for line in run.preferences)
     else:
         answers = people_answers([run.labeled for run in runs])
-        answer_sets, notes = list(answers.sets), list(_ignored(answers.outdated, answers.unknown_cells))
+        answer_sets = list(answers.sets)
+        if answers.outdated:
+            notes.append(f"ignored: {count_of(answers.outdated, 'label')} for replaced images")
+        if answers.unknown_cells:
+            notes.append(f"ignored: {count_of(answers.unknown_cells, 'label')} for cells that are not in the run")
     gaps = [
         f"the run {run.info.run_id} is {run.info.state}: pairs may be missing"
         for run in runs
@@ -296,11 +285,12 @@ def rank_runs(
         gaps.append(_NO_ANSWERS[by])
     elif judge is not None:
         answer_sets = _of_judge(judge, answer_sets, runs)
-    selected = _filtered(answer_sets, runs, filters or RankFilters())
+    filters = filters or RankFilters()
+    selected = _filtered(answer_sets, runs, filters)
     if answer_sets and not selected:
         gaps.append("no pair of these model runs and cases was compared")
-    gaps += _without_answers(selected, [run for run in runs if run.labels], filters or RankFilters())
-    notes += _without_answers(selected, [run for run in runs if not run.labels], filters or RankFilters())
+    gaps += _without_answers(selected, [run for run in runs if run.labels], filters)
+    notes += _without_answers(selected, [run for run in runs if not run.labels], filters)
     rankings = tuple(rank_answers(answers, by) for answers in selected)
     return Rankings(
         by=by,
@@ -310,13 +300,6 @@ def rank_runs(
         notes=tuple(notes),
         exit_code=ExitCode.INCOMPLETE if gaps or any(ranking.gaps for ranking in rankings) else ExitCode.PASSED,
     )
-
-
-def _ignored(outdated: int, unknown_cells: int) -> Iterator[str]:
-    if outdated:
-        yield f"ignored: {count_of(outdated, 'label')} for replaced images"
-    if unknown_cells:
-        yield f"ignored: {count_of(unknown_cells, 'label')} for cells that are not in the run"
 
 
 def _without_answers(
@@ -332,8 +315,7 @@ def _without_answers(
         and (side := f"{run.info.run_id}@{label}") not in compared
     ]
     if missing and compared:
-        more = f" and {len(missing) - MAX_NAMES} more" if len(missing) > MAX_NAMES else ""
-        yield f"no answers about {', '.join(missing[:MAX_NAMES])}{more}: not ranked"
+        yield f"no answers about {_listed(missing)}: not ranked"
 
 
 def _of_judge(judge: str, answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun]) -> list[PairwiseAnswers]:

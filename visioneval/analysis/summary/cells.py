@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from pydantic import Field
 
@@ -13,6 +14,42 @@ from visioneval.rules import parse_rule, show_score
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Score, Status, Verdict
+
+
+class FailingCell(Frozen):
+    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason, if it has one.
+
+    ``scores`` are those that its failed rules read, by rule. ``failed_gates`` are the failed gates in which it counts.
+    """
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    verdict: Verdict
+    failed_rules: tuple[str, ...]
+    failure_tags: tuple[str, ...]
+    reasons: dict[str, str]
+    scores: dict[str, Score] = Field(default_factory=dict)
+    failed_gates: tuple[str, ...] = ()
+    error: CellError | None
+
+    @property
+    def explanations(self) -> dict[str, str]:
+        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
+
+        The text of a rule without a reason is the metric and its score.
+        """
+        rules = self.failed_rules or tuple(self.reasons)
+        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
+        if self.error is not None:
+            texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
+        return texts
+
+    def _score_text(self, rule: str) -> str:
+        score, parsed = self.scores.get(rule), parse_rule(rule)
+        if score is None or isinstance(score, bool):
+            return ""  # the rule itself says what was false
+        return f"{parsed.metric} {show_score(score, parsed.threshold)}"
 
 
 class FailingCells:
@@ -58,10 +95,8 @@ class FailingCells:
         )
 
     def _first(self) -> list[tuple[FailingCell, frozenset[int]]]:
-        def position(entry: tuple[FailingCell, frozenset[int]]) -> tuple[int, ...]:
-            return self._order(entry[0].test_id, entry[0].model_label, entry[0].sample_index)
-
-        return sorted(self._cells, key=position)[:MAX_LISTED]
+        cells = ((self._order(cell.test_id, cell.model_label, cell.sample_index), cell, at) for cell, at in self._cells)
+        return [(cell, at) for _, cell, at in sorted(cells, key=itemgetter(0))[:MAX_LISTED]]
 
 
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
@@ -165,39 +200,3 @@ def gaps_in(cell: Record, key: str) -> tuple[str, ...]:
 def _gaps(details: Mapping[str, object]) -> tuple[str, ...]:
     listed = details.get("gaps")
     return tuple(str(gap) for gap in listed) if isinstance(listed, list) else ()
-
-
-class FailingCell(Frozen):
-    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason, if it has one.
-
-    ``scores`` are those that its failed rules read, by rule. ``failed_gates`` are the failed gates in which it counts.
-    """
-
-    test_id: str
-    model_label: str
-    sample_index: int
-    verdict: Verdict
-    failed_rules: tuple[str, ...]
-    failure_tags: tuple[str, ...]
-    reasons: dict[str, str]
-    scores: dict[str, Score] = Field(default_factory=dict)
-    failed_gates: tuple[str, ...] = ()
-    error: CellError | None
-
-    @property
-    def explanations(self) -> dict[str, str]:
-        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
-
-        The text of a rule without a reason is the metric and its score.
-        """
-        rules = self.failed_rules or tuple(self.reasons)
-        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
-        if self.error is not None:
-            texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
-        return texts
-
-    def _score_text(self, rule: str) -> str:
-        score, parsed = self.scores.get(rule), parse_rule(rule)
-        if score is None or isinstance(score, bool):
-            return ""  # the rule itself says what was false
-        return f"{parsed.metric} {show_score(score, parsed.threshold)}"

@@ -23,6 +23,42 @@ from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Frozen, Metric, Score, Status, Verdict
 
+GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
+"""``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
+left nothing in its scope; ``deferred`` in a shard, until all are merged.
+"""
+
+
+class GateFinding(Frozen):
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
+
+    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
+    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
+    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
+    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
+    """
+
+    rule: str
+    scope: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    repeat_fails: float | None = None
+    n: int
+    errors: int
+    unmeasured: int = 0
+    is_unreliable: bool = False
+    note: str = ""
+    state: GateState
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run exits 3 for it: it is undecided, or failed by what was not measured."""
+        if self.state == "failed":
+            return self.is_unreliable or parse_gate(self.rule).is_about_errors
+        return self.state in ("unmeasured", "cannot_tell")
+
+
 Samples = Sequence[Sequence[float]]
 """The values of each case on each model run."""
 
@@ -306,39 +342,3 @@ def describe_scope(scope: GateRule) -> str:
     weighted = [f"weights: {', '.join(f'{tag} {weight:g}' for tag, weight in weights)}"] if weights else []
     bound = ["decide: bound"] if scope.decide == "bound" else []
     return "; ".join((*described, *weighted, *bound))
-
-
-GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
-"""``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
-left nothing in its scope; ``deferred`` in a shard, until all are merged.
-"""
-
-
-class GateFinding(Frozen):
-    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
-
-    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
-    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
-    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
-    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
-    """
-
-    rule: str
-    scope: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    repeat_fails: float | None = None
-    n: int
-    errors: int
-    unmeasured: int = 0
-    is_unreliable: bool = False
-    note: str = ""
-    state: GateState
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether the run exits 3 for it: it is undecided, or failed by what was not measured."""
-        if self.state == "failed":
-            return self.is_unreliable or parse_gate(self.rule).is_about_errors
-        return self.state in ("unmeasured", "cannot_tell")
