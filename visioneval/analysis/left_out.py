@@ -107,7 +107,8 @@ class DueMetrics:
             return cell.scores[metric] is None
         if cell.status is not Status.ERROR or metric not in self._of_case(cell.test_id):
             return False
-        return metric not in BUILT_IN or not _reads_outputs(cell.provider)
+        reads_outputs = cell.provider in PROVIDERS and config_of(PROVIDERS, cell.provider).reads_outputs
+        return metric not in BUILT_IN or not reads_outputs
 
     def _of_case(self, case_id: str) -> frozenset[str]:
         if not self._by_case:
@@ -115,10 +116,6 @@ class DueMetrics:
             metrics = SuiteMetrics(self._info.suite, suite)
             self._by_case = {case.id: frozenset(metrics.of_case(case)) for case in suite.cases}
         return self._by_case.get(case_id, frozenset())
-
-
-def _reads_outputs(provider: str) -> bool:
-    return provider in PROVIDERS and config_of(PROVIDERS, provider).reads_outputs
 
 
 class NeverAsked(Frozen):

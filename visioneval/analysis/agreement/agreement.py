@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
-from visioneval.analysis.agreement.correction import Correction, correct, name_of
+from visioneval.analysis.agreement.correction import Correction, correct
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.judges import (
     HumanPreferences,
@@ -19,7 +19,7 @@ from visioneval.analysis.agreement.judges import (
 )
 from visioneval.analysis.agreement.measures import MEASURES
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
-from visioneval.analysis.left_out import LeftOut, parse_allow, worst
+from visioneval.analysis.left_out import parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.files.lines import SCHEMA_VERSION
@@ -131,7 +131,8 @@ def _check(
     number = lowest.low if minimum.bound == "low" else lowest.value
     passed = number is not None and is_true(number, ">=", minimum.value)
     is_unmeasured = number is None or left_out.is_too_much(allowed)
-    notes = (_note(lowest, minimum, passed=passed), _missing(left_out, allowed))
+    hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
+    notes = (_note(lowest, minimum, passed=passed), left_out.sentence("labeled cell", allowed) + hint)
     return result.model_copy(
         update={
             "measure": name,
@@ -142,12 +143,6 @@ def _check(
             "note": "; ".join(filter(None, notes)) or None,
         }
     )
-
-
-def _missing(left_out: LeftOut, allowed: float) -> str:
-    """The labeled cells that are in no measure, and how to accept them if they are too many."""
-    hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
-    return left_out.sentence("labeled cell", allowed) + hint
 
 
 def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement]) -> str:
@@ -270,6 +265,6 @@ def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
         drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
         if any(label.cell in drawn for label in run.labels):
             yield (
-                f"{name_of(run)}: labels of a stratified draw count alike in the agreement with graders;"
+                f"{run.title}: labels of a stratified draw count alike in the agreement with graders;"
                 " --correct weights them"
             )

@@ -46,6 +46,11 @@ class LabeledRun:
     pair_cards: Sequence[PairCard] = ()
     """The judges that compared its outputs in pairs."""
 
+    @property
+    def title(self) -> str:
+        """The run as the user named it."""
+        return self.name or self.info.run_id
+
 
 @dataclass(frozen=True, slots=True)
 class Facet:

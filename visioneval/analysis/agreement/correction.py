@@ -65,7 +65,7 @@ class Unusable:
 
 def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Unusable:
     """The labels of the draw that covers the most cells and, of those, has the most labels."""
-    where = run.name or run.info.run_id
+    where = run.title
     if not run.draws:
         return Unusable(
             f"{where}: no random draw of cells to label is recorded; labels of cells that people chose cannot correct"
@@ -107,7 +107,7 @@ def _labels_of(
     unmeasured: Sequence[CellKey],
     frame: Mapping[str, object],
 ) -> DrawnLabels | Unusable:
-    where, which = run.name or run.info.run_id, draw.about.which
+    where, which = run.title, draw.about.which
     covered = {part.model_label for part in draw.about.frame if frame.get(part.model_label) == part}
     judge = {cell: score for cell, score in scores.items() if cell[1] in covered}
     if not judge:
@@ -144,7 +144,7 @@ def _labels_of(
 
 
 def _command(run: LabeledRun, which: str) -> str:
-    return f"'visioneval label {run.name or run.info.run_id} --which {which}'"
+    return f"'visioneval label {run.title} --which {which}'"
 
 
 def _people(run: LabeledRun, facet: Facet) -> dict[CellKey, float]:
@@ -308,7 +308,7 @@ class _CorrectedQuestion:
 
     def corrected(self, run: LabeledRun, labels: DrawnLabels | Unusable, allowed: float) -> CorrectedMetric:
         about = {
-            "run": name_of(run),
+            "run": run.title,
             "metric": self.metric.name,
             "question": self.facet.key,
             "kind": self.metric.kind,
@@ -320,6 +320,9 @@ class _CorrectedQuestion:
             return CorrectedMetric(**about, reason=labels.reason)
         judge, cases, sample = _arrays(labels, _codes(labels.judge))
         corrected = ppi.corrected_mean(judge, cases, sample, self._step)
+        kind = self.metric.kind
+        steps = 0.0 if kind == "continuous" else self._step  # of a number that is no rubric score: none
+        limits = (0.0, 1.0) if kind == "bool" else self.metric.meaning.range or (-math.inf, None)
         note = _ALL_EQUAL if np.ptp(sample.people) == 0 else None
         return CorrectedMetric(
             **about,
@@ -328,7 +331,7 @@ class _CorrectedQuestion:
             uncovered=labels.uncovered,
             missing=labels.missing,
             waiting=labels.waiting,
-            judge=_measure(ppi.judge_mean(judge, cases, self._judge_step), len(judge), self._judge_range),
+            judge=_measure(ppi.judge_mean(judge, cases, steps), len(judge), limits),
             labels=_measure(ppi.labeled_mean(cases, sample, self._step), len(sample.rows), self._range, note),
             corrected=_measure(corrected, len(sample.rows), self._range),
             tuning=corrected.tuning,
@@ -337,7 +340,7 @@ class _CorrectedQuestion:
     def difference(self, runs: Sequence[LabeledRun], first: DrawnLabels, second: DrawnLabels) -> CorrectedDifference:
         """Pairs the cells of two runs by case, model run and sample; the model run may differ if each has only one."""
         a, b = _matched(first, second)
-        about = {"a": name_of(runs[0]), "b": name_of(runs[1]), "metric": self.metric.name, "question": self.facet.key}
+        about = {"a": runs[0].title, "b": runs[1].title, "metric": self.metric.name, "question": self.facet.key}
         counts = {"labels_a": len(a.labels), "labels_b": len(b.labels)}
         if not a.labels or not b.labels:
             empty = Statistic(n=len(a.judge), note="no cell that both runs have is labeled in each of them")
@@ -356,20 +359,6 @@ class _CorrectedQuestion:
     @property
     def _range(self) -> tuple[float, float]:
         return self.definition.scale or (0.0, 1.0)
-
-    @property
-    def _judge_step(self) -> float | None:
-        """A number that is no rubric score has no steps: its interval has no more than the cells show."""
-        return 0.0 if self.metric.kind == "continuous" else self._step
-
-    @property
-    def _judge_range(self) -> tuple[float, float | None]:
-        return (0.0, 1.0) if self.metric.kind == "bool" else self.metric.meaning.range or (-math.inf, None)
-
-
-def name_of(run: LabeledRun) -> str:
-    """The run as the user named it."""
-    return run.name or run.info.run_id
 
 
 def _codes(cells: Iterable[CellKey]) -> dict[str, int]:

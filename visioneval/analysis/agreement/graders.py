@@ -29,7 +29,7 @@ from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.correlation import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
-from visioneval.rules import Rule, parse_rule
+from visioneval.rules import parse_rule
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.meanings import describe_meaning, meanings_of, same_meaning
@@ -161,7 +161,9 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
     clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
     people, grader, cases = clear
     people = np.round(people) if kind == "bool" else people
-    rule = _rule(metric, measured.suite) if kind == "scale" else None
+    rules = (parse_rule(entry.rule) for entry in measured.suite.verdict if entry.is_unrestricted)
+    about_metric = (rule for rule in rules if rule.metric == metric and rule.op is not None)
+    rule = next(about_metric, None) if kind == "scale" else None
     measures = {
         **chance_measures(kind, people, grader, cases),
         **failure_measures(failures(kind, meaning, rule, people, grader), cases),
@@ -212,12 +214,6 @@ def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float 
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
     return due.is_left_out(record, metric), None
-
-
-def _rule(metric: str, suite: Suite) -> Rule | None:
-    """The suite's first unscoped rule that compares the metric with a number."""
-    rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_unrestricted)
-    return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:

@@ -84,7 +84,8 @@ def failures(kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, gra
         return Failures(people == worse, grader == worse)
     if rule is None:
         return None
-    return Failures(*(np.asarray([_breaks(rule, value) for value in side], dtype=bool) for side in (people, grader)))
+    outcomes = ([rule.outcome({rule.metric: float(value)}) for value in side] for side in (people, grader))
+    return Failures(*(np.asarray([outcome == "failed" for outcome in side], dtype=bool) for side in outcomes))
 
 
 def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Statistic]:
@@ -101,10 +102,6 @@ def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str,
 
 def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Statistic:
     return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
-
-
-def _breaks(rule: Rule, value: float) -> bool:
-    return rule.outcome({rule.metric: float(value)}) == "failed"
 
 
 _NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"

@@ -94,7 +94,10 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
 
     Answers about replaced outputs, and withdrawn ones, do not count.
     """
-    about_pairs = [replace(run, labels=list(filter(_is_about_pair, run.labels))) for run in runs]
+    about_pairs = [
+        replace(run, labels=[label for label in run.labels if label.other and not label.question.endswith(WHY)])
+        for run in runs
+    ]
     current, outdated = drop_outdated_labels(about_pairs)
     cells = {run.info.run_id: {record.cell for record in run.records} for run in runs}
     latest: dict[tuple[str, str, PairKey], tuple[Label, str]] = {}
@@ -116,11 +119,6 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
         key = (test_id, sample, side, str(label.other))
         _add(by_question.setdefault(question, {}), key, _RESULTS[label.answer], rater)
     return PeopleAnswers(_sets(by_question), outdated, unknown_cells)
-
-
-def _is_about_pair(label: Label) -> bool:
-    """Whether a label is an answer about a pair, not its reason."""
-    return label.other is not None and not label.question.endswith(WHY)
 
 
 def _has_cells(label: Label, run_id: str, cells: Mapping[str, set[CellKey]]) -> bool:
@@ -155,7 +153,8 @@ def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: War
     named: dict[str, tuple[Path, RunInfo, list[frozenset[str] | None]]] = {}
     for name in names:
         folder, info, label = named_run(name, runs)
-        chosen = None if label is None else _matching(label, info)
+        known = (str(entry.label) for entry in info.selected_suite.models)
+        chosen = None if label is None else frozenset(name for name in known if any_glob((label,), name))
         first, _, earlier = named.setdefault(info.run_id, (folder, info, []))
         is_covered = any(labels is None or chosen is None or chosen & labels for labels in earlier)
         if is_covered or first.resolve() != folder.resolve():
@@ -165,12 +164,6 @@ def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: War
         _read(folder, info, frozenset[str]().union(*(labels or () for labels in chosen)) or None, by, warn)
         for folder, info, chosen in named.values()
     ]
-
-
-def _matching(label: str, info: RunInfo) -> frozenset[str]:
-    """The labels of a run that equal or match a label."""
-    labels = (str(entry.label) for entry in info.selected_suite.models)
-    return frozenset(known for known in labels if any_glob((label,), known))
 
 
 def _read(folder: Path, info: RunInfo, labels: frozenset[str] | None, by: RankedBy, warn: Warn) -> AnsweredRun:

@@ -96,7 +96,9 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times
     weighted = table * (weights / (table.sum(axis=1) - 1))[:, None]
     coincidences = table.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=1)
-    distances = _DISTANCES[level](np.asarray(values, dtype=float), totals)
+    # the ordinal distance is the number of ratings between two values, whose own ratings count half
+    ends = np.cumsum(totals) - totals / 2 if level == "ordinal" else np.asarray(values, dtype=float)
+    distances = 1 - np.eye(len(ends)) if level == "nominal" else np.square(ends[:, None] - ends[None, :])
     by_chance = float(totals @ distances @ totals)
     if by_chance == 0:
         return np.nan
@@ -124,27 +126,6 @@ def interval_alpha(sizes: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> flo
         return np.nan
     observed = float(((n * square - np.square(total)) / (n - 1)).sum())
     return 1 - (ratings - 1) * observed / by_chance
-
-
-def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
-    return 1 - np.eye(len(values))
-
-
-def _interval(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
-    return np.square(values[:, None] - values[None, :])
-
-
-def _ordinal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
-    """The number of ratings between two values, whose own ratings count half."""
-    middle = np.cumsum(totals) - totals / 2
-    return np.square(middle[:, None] - middle[None, :])
-
-
-_DISTANCES: dict[Level, Callable[[Floats, Floats], Floats]] = {
-    "nominal": _nominal,
-    "interval": _interval,
-    "ordinal": _ordinal,
-}
 
 
 def chance_corrected_interval(

@@ -98,14 +98,10 @@ def detectable_within(
         errors = (sqrt(variance + noise.of_difference) for variance in variances)
         return fall >= sum(factor * error for factor, error in zip(factors, errors, strict=True))
 
-    if log(0.5) - cases * _log_ways(a + b, b) >= log(alpha / 2):
+    log_ways = lgamma(a + b + 1) - lgamma(b + 1) - lgamma(a + 1)  # to choose B's samples, whose numbers may be means
+    if log(0.5) - cases * log_ways >= log(alpha / 2):
         return None  # not even the loss of everything
     return _smallest(is_detectable, rate)
-
-
-def _log_ways(total: float, chosen: float) -> float:
-    """The logarithm of the number of ways to choose ``chosen`` of ``total``, which may be means."""
-    return lgamma(total + 1) - lgamma(chosen + 1) - lgamma(total - chosen + 1)
 
 
 def _reach(cases: int, alpha: float, power: float) -> float:

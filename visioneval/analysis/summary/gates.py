@@ -284,9 +284,10 @@ class GateAccumulator:
         state = self._state(value, n, low if self._gate.is_minimum else high)
         is_decided = state in ("passed", "failed", "cannot_tell")
         is_unreliable = is_decided and worst_group.is_too_much(self._granted)
+        scope = "; ".join(filter(None, (describe_scope(self._entry), "without counterexamples" * bool(self._without))))
         return GateFinding(
             rule=self._entry.rule,
-            scope=self._scope,
+            scope=scope,
             value=value,
             low=low,
             high=high,
@@ -298,11 +299,6 @@ class GateAccumulator:
             note=(worst_group if is_unreliable else left_out).sentence("cell", self._granted),
             state="unmeasured" if is_unreliable and state == "passed" else state,
         )
-
-    @property
-    def _scope(self) -> str:
-        without = ["without counterexamples"] if self._without else []
-        return "; ".join(filter(None, (describe_scope(self._entry), *without)))
 
     def _state(self, value: float | None, n: int, bound: float | None) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error

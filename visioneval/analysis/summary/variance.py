@@ -111,13 +111,11 @@ def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float]]:
     votes = answer.details.get("votes")
     if not isinstance(votes, dict):
         return {}
-    return {name: [*_numbers(values)] for name, values in votes.items() if isinstance(values, list)}
-
-
-def _numbers(values: Sequence[object]) -> Iterator[float]:
-    for value in values:
-        if isinstance(value, (bool, int, float)) and abs(value) <= MAX_NUMBER:
-            yield float(value)
+    return {
+        name: [float(vote) for vote in values if isinstance(vote, (bool, int, float)) and abs(vote) <= MAX_NUMBER]
+        for name, values in votes.items()
+        if isinstance(values, list)
+    }
 
 
 def _tables(scores: Scores) -> list[CaseTable]:
