@@ -14,7 +14,8 @@ from toys import Toy
 
 from visioneval import Verdict, read_records
 
-AGREEMENT = Path(__file__).parents[3] / "docs" / "agreement.md"
+pytestmark = pytest.mark.slow
+AGREEMENT = Path(__file__).parents[2] / "docs" / "agreement.md"
 OUTPUTS = tuple(f"outputs/{model}/{case}.png" for model in ("draft", "final") for case in ("lighthouse", "harbor"))
 
 

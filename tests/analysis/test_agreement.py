@@ -13,6 +13,7 @@ from visioneval import UsageError
 from visioneval.analysis.agreement import raters
 from visioneval.analysis.agreement.agreement import Minimum, agree
 
+pytestmark = pytest.mark.slow
 # Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
 
 

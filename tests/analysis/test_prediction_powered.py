@@ -14,6 +14,8 @@ from visioneval.analysis.stats.prediction_powered import (
     labeled_mean,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def sample_of(people: list[float] | np.ndarray, rows: list[int] | np.ndarray, weights: float = 1.0) -> LabeledSample:
     rows = np.asarray(rows)

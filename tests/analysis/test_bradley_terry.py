@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from visioneval.analysis.stats.basic import t_quantile
 from visioneval.analysis.stats.ranks import Floats, Standings, groups, rank_group, strengths, tiers
 
+pytestmark = pytest.mark.slow
+
 
 def points_of(cases: int, n: int, seed: int, pairs: list[tuple[int, int]] | None = None, ties: float = 0.3) -> Floats:
     """Random points of shape ``(cases, n, n)``, with one answer per pair."""
