@@ -23,6 +23,9 @@ from visioneval.types import Frozen, Verdict
 
 HARMLESS = "harmless"
 """The group of changes that are no damage: the first word of their kinds."""
+CAUGHT = 0.9
+"""The share of outputs in which damage counts as caught."""
+FLAG = "--min-detection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +138,6 @@ class ProbeFindings(Frozen):
     exit_code: int
 
 
-CAUGHT = 0.9
-"""The share of outputs in which damage counts as caught."""
-
-
 def rates_of(cells: Sequence[ProbedCell], metrics: Mapping[str, str]) -> Iterator[ProbeRate]:
     """The rates of each kind and strength, in the order of the cells: by any rule first, then by each metric.
 
@@ -210,9 +209,6 @@ def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
                 break
             weakest = rate.strength
         yield WeakestCaught(kind=kind, metric=metric, strength=weakest)
-
-
-FLAG = "--min-detection"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from visioneval.suite.labels import WHY, LabelQuestion
 Unit = tuple[str, str, str, int, str | None]
 """The subject of an answer: run, case, model run, sample, and for a pair the other side."""
 YES_NO = ("no", "yes")
+Directions = dict[frozenset[str], str]
+"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,6 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
 def unit_of(run: LabeledRun, label: Label) -> Unit:
     """The subject of a label."""
     return (run.info.run_id, *label.cell, label.other)
-
-
-Directions = dict[frozenset[str], str]
-"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
 
 
 def _in_one_direction(unit: Unit, label: Label, directions: Directions) -> tuple[Unit, Label]:

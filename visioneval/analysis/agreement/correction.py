@@ -25,6 +25,8 @@ from visioneval.types import Frozen, Status
 
 MAX_MISSING = 0.1
 """The largest share of drawn cells that may lack an answer. With more, what is missing could decide the result."""
+_ONE_CASE = "all cells are of one case: no interval"
+_ALL_EQUAL = "all labels are the same: the interval allows for what this number of labels can miss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,6 @@ def _weighted(
         )
         for cell in answered
     )
-
-
-_ONE_CASE = "all cells are of one case: no interval"
-_ALL_EQUAL = "all labels are the same: the interval allows for what this number of labels can miss"
 
 
 class CorrectedMetric(Frozen):

@@ -42,6 +42,9 @@ MEASURES = (
 )
 _ONE_ANSWER = "the raters and the grader give every cell the same answer: the measure is undefined"
 _CONSTANT = "one side gives every cell the same value: the measure is undefined"
+_NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"
+_ALL_SPLIT = "the other raters of every cell are evenly split: the ceiling is unknown"
+_RATERS_ALIKE = "the raters give every cell the same answer: the measure is undefined"
 
 
 class Failures(NamedTuple):
@@ -102,11 +105,6 @@ def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str,
 
 def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Statistic:
     return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
-
-
-_NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"
-_ALL_SPLIT = "the other raters of every cell are evenly split: the ceiling is unknown"
-_RATERS_ALIKE = "the raters give every cell the same answer: the measure is undefined"
 
 
 def against_other_raters(

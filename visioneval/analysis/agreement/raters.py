@@ -24,6 +24,14 @@ from visioneval.records.labeling.labels import Label
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
+Compared = tuple[Facet, float, float]
+SHOWN = 10
+MAX_RATER_PAIRS = 500_000
+"""The most pairs of answers to one item for which pairs of raters are compared."""
+_ALL_EQUAL = "all answers are the same: agreement is undefined"
+_TOO_MANY = "too many raters for pairwise kappa: see alpha"
+_NO_OVERLAP = "no item has answers from two raters"
+
 
 class MatchCount(Frozen):
     """How many of ``n`` pairs of answers match. ``distance`` is the mean difference on scales, in steps."""
@@ -56,9 +64,6 @@ class RaterFinding(Frozen):
     repeats: MatchCount
     anchors: MatchCount
     days: tuple[Day, ...]
-
-
-Compared = tuple[Facet, float, float]
 
 
 def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
@@ -133,14 +138,6 @@ def _compare(answers: Answers, first: Label, second: Label) -> Iterator[Compared
         first_code, second_code = facet.code(first), facet.code(second)
         if first_code is not None and second_code is not None:
             yield facet, first_code, second_code
-
-
-SHOWN = 10
-MAX_RATER_PAIRS = 500_000
-"""The most pairs of answers to one item for which pairs of raters are compared."""
-_ALL_EQUAL = "all answers are the same: agreement is undefined"
-_TOO_MANY = "too many raters for pairwise kappa: see alpha"
-_NO_OVERLAP = "no item has answers from two raters"
 
 
 class PairOfRaters(Frozen):

@@ -32,6 +32,13 @@ MAX_NAMES = 5
 MAX_MODEL_RUNS = 100
 MAX_ENTRIES = 30_000_000
 """Of the table of points by case and two model runs, which bounds the memory to about a gigabyte."""
+_NO_ANSWERS: dict[RankedBy, str] = {
+    "judges": (
+        "no judge has compared these model runs: run 'visioneval pairwise A B' or add a grader of type pairwise;"
+        " --by people ranks by human labels"
+    ),
+    "people": "nobody has compared these model runs: collect answers with 'visioneval label RUN@A --pairs RUN@B'",
+}
 
 
 @dataclass(slots=True)
@@ -238,15 +245,6 @@ def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Ite
 def _listed(names: Sequence[str], separator: str = ", ") -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return separator.join(names[:MAX_NAMES]) + more
-
-
-_NO_ANSWERS: dict[RankedBy, str] = {
-    "judges": (
-        "no judge has compared these model runs: run 'visioneval pairwise A B' or add a grader of type pairwise;"
-        " --by people ranks by human labels"
-    ),
-    "people": "nobody has compared these model runs: collect answers with 'visioneval label RUN@A --pairs RUN@B'",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,13 @@ from visioneval.analysis.stats.intervals import cautious_interval, rare_event_in
 
 Floats = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
+Rows = NDArray[np.intp]
+MIN_GROUPS, MAX_GROUPS, MAX_ROWS = 20, 200, 2_000_000
+"""With more cases than ``MAX_GROUPS``, groups of cases are left out. With many rows there are fewer groups, so that at
+most about ``MAX_ROWS`` rows are evaluated in all."""
+NOTHING = "nothing to compare"
+ORDERS_NOTHING = "no interval: the accuracy is highest if the grader ties all pairs, so it orders none"
+HARDLY_DIFFER = "no interval: the two sides agree, or differ, in nearly all cases"
 
 
 def cohen_kappa(first: ArrayLike, second: ArrayLike) -> float:
@@ -186,12 +193,6 @@ def _ratio_interval(d: float, e: float, observed: Interval, chance: tuple[float,
     return max(0.0, least / (d * e + sqrt(max(0.0, square - least * high * (2 * e - high))))), upper
 
 
-Rows = NDArray[np.intp]
-MIN_GROUPS, MAX_GROUPS, MAX_ROWS = 20, 200, 2_000_000
-"""With more cases than ``MAX_GROUPS``, groups of cases are left out. With many rows there are fewer groups, so that at
-most about ``MAX_ROWS`` rows are evaluated in all."""
-
-
 def jackknife_interval(statistic: Callable[[Rows], float], cases: NDArray[np.intp]) -> Interval | None:
     """The 95 % interval of a coefficient in -1..1. ``statistic`` takes the numbers of the rows to use.
 
@@ -223,11 +224,6 @@ def jackknife_interval(statistic: Callable[[Rows], float], cases: NDArray[np.int
     freedom = int(max(1, min(number - 1, number / max(kurtosis - 1, 1e-9))))
     half = t_quantile(0.975, freedom) * sqrt((number - 1) * variance)
     return Interval(tanh(atanh(value) - half), tanh(atanh(value) + half))
-
-
-NOTHING = "nothing to compare"
-ORDERS_NOTHING = "no interval: the accuracy is highest if the grader ties all pairs, so it orders none"
-HARDLY_DIFFER = "no interval: the two sides agree, or differ, in nearly all cases"
 
 
 @dataclass(frozen=True, slots=True)

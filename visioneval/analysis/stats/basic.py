@@ -11,6 +11,9 @@ from statistics import NormalDist
 
 from visioneval.types import Frozen
 
+MANY = 2000
+"""From this many degrees of freedom on, an expansion around the normal distribution is within 1e-7."""
+
 
 class Statistic(Frozen):
     """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
@@ -49,10 +52,6 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tup
     low = 0.0 if successes == 0 else max(0.0, middle - half)
     high = 1.0 if successes == n else min(1.0, middle + half)
     return low, high
-
-
-MANY = 2000
-"""From this many degrees of freedom on, an expansion around the normal distribution is within 1e-7."""
 
 
 def t_two_sided_p(t: float, df: int) -> float:

@@ -16,6 +16,16 @@ from typing import Any
 
 from visioneval.analysis.stats.basic import Interval, t_quantile, wilson_interval
 
+CaseSums = Sequence[tuple[float, int]]
+"""The sum of the values of each case, and their number, which is at least 1."""
+Groups = Mapping[Any, Sequence[float]]
+"""The values of each case, of which there is at least one. The same key on two sides is a case that both share."""
+_PRIOR_CASES = 4
+"""Chosen by simulation: with fewer, rates near 1 of cases that fail as a whole are covered too seldom."""
+_NOISE = 1e-24
+"""Variances below this, relative to the squared mean, come from rounding."""
+_ROUNDING = 1e-9
+
 
 def auroc(above: Sequence[float], below: Sequence[float]) -> float:
     """The share of pairs in which a value of ``above`` exceeds one of ``below``, ties counting half. 0.5 is chance.
@@ -37,12 +47,6 @@ def auroc(above: Sequence[float], below: Sequence[float]) -> float:
         wins += above_counts[value] * (smaller + below_counts[value] / 2)
         smaller += below_counts[value]
     return wins / (len(above) * len(below))
-
-
-CaseSums = Sequence[tuple[float, int]]
-"""The sum of the values of each case, and their number, which is at least 1."""
-Groups = Mapping[Any, Sequence[float]]
-"""The values of each case, of which there is at least one. The same key on two sides is a case that both share."""
 
 
 def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> Interval | None:
@@ -265,13 +269,6 @@ def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[flo
 def case_sums(groups: Groups) -> list[tuple[float, int]]:
     """The sum and the number of the values of each case, independent of their order."""
     return [(fsum(values), len(values)) for values in groups.values()]
-
-
-_PRIOR_CASES = 4
-"""Chosen by simulation: with fewer, rates near 1 of cases that fail as a whole are covered too seldom."""
-_NOISE = 1e-24
-"""Variances below this, relative to the squared mean, come from rounding."""
-_ROUNDING = 1e-9
 
 
 def _variance_of_ratio(cases: CaseSums, ratio: float) -> float:

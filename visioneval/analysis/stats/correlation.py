@@ -19,6 +19,15 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+MOST_ROWS = 1500
+"""The threshold is sought among the pairs of at most so many rows, spread evenly. Pairs grow with the square."""
+_CHUNK = 1 << 21
+"""Pairs that are compared at a time."""
+_DIGITS = 9
+"""Differences that are equal when rounded to so many digits are equal."""
+
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float:
     """Pearson's correlation of two columns of shape ``(n,)``: -1..1.
@@ -99,16 +108,6 @@ def _inversions(codes: NDArray[np.int64]) -> int:
         start = np.searchsorted(group, group, side="left")
         inversions += int((before - before[start])[ones == 0].sum())
     return inversions
-
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-MOST_ROWS = 1500
-"""The threshold is sought among the pairs of at most so many rows, spread evenly. Pairs grow with the square."""
-_CHUNK = 1 << 21
-"""Pairs that are compared at a time."""
-_DIGITS = 9
-"""Differences that are equal when rounded to so many digits are equal."""
 
 
 class PairwiseAccuracy:

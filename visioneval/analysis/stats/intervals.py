@@ -11,6 +11,8 @@ from visioneval.analysis.stats.clusters import CaseSums, case_sums, effective_nu
 
 FEW = 3
 """The most cases with an event for which the exact limit is used."""
+Limits = tuple[float | None, float | None]
+"""Both ends of an interval; ``None`` for an end that the cases cannot show."""
 
 
 def rare_event_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
@@ -72,10 +74,6 @@ def exact_low(events: int, n: int) -> float:
         fewer = fsum(comb(n, k) * middle**k * (1 - middle) ** (n - k) for k in range(events))
         low, high = (middle, high) if fewer > 0.95 else (low, middle)
     return low
-
-
-Limits = tuple[float | None, float | None]
-"""Both ends of an interval; ``None`` for an end that the cases cannot show."""
 
 
 def quantile(values: Sequence[float], p: float) -> float:

@@ -16,6 +16,12 @@ from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 
 POWER = 0.8
 _STEPS = 40
+_PRIOR_CASES = 2
+"""So many cases count as if all variance were noise. Chosen by simulation: a failure is rarely understated."""
+_NEGLIGIBLE = 1e-15
+_ROUNDING = 1e-9
+Chances = Iterable[tuple[int, float]]
+"""Numbers of cells, each with its probability."""
 
 
 def detectable_mean(cases: int, variance: float, *, alpha: float = 0.05, power: float = POWER) -> float | None:
@@ -117,14 +123,6 @@ def _smallest(is_detectable: Callable[[float], bool], largest: float) -> float |
         middle = (low + high) / 2
         low, high = (low, middle) if is_detectable(middle) else (middle, high)
     return high
-
-
-_PRIOR_CASES = 2
-"""So many cases count as if all variance were noise. Chosen by simulation: a failure is rarely understated."""
-_NEGLIGIBLE = 1e-15
-_ROUNDING = 1e-9
-Chances = Iterable[tuple[int, float]]
-"""Numbers of cells, each with its probability."""
 
 
 class Cells(NamedTuple):

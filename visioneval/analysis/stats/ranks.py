@@ -42,6 +42,12 @@ Bools = NDArray[np.bool_]
 Members = list[int]
 _MAX_STEPS = 200
 _PRECISION = 1e-11
+MIN_CASES = 6
+"""The fewest cases for an interval of a strength or a rank."""
+RESAMPLES = 4000
+_EQUAL = 1e-9
+"""Strengths within this distance are equal."""
+Ints = NDArray[np.int_]
 
 
 def groups(points: Floats) -> list[Members]:
@@ -122,14 +128,6 @@ def laplacian(weights: Floats) -> Floats:
 
 def _log_likelihood(points: Floats, values: Floats) -> float:
     return -float((points * np.logaddexp(0, values[None, :] - values[:, None])).sum())
-
-
-MIN_CASES = 6
-"""The fewest cases for an interval of a strength or a rank."""
-RESAMPLES = 4000
-_EQUAL = 1e-9
-"""Strengths within this distance are equal."""
-Ints = NDArray[np.int_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 
     Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+_BESIDE_ZERO = 1e-12
+"""The end of an interval that excludes 0 and nothing else on that side."""
+_NORMAL_FROM = 500
+"""With more cases than this in which samples differ, the sum of their differences is taken as normal."""
+_LARGEST_BITS = 1000
+_CELLS = 200_000
+"""The most points of the grid on which the sum of differences with unequal weights is laid out."""
+_PERMUTATIONS = 10_000
+"""With these, 200 of them decide at .02, and at the .002 of ten tests 20. More tests get more of them."""
+_TESTS = 10
+_SEED = 0
+"""Fixed, so that the same samples always have the same p-value."""
+_ROUNDING = 1e-12
+"""A difference below this, relative to the largest of the scores, comes from rounding."""
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusts p-values for multiple comparisons, controlling the family-wise error rate. Keeps their order.
@@ -101,15 +116,6 @@ def _including(low: float, high: float, p: float, mean: float, confidence: float
     else:
         low = max(low, _BESIDE_ZERO)
     return Interval(low, high, confidence)
-
-
-_BESIDE_ZERO = 1e-12
-"""The end of an interval that excludes 0 and nothing else on that side."""
-_NORMAL_FROM = 500
-"""With more cases than this in which samples differ, the sum of their differences is taken as normal."""
-_LARGEST_BITS = 1000
-_CELLS = 200_000
-"""The most points of the grid on which the sum of differences with unequal weights is laid out."""
 
 
 class Counts(NamedTuple):
@@ -267,15 +273,6 @@ def _grid(cases: Sequence[Counts]) -> float:
     if max(steps) - min(steps) <= 1e-12 * max(steps):
         return max(steps)
     return max(steps) / max(1, _CELLS // sum(case.b for case in cases))
-
-
-_PERMUTATIONS = 10_000
-"""With these, 200 of them decide at .02, and at the .002 of ten tests 20. More tests get more of them."""
-_TESTS = 10
-_SEED = 0
-"""Fixed, so that the same samples always have the same p-value."""
-_ROUNDING = 1e-12
-"""A difference below this, relative to the largest of the scores, comes from rounding."""
 
 
 class Samples(NamedTuple):

@@ -19,6 +19,8 @@ Passes = tuple[int, int]
 """The samples of a case in one run that passed, and all of its measured samples."""
 _LOWEST, _HIGHEST = 1e-300, 1 - 1e-16
 _MANY = 1_000_000
+SampleVotes = tuple[int, float, float]
+"""The number of votes about a sample, their mean, and the sum of their squared deviations from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,6 @@ class CaseTable(NamedTuple):
     mean: float
     between: float
     within: float = 0.0
-
-
-SampleVotes = tuple[int, float, float]
-"""The number of votes about a sample, their mean, and the sum of their squared deviations from it."""
 
 
 def case_of_values(values: Sequence[float]) -> CaseTable:

@@ -15,6 +15,11 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Score, Status, Verdict
 
+ALIGNMENT = "alignment"
+"""The type of the graders that list gaps."""
+MAX_LISTED = 5_000
+"""How many cells a summary lists, so that it stays small for a run of any length."""
+
 
 class FailingCell(Frozen):
     """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason, if it has one.
@@ -117,12 +122,6 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
             parts = (cell.reasons.get(name) for name in metrics)
             return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
     return ""
-
-
-ALIGNMENT = "alignment"
-"""The type of the graders that list gaps."""
-MAX_LISTED = 5_000
-"""How many cells a summary lists, so that it stays small for a run of any length."""
 
 
 class AlignedCell(Frozen):

@@ -27,6 +27,9 @@ GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", 
 """``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
 left nothing in its scope; ``deferred`` in a shard, until all are merged.
 """
+Samples = Sequence[Sequence[float]]
+"""The values of each case on each model run."""
+_CELLS, _COUNTER = "cells", "counter-examples"
 
 
 class GateFinding(Frozen):
@@ -57,10 +60,6 @@ class GateFinding(Frozen):
         if self.state == "failed":
             return self.is_unreliable or parse_gate(self.rule).is_about_errors
         return self.state in ("unmeasured", "cannot_tell")
-
-
-Samples = Sequence[Sequence[float]]
-"""The values of each case on each model run."""
 
 
 def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]], *, is_rate: bool) -> float | None:
@@ -196,9 +195,6 @@ class Pool:
         """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
         parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
         return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
-
-
-_CELLS, _COUNTER = "cells", "counter-examples"
 
 
 def _interval(scores: Scores, metric: Metric | None) -> Interval | None:

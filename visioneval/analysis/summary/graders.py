@@ -26,6 +26,8 @@ from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]
 """The scores of aligned cells and of counter-examples."""
+DISTANCE = Metric(type="number", range=(0, 2), better="none")
+DELTA_E = Metric(type="number", range=(0, None), better="none")
 
 
 class Separation(Frozen):
@@ -215,10 +217,6 @@ def _set_key(details: Mapping[str, Any], questions: Iterable[Mapping[str, Any]])
     """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
     parts = [str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
     return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-DISTANCE = Metric(type="number", range=(0, 2), better="none")
-DELTA_E = Metric(type="number", range=(0, None), better="none")
 
 
 class DiversityFinding(Frozen):

@@ -49,6 +49,9 @@ from visioneval.suite.model import Suite
 from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen
 
+ERROR_GATE = GateRule(rule="error_rate == 0")
+UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
+
 
 class Summary(Frozen):
     """The findings of a run, for ``summary.json`` and ``--json``."""
@@ -117,10 +120,6 @@ class Summary(Frozen):
     def lacks_outputs(self) -> bool:
         """Whether a model was never asked for outputs."""
         return any(entry.what == "output" for entry in self.never_asked)
-
-
-ERROR_GATE = GateRule(rule="error_rate == 0")
-UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
 
 
 def summarize(
