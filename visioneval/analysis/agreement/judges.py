@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from math import fsum
 from typing import Literal
 
 import numpy as np
 
-from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit
+from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.graders import Confusion
 from visioneval.analysis.compare.preferences import PreferenceFinding, Result, summarize_preferences
 from visioneval.analysis.disagreements import Disagreements
@@ -76,8 +76,8 @@ class _LabeledPairs:
     question: str
     a: str
     b: str
-    winners: Mapping[PairKey, Winner]
-    raters: frozenset[str]
+    winners: dict[PairKey, Winner] = field(default_factory=dict)
+    raters: set[str] = field(default_factory=set)
 
 
 def preferences_of_people(answers: Answers) -> tuple[HumanPreferences, ...]:
@@ -102,28 +102,16 @@ def against_pairwise_judges(runs: Sequence[LabeledRun], answers: Answers) -> tup
 
 
 def _labeled_pairs(answers: Answers) -> list[_LabeledPairs]:
-    by_runs: dict[tuple[str, str, str], list[tuple[Unit, Mapping[str, float]]]] = {}
+    by_runs: dict[tuple[str, str, str], _LabeledPairs] = {}
     for facet in answers.all_facets:
-        if facet.type == "pair":
-            for unit, by_rater in facet.answers.items():
-                run, _, label, _, other = unit
-                by_runs.setdefault((facet.key, f"{run}@{label}", str(other)), []).append((unit, by_rater))
-    return [
-        _LabeledPairs(
-            question=question,
-            a=a,
-            b=b,
-            winners={(unit[1], unit[3]): _winner(by_rater.values()) for unit, by_rater in rows},
-            raters=frozenset(rater for _, by_rater in rows for rater in by_rater),
-        )
-        for (question, a, b), rows in by_runs.items()
-    ]
-
-
-def _winner(codes: Iterable[float]) -> Winner:
-    answers = [PAIR_ANSWERS[int(code)] for code in codes]
-    lead = answers.count("b") - answers.count("a")
-    return "tie" if lead == 0 else "b" if lead > 0 else "a"
+        for (run, test_id, label, sample, other), by_rater in facet.answers.items() if facet.type == "pair" else ():
+            about = facet.key, f"{run}@{label}", str(other)
+            labeled = by_runs.setdefault(about, _LabeledPairs(*about))
+            votes = [PAIR_ANSWERS[int(code)] for code in by_rater.values()]
+            lead = votes.count("b") - votes.count("a")
+            labeled.winners[test_id, sample] = "tie" if lead == 0 else "b" if lead > 0 else "a"
+            labeled.raters.update(by_rater)
+    return list(by_runs.values())
 
 
 def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:

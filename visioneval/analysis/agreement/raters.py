@@ -30,6 +30,7 @@ MAX_RATER_PAIRS = 500_000
 """The most pairs of answers to one item for which pairs of raters are compared."""
 _ALL_EQUAL = "all answers are the same: agreement is undefined"
 _TOO_MANY = "too many raters for pairwise kappa: see alpha"
+_NO_KAPPA = "no two raters have common items with differing answers"
 _NO_OVERLAP = "no item has answers from two raters"
 
 
@@ -197,6 +198,12 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     fleiss, size = _fleiss(counts, cases)
     has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
     pairs = () if has_too_many else _cohen(facet, shared)
+    weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
+    if weighted:
+        mean = sum(kappa * n for kappa, n in weighted) / sum(n for _, n in weighted)
+        cohen_mean = Statistic(value=mean, n=len(weighted))
+    else:
+        cohen_mean = Statistic(note=_TOO_MANY if has_too_many else _NO_KAPPA)
     return RaterAgreement(
         question=facet.key,
         tag=facet.tag,
@@ -208,7 +215,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
-        cohen_mean=Statistic(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
+        cohen_mean=cohen_mean,
         split_items=_split_items(facet, shared),
     )
 
@@ -248,14 +255,6 @@ def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRa
             kappa = statistic(first, second)
             pairs.append(PairOfRaters(raters=raters, n=len(rows), kappa=None if np.isnan(kappa) else kappa))
     return tuple(sorted(pairs, key=lambda pair: (-pair.n, pair.raters)))
-
-
-def _mean_kappa(pairs: tuple[PairOfRaters, ...]) -> Statistic:
-    weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
-    if not weighted:
-        return Statistic(note="no two raters have common items with differing answers")
-    total = sum(n for _, n in weighted)
-    return Statistic(value=sum(kappa * n for kappa, n in weighted) / total, n=len(weighted))
 
 
 def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:

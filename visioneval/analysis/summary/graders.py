@@ -192,20 +192,19 @@ class _GraderQuestions:
     def result(self, labels: Sequence[str]) -> QuestionFindings:
         generated = [(share, dropped) for is_generated, share, dropped in self.sets.values() if is_generated]
         shares = [share for share, _ in generated if share is not None]
+        models = {}
+        for label in labels:
+            if label in self.by_label:
+                overall, by_type = self.by_label[label]
+                types = {kind: scores.estimate() for kind, scores in sorted(by_type.items())}
+                models[label] = ModelQuestions(all=overall.estimate(), types=types)
         return QuestionFindings(
-            models={label: _model_questions(*self.by_label[label]) for label in labels if label in self.by_label},
+            models=models,
             prompts=len(self.sets),
             generated=len(generated),
             coverage=fsum(shares) / len(shares) if shares else None,
             dropped=sum(dropped for _, dropped in generated),
         )
-
-
-def _model_questions(overall: Scores, by_type: Mapping[str, Scores]) -> ModelQuestions:
-    return ModelQuestions(
-        all=overall.estimate(),
-        types={kind: scores.estimate() for kind, scores in sorted(by_type.items())},
-    )
 
 
 def _questions_of(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -160,6 +160,7 @@ def summarize(
         optional_unmeasured.update(part.key for part in cell.graders if part.is_unmeasured and part.is_optional)
         reused += cell.cached and cell.artifact_path is not None
 
+    chosen = info.selection.graders
     counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
     gates = tuple(gate.result() for gate in gate_counters)
     never_asked = (*asked.result(), *never_asked_pairs(pairs))
@@ -174,7 +175,9 @@ def summarize(
         stopped_by=info.stopped_by,
         planned_cells=info.planned_cells,
         shard=info.selection.shard,
-        left_out_graders=_left_out_graders(info),
+        left_out_graders=tuple(
+            grader.key for grader in info.suite.graders if chosen and not any_glob(chosen, grader.key)
+        ),
         counts=counts,
         models=tuple(model.result(label, info, costs.unknown[label]) for label, model in models.items()),
         metrics=meanings_of(info.metrics, info.suite),
@@ -275,11 +278,6 @@ def exit_code(
     if any(gate.is_incomplete for gate in gates) or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
-
-
-def _left_out_graders(info: RunInfo) -> tuple[str, ...]:
-    globs = info.selection.graders
-    return tuple(grader.key for grader in info.suite.graders if globs and not any_glob(globs, grader.key))
 
 
 def _deciding_metrics(suite: Suite) -> tuple[str, ...]:
