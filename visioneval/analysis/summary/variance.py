@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum, sqrt
 from typing import Literal
 
@@ -154,20 +154,21 @@ def _finding(
     tables = [case for cases in measured for case in cases]
     samples, votes = sum(case.samples for case in tables), sum(case.votes for case in tables)
     is_constant = not any((split.case, split.sample, split.vote))
-    notes = (
-        [ALL_EQUAL]
-        if is_constant
-        else [
-            *([ONE_CASE] if split.case is None else []),
-            *([ONE_SAMPLE] if split.sample is None else []),
-            *(without_votes if split.vote is None else ()),
-        ]
-    )
-    sizes = len(tables) / len(measured), samples / len(tables), votes / samples
-    computed = None if is_constant else _half_width(split, *sizes)
+    notes = [ALL_EQUAL] if is_constant else [ONE_CASE] * (split.case is None) + [ONE_SAMPLE] * (split.sample is None)
+    notes += without_votes if split.vote is None and not is_constant else ()
+    sizes: dict[Lever, float] = {
+        "cases": len(tables) / len(measured),
+        "samples": samples / len(tables),
+        "votes": votes / samples,
+    }
+    computed = None if is_constant else _half_width(split, **sizes)
     half_width = computed if shown is None or computed is None else shown
     scale = half_width / computed if half_width and computed else 1.0
-    doubled = {} if half_width is None else {lever: scale * width for lever, width in _doubled(split, *sizes)}
+    doubled: dict[Lever, float] = {}
+    for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
+        width = _half_width(split, **{**sizes, lever: 2 * sizes[lever]})
+        if half_width is not None and component is not None and width is not None:
+            doubled[lever] = scale * width
     narrowest = min(doubled.values(), default=0.0)
     best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
     return NoiseFinding(
@@ -176,27 +177,12 @@ def _finding(
         case=split.case,
         sample=split.sample,
         vote=split.vote,
-        cases=sizes[0],
-        samples=sizes[1],
-        votes=sizes[2],
+        **sizes,
         half_width=half_width,
         doubled=doubled,
         best=best,
         notes=tuple(notes),
     )
-
-
-def _doubled(split: VarianceComponents, cases: float, samples: float, votes: float) -> Iterator[tuple[Lever, float]]:
-    """The half-widths that can be known with twice the number of cases, samples or votes."""
-    sizes: tuple[tuple[Lever, tuple[float, float, float], float | None], ...] = (
-        ("cases", (2 * cases, samples, votes), split.case),
-        ("samples", (cases, 2 * samples, votes), split.sample),
-        ("votes", (cases, samples, 2 * votes), split.vote),
-    )
-    for lever, size, component in sizes:
-        width = _half_width(split, *size)
-        if component is not None and width is not None:
-            yield lever, width
 
 
 def _half_width(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:
