@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -147,8 +148,7 @@ def _judge_agreement(
     decided = [winner != "tie" for winner in people]
     points = [1 - abs(_POINTS[winner] - _POINTS[choice]) for winner, choice in zip(people, judged, strict=True)]
     people_codes, judged_codes = (np.asarray([_POINTS[winner] for winner in side]) for side in (people, judged))
-    counts = np.zeros((3, 3), dtype=int)
-    np.add.at(counts, tuple((2 * codes).astype(int) for codes in (people_codes, judged_codes)), 1)
+    counts = Counter(zip(people, judged, strict=True))
     return PairwiseJudgeAgreement(
         question=question,
         judge=judge,
@@ -159,7 +159,9 @@ def _judge_agreement(
         accuracy=rate_measure(list(compress(points, decided)), list(compress(cases, decided)), undefined=_UNDECIDED),
         kappa=kappa_measure(people_codes, judged_codes, cases, undefined=_ONE_ANSWER),
         confusion=Confusion(
-            people=tuple(_POINTS), grader=tuple(_POINTS), counts=tuple(tuple(map(int, row)) for row in counts)
+            people=tuple(_POINTS),
+            grader=tuple(_POINTS),
+            counts=tuple(tuple(counts[row, column] for column in _POINTS) for row in _POINTS),
         ),
     )
 
