@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.sides import writers_of
-from visioneval.analysis.summary.cells import alignment_keys, gaps_in
 from visioneval.records.labeling.labels import AS_FORMULA
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean

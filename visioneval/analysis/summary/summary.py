@@ -11,11 +11,12 @@ from typing import Protocol
 
 from pydantic import Field
 
+from visioneval.analysis.alignments import AlignedCell, Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
 from visioneval.analysis.rerouting import Rerouting, Reroutings
-from visioneval.analysis.summary.cells import AlignedCell, Alignments, FailingCell, FailingCells
+from visioneval.analysis.summary.cells import FailingCell, FailingCells
 from visioneval.analysis.summary.counts import (
     CostFinding,
     Costs,

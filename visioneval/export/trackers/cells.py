@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.summary.cells import alignment_keys, gaps_in
+from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.export.details import as_flag, as_number
 from visioneval.export.trackers.content import shortened
 from visioneval.records.model import Record, RunInfo, suite_order

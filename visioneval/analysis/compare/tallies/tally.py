@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 
+from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
 from visioneval.analysis.compare.pairing import CellPair, Pairing
 from visioneval.analysis.compare.tallies.excuses import ExcuseTally
@@ -12,7 +13,6 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Alignmen
 from visioneval.analysis.compare.tallies.verdicts import VerdictTally
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
-from visioneval.analysis.summary.cells import ALIGNMENT
 
 GECKO = "gecko"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.summary.cells import lowest_first
+from visioneval.analysis.alignments import lowest_first
 from visioneval.analysis.summary.summary import Summary
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
