@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
@@ -14,11 +11,10 @@ from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.reading import compare_stored
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.report.agreement import agreement_report
 from visioneval.report.compare.page import comparison_page
-from visioneval.report.html.pages import PageFrame
-from visioneval.report.terminal.agreement.agreement import print_agreement
-
-_WIDTH = 110
+from visioneval.report.html.pages import PageFrame, sections_page
+from visioneval.report.sections import quoted
 
 
 def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
@@ -37,10 +33,8 @@ def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
     return comparison_page(comparison, results, frame)
 
 
-def agreement_text(run: Path) -> str:
-    """What ``visioneval agreement`` prints. Raises ``UsageError``, also for a run without labels."""
+def render_agreement(run: Path, frame: PageFrame) -> str:
+    """The page of ``visioneval agreement RUN``. Raises ``UsageError``, also for a run without labels."""
     notes: list[str] = []
-    result = agree([read_labeled(str(run), run.parent, notes.append)], [])
-    stream = io.StringIO()
-    print_agreement(result, Console(file=stream, width=_WIDTH, color_system=None, force_terminal=False))
-    return "\n".join([*notes, stream.getvalue()])
+    report = agreement_report(agree([read_labeled(str(run), run.parent, notes.append)]))
+    return sections_page(replace(report, lines=[*map(quoted, notes), *report.lines]), frame)

@@ -34,13 +34,12 @@ from visioneval.view.index import (
     index_page,
     problem_page,
     run_address,
-    text_page,
     view_script,
     view_style,
 )
 from visioneval.view.listing import Stamp, stamp
 from visioneval.view.reports import output_path, version_of
-from visioneval.view.results import agreement_text, render_comparison
+from visioneval.view.results import render_agreement, render_comparison
 from visioneval.view.viewer import Viewer, digest
 
 _THUMBS = 2000
@@ -117,8 +116,7 @@ class _Pages:
         """How far graders agree with the labels of a run."""
         folder = self.viewer.run(request.path_params["run"])
         links = ((BACK, "../../"), ("Report", f"../../{_run_link(folder)}"))
-        title = f"Agreement with labels: {folder.name}"
-        return _html(text_page(title, agreement_text(folder), links, "../../"), _PAGE_POLICY)
+        return _html(render_agreement(folder, PageFrame(links)), policy(inline_style=style()) + _FRAME)
 
 
 def application(viewer: Viewer, token: str) -> Starlette:

@@ -11,7 +11,7 @@ from pydantic import Field
 from visioneval.analysis.alignments import MAX_LISTED
 from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
 from visioneval.records.model import CellError, Record, RunInfo, suite_order
-from visioneval.rules import parse_rule, show_score
+from visioneval.rules import parse_rule, show_failed
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Score, Status, Verdict
@@ -38,19 +38,17 @@ class FailingCell(Frozen):
     def explanations(self) -> dict[str, str]:
         """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
 
-        The text of a rule without a reason is the metric and its score.
+        The text of a rule begins with the score and the limit, such as ``hierarchy 2 < 3``.
         """
         rules = self.failed_rules or tuple(self.reasons)
-        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
+        texts = {rule: ": ".join(filter(None, (self.shown(rule), self.reasons.get(rule)))) for rule in rules}
         if self.error is not None:
             texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
         return texts
 
-    def _score_text(self, rule: str) -> str:
-        score, parsed = self.scores.get(rule), parse_rule(rule)
-        if score is None or isinstance(score, bool):
-            return ""  # the rule itself says what was false
-        return f"{parsed.metric} {show_score(score, parsed.threshold)}"
+    def shown(self, rule: str) -> str:
+        """A failed rule with its score and its limit; empty if the rule itself says what was false."""
+        return show_failed(rule, self.scores[rule]) if rule in self.scores else ""
 
 
 class FailingCells:

@@ -58,6 +58,8 @@ class ModelFindings(Frozen):
     seconds: float
     failure_tags: dict[str, int] = Field(default_factory=dict)
     """The number of its cells with each failure tag, most frequent first."""
+    tags: dict[str, Counts] = Field(default_factory=dict)
+    """Its cells by the tags of their cases, sorted."""
 
 
 class CostFinding(Frozen):
@@ -168,12 +170,15 @@ class Model:
     money: Money = field(default_factory=Money)
     seconds: Fraction = Fraction()
     failure_tags: Counter[str] = field(default_factory=Counter)
+    tags: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.verdicts.add(cell)
         self.seconds += Fraction(cell.seconds)
         self.failure_tags.update(cell.failure_tags)
+        for tag in cell.tags:
+            self.tags[tag].add(cell)
         self.money.add_cell(cell)
         left_out, case = self.left_out.metrics_of(cell.test_id), case_of(cell.test_id)
         for name, score in cell.scores.items():
@@ -194,6 +199,7 @@ class Model:
             unpriced=unpriced,
             seconds=float(self.seconds) / counts.cells if counts.cells else 0.0,
             failure_tags=most_common(self.failure_tags),
+            tags={tag: verdicts.result() for tag, verdicts in sorted(self.tags.items())},
         )
 
 
