@@ -27,7 +27,7 @@ from visioneval.analysis.stats.tests import holm
 from visioneval.cli import app
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
-from visioneval.records.labeling.labels import read_labels
+from visioneval.records.labels import read_labels
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 

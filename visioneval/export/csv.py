@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.sides import writers_of
-from visioneval.records.labeling.labels import AS_FORMULA
+from visioneval.records.labels import AS_FORMULA
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean
 from visioneval.types import Score

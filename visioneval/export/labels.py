@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from visioneval.errors import UsageError
 from visioneval.export.csv import escape_formula
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label
 from visioneval.records.model import Record
 from visioneval.report.text import clean
 

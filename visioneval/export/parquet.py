@@ -20,8 +20,7 @@ from visioneval.export.details import (
     score_items,
     text_items,
 )
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.report.files import part_of
 from visioneval.suite.loading.datasets.parquet import require_parquet
 

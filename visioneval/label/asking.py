@@ -8,7 +8,7 @@ from typing import Any
 
 from visioneval.errors import UsageError
 from visioneval.label.sampling import Item
-from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer
+from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion

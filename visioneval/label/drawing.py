@@ -8,7 +8,7 @@ from datetime import datetime
 
 from visioneval.errors import UsageError
 from visioneval.label.sampling import Candidate, SelectionSpec, select_candidates
-from visioneval.records.labeling.draws import CellDraw, DrawnCell, RecordedDraw, draw_id, frame_of
+from visioneval.records.labels import CellDraw, DrawnCell, RecordedDraw, draw_id, frame_of
 from visioneval.records.model import Record
 from visioneval.types import Status
 

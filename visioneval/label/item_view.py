@@ -20,8 +20,8 @@ from visioneval.label.images import (
 )
 from visioneval.label.sampling import Item
 from visioneval.media.animation import ANIMATION_TYPES
-from visioneval.records.files.links import file_inside
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.run_folders import file_inside
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.loading.paths import Trust

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labeling.labels import Images
+from visioneval.records.labels import Images
 from visioneval.records.model import CellKey, Record
 from visioneval.suite.entries.prompts import paired_by_prompt
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
-from visioneval.analysis.compare.decision import decide, parse_criteria
-from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.reading import compare_stored
+from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.agreement import agreement_report
 from visioneval.report.compare.page import comparison_page

@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from visioneval.errors import ImageError, UsageError, VisionEvalError
 from visioneval.media import images
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.files.run_folders import read_header
-from visioneval.records.run_state import current_state
+from visioneval.records.reader import records_of
+from visioneval.records.run_folders import read_header
+from visioneval.records.runs import current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.report.html.images import THUMB_SIDE, small_webp
 from visioneval.report.html.pages import PageFrame, policy, script, style
@@ -87,7 +87,7 @@ class _Pages:
         folder = self.viewer.run(request.path_params["run"])
         header = read_header(folder)
         shown = {"version": version_of(folder), "state": str(current_state(folder, header.get("state")))}
-        return JSONResponse({**shown, "cells": len(StoredRecords.of_run(folder)), "planned": header["planned_cells"]})
+        return JSONResponse({**shown, "cells": len(records_of(folder)), "planned": header["planned_cells"]})
 
     def output(self, request: Request) -> Response:
         """An output of a run."""

@@ -26,7 +26,7 @@ from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.probe import MinDetection, ProbedCell
 from visioneval.analysis.probe import check_gates as check_probe_gates
 from visioneval.cli import app
-from visioneval.records.labeling.labels import append_labels
+from visioneval.records.labels import append_labels
 from visioneval.records.writer import RunWriter
 
 UNREACHABLE = CellError(stage="generate", kind="transient", message="no answer")

@@ -22,7 +22,7 @@ from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, a
 from visioneval.analysis.left_out import parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of
-from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import is_true
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen

@@ -12,15 +12,16 @@ from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.run_lookup import Warn, labels_of, read_run
 from visioneval.analysis.summary.judges import PairCard, pair_cards
 from visioneval.errors import UsageError
-from visioneval.records.labeling.draws import RecordedDraw, read_draws
-from visioneval.records.labeling.labels import (
+from visioneval.records.labels import (
     LABELS,
     PAIR_ANSWERS,
     Images,
     Label,
+    RecordedDraw,
     drop_outdated,
     newest,
     read_anchors,
+    read_draws,
     read_labels,
 )
 from visioneval.records.model import CellKey, Record, RunInfo

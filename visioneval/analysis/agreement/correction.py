@@ -17,7 +17,7 @@ from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
 from visioneval.analysis.stats import prediction_powered as ppi
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import UsageError
-from visioneval.records.labeling.draws import DrawnCell, RecordedDraw, frame_of
+from visioneval.records.labels import DrawnCell, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
 from visioneval.suite.labels import LabelQuestion
 from visioneval.suite.turns import chain_of

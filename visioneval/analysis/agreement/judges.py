@@ -19,7 +19,7 @@ from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard
-from visioneval.records.labeling.labels import PAIR_ANSWERS
+from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.records.preferences import Preference
 from visioneval.suite.turns import chain_of

@@ -12,8 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.scores import Estimate, Scores, case_of
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import read_all_answers
 from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import Frozen, Status, Verdict

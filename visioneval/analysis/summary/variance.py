@@ -19,8 +19,7 @@ from visioneval.analysis.stats.variance import (
     case_of_votes,
     components,
 )
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.local_server.serving import check_extra, listening, open_browser
-from visioneval.records.labeling.labels import LABELS, rater_name
+from visioneval.records.labels import LABELS, rater_name
 from visioneval.records.stores.locations import display_name
 
 PAGE = "the label page"

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.local_server.guard import is_valid_token
-from visioneval.records.labeling.labels import Rater, rater_name
+from visioneval.records.labels import Rater, rater_name
 from visioneval.types import Frozen
 
 _STATIC = Path(__file__).parent / "static"
