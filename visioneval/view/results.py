@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.agreement.reading import read_labeled
+from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.records.stores.lookup import fetch_outputs

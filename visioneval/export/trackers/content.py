@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.summary.counts import Counts, ModelFindings
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import ExitCode, count_of
 from visioneval.export.details import as_text
 from visioneval.records.model import RunInfo

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import TrackerError, VisionEvalError
 from visioneval.export.trackers.cells import cell_table
 from visioneval.export.trackers.content import tracked_run
