@@ -389,7 +389,7 @@ def export(
     if option:
         raise UsageError("--option: needs --to")
     from visioneval.analysis.run_lookup import open_run
-    from visioneval.export.labels import format_of
+    from visioneval.export.table import format_of
 
     file_format = format_of(form, output, _FORMATS)
     _, info, records = open_run(run, runs, options.say)
@@ -408,19 +408,20 @@ def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
 
 
 def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:
-    from visioneval.export.csv import score_columns, write_csv
+    from visioneval.export.csv import write_csv
+    from visioneval.export.frames import write_parquet
     from visioneval.export.jsonl import READ_ROWS, write_jsonl
-    from visioneval.export.parquet import write_parquet
+    from visioneval.export.table import cell_table, record_table
     from visioneval.report.files import open_output
 
     if file_format == "parquet":
         if output is None:
             raise UsageError("--format parquet: name the file with --output")
-        write_parquet(records.in_order(info), info, score_columns(info), output)
+        write_parquet(record_table(records.in_order(info), info), output)
         return
     with open_output(output) as file:
         if file_format == "csv":
-            write_csv(records.in_order(info), score_columns(info), file)
+            write_csv(cell_table(records.in_order(info), info), file)
         elif not write_jsonl(lambda: records.in_order(info), file):
             options.say(
                 f"the first {READ_ROWS} rows do not have all fields: read all rows for the schema (polars:"

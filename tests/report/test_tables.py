@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import parquet
@@ -16,10 +17,11 @@ from typer.testing import CliRunner
 from visioneval import Record, load_run
 from visioneval.analysis.cell_reader import CellReader
 from visioneval.cli import app
-from visioneval.export import parquet as tables
-from visioneval.export.csv import ScoreColumn, score_columns, write_csv
+from visioneval.export import frames
+from visioneval.export.csv import write_csv, write_drawn_cells
+from visioneval.export.frames import write_parquet
 from visioneval.export.jsonl import READ_ROWS, write_jsonl
-from visioneval.export.labels import write_drawn_cells
+from visioneval.export.table import cell_table, record_table
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +67,14 @@ def test_a_parquet_table_has_typed_nested_columns(root: Path) -> None:
 
 
 def test_all_runs_have_the_same_columns_of_records(tmp_path: Path) -> None:
-    def schema(records: list[Record], path: Path) -> object:
-        info = table_info()
-        tables.write_parquet(records, info, score_columns(info), path)
+    def schema(records: list[Record], path: Path) -> Any:
+        write_parquet(record_table(records, table_info()), path)
         return parquet.read_schema(path)
 
     records = list(table_records())
     schemas = [schema(part, tmp_path / "a.parquet") for part in ([], records[:1], records[-1:], records)]
     assert all(other == schemas[0] for other in schemas)
     fields = [name for name in Record.model_fields if name != "schema_version"]
-    assert tables.table_schema(table_info(), ()).names == fields
     assert schemas[0].names == [*fields, "look", "look.score", "seconds score"]
 
 
@@ -99,7 +99,7 @@ def test_an_output_by_address_has_it_without_what_may_be_secret(tmp_path: Path, 
         record(sample_index=2, artifact_path=None, run_params=params),
     ]
     out = io.StringIO()
-    write_csv(cells, (), out)
+    write_csv(cell_table(cells, table_info()), out)
     rows = [row["artifact_path"] for row in csv.DictReader(io.StringIO(out.getvalue()))]
     assert rows == [shown, "artifacts/one/m/1.png", ""]
     lines = io.StringIO()
@@ -107,7 +107,7 @@ def test_an_output_by_address_has_it_without_what_may_be_secret(tmp_path: Path, 
     read = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [json.loads(row["run_params"])["path"] for row in read] == [shown] * 3
     assert read[0]["artifact_path"] is None  # it names a file of the run, for commands that read the lines
-    tables.write_parquet(cells, table_info(), (), tmp_path / "a.parquet")
+    write_parquet(record_table(cells, table_info()), tmp_path / "a.parquet")
     (one, two, three) = parquet.read_table(tmp_path / "a.parquet").to_pylist(maps_as_pydicts="strict")
     assert [row["artifact_path"] for row in (one, two, three)] == [shown, "artifacts/one/m/1.png", None]
     assert {row["run_params"]["path"] for row in (one, two, three)} == {shown}
@@ -118,16 +118,15 @@ def test_an_output_by_address_has_it_without_what_may_be_secret(tmp_path: Path, 
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROWS", 40)
-    tables.write_parquet(table_records(), table_info(), (), tmp_path / "a.parquet")
+    monkeypatch.setattr(frames, "ROWS", 40)
+    write_parquet(record_table(table_records(), table_info()), tmp_path / "a.parquet")
     file = parquet.ParquetFile(tmp_path / "a.parquet")
     assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [40, 40, 40, 33]
 
 
 def test_a_score_of_another_type_than_its_metric_is_missing_in_its_column(tmp_path: Path) -> None:
-    info = table_info()
     odd = record(scores={"look": 3, "look.score": True})
-    tables.write_parquet([odd], info, score_columns(info), tmp_path / "a.parquet")
+    write_parquet(record_table([odd], table_info()), tmp_path / "a.parquet")
     (row,) = parquet.read_table(tmp_path / "a.parquet").to_pylist(maps_as_pydicts="strict")
     assert (row["look"], row["look.score"], row["scores"]) == (None, 1.0, {"look": 3.0, "look.score": 1.0})
 
@@ -162,7 +161,7 @@ def test_fields_beyond_the_first_hundred_lines_are_reported(metrics: int, is_com
 
 def test_a_metric_with_the_name_of_a_field_has_a_column_of_its_own_in_csv() -> None:
     out = io.StringIO()
-    write_csv(table_records(), score_columns(table_info()), out)
+    write_csv(cell_table(table_records(), table_info()), out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert {None} & set(rows[0]) == set()
     full = rows[PLAIN_CELLS]
@@ -172,7 +171,9 @@ def test_a_metric_with_the_name_of_a_field_has_a_column_of_its_own_in_csv() -> N
 def test_a_table_for_spreadsheets_has_no_formula_and_no_zero_for_a_missing_score() -> None:
     out = io.StringIO()
     cells = [record(prompt='=HYPERLINK("x")', tags=["-1", "b"], scores={"=look": None, "level": 0.0})]
-    write_csv(cells, [ScoreColumn(name) for name in ("=look", "level", "gone")], out)
+    metric = table_info().metrics["look.score"]
+    info = table_info().model_copy(update={"metrics": dict.fromkeys(("=look", "level", "gone"), metric)})
+    write_csv(cell_table(cells, info), out)
     (row,) = csv.DictReader(io.StringIO(out.getvalue()))
     assert (row["prompt"], row["tags"]) == ('\'=HYPERLINK("x")', "'-1; b")
     assert (row["'=look"], row["level"], row["gone"]) == ("", "0.0", "")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,18 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from visioneval.errors import TrackerError
-from visioneval.export.trackers.cells import CellTable
-from visioneval.export.trackers.content import (
-    RUN_ID,
-    STARTED_AT,
-    SafeNames,
-    TrackedEntry,
-    TrackedRun,
-    description,
-    shortened,
-)
-from visioneval.export.trackers.environment import client_environment
-from visioneval.export.trackers.files import TrackedFiles
+from visioneval.export.sending import client_environment
+from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun, description, safe_names, shortened
 from visioneval.records.stores.locations import copies_of
 from visioneval.suite.tracking import WandbTracking
 
@@ -41,56 +29,54 @@ _NO_ANSWER = "the service process is busy"
 _MAX_NAME, _MAX_TAG = 128, 64
 
 
-def send(target: WandbTracking, run: TrackedRun, files: TrackedFiles) -> str:
-    """Creates the runs of a group, or updates those of an earlier export. Returns where they are.
-
-    Raises ``TrackerError`` and the errors of W&B.
-    """
+@contextmanager
+def connect(target: WandbTracking, run: TrackedRun) -> Iterator[WandbTracker]:
+    """W&B with the key of this machine, or its files for ``wandb sync``. Raises ``TrackerError`` and errors of W&B."""
     is_local = target.is_local or os.environ.get("WANDB_MODE") == "offline"
     with client_environment({"WANDB_SILENT": "true"}, {"WANDB_ERROR_REPORTING": "false"}):
         if not is_local:
             _check_key()
-        with _folder(files, is_local=is_local) as folder:
-            sender = _WandbSender(target, run, files, folder, is_local=is_local)
-            addresses = [sender.send_entry(entry) for entry in run.entries]
-    if is_local:
-        return f"{folder / 'wandb'}, to be sent by: wandb sync {folder / 'wandb'}/offline-run-*"
-    return addresses[0]
+        with _folder(run.folder, is_local=is_local) as folder:
+            yield WandbTracker(target, run, folder, is_local=is_local)
 
 
-class _WandbSender:
-    """Sends one run."""
+class WandbTracker:
+    """Creates the runs of a group, or updates those of an earlier export."""
 
-    def __init__(
-        self, target: WandbTracking, run: TrackedRun, files: TrackedFiles, folder: Path, *, is_local: bool
-    ) -> None:
-        self._target, self._run, self._files, self._folder, self._is_local = target, run, files, folder, is_local
+    def __init__(self, target: WandbTracking, run: TrackedRun, folder: Path, *, is_local: bool) -> None:
+        self._target, self._run, self._folder, self._is_local = target, run, folder, is_local
         self._project = target.project or os.environ.get("WANDB_PROJECT") or shortened(run.experiment, _MAX_NAME)
+        self._address = ""
 
-    def send_entry(self, entry: TrackedEntry) -> str:
-        """Writes one run of W&B and waits until it was sent. Returns its address, empty offline."""
+    def send(self, entry: TrackedEntry, folder: Path) -> None:
+        """Writes one run of W&B and waits until it was sent."""
         run = self._begin(entry)
         try:
-            metrics = SafeNames(r"[\x00-\x1f]", _MAX_NAME).mapping(entry.metrics)
+            metrics = safe_names(entry.metrics, r"[\x00-\x1f]", _MAX_NAME)
             for name in run.summary.keys() - metrics.keys() - {"cells", "all_cells"}:
                 if not name.startswith("_"):
                     del run.summary[name]
             run.summary.update(metrics)
-            if self._files.table is not None:
-                name = "all_cells" if entry.label is None else "cells"
-                run.log({name: _table(self._files.table, entry.label)})
+            if self._run.cells is not None:
+                run.log({"all_cells" if entry.label is None else "cells": _table(self._run.cells, entry.label)})
             if entry.label is None:
-                self._send_files(run)
+                self._send_files(run, entry, folder)
         except BaseException:
             run.finish(exit_code=1)
             raise
-        run.finish(exit_code=0 if self._run.info.state == "complete" else 1)
-        return "" if self._is_local else str(run.url)
+        run.finish(exit_code=0 if self._run.is_finished else 1)
+        if entry.label is None:
+            self._address = str(run.url)
+
+    def finish(self) -> str:
+        """The address of the whole run, or its files."""
+        files = self._folder / "wandb"
+        return f"{files}, to be sent by: wandb sync {files}/offline-run-*" if self._is_local else self._address
 
     def _begin(self, entry: TrackedEntry) -> wandb.Run:
         import wandb
 
-        run_id = _id_of(entry)
+        run_id = entry.digest[:16]
         if self._is_local:
             for earlier in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
                 shutil.rmtree(earlier, ignore_errors=True)
@@ -125,14 +111,13 @@ class _WandbSender:
             settings=settings,
         )
 
-    def _send_files(self, run: wandb.Run) -> None:
+    def _send_files(self, run: wandb.Run, entry: TrackedEntry, folder: Path) -> None:
         """Adds the report, the gates and the summary as an artifact; a new version only if they changed."""
         import wandb
 
-        artifact = wandb.Artifact(f"visioneval-{_id_of(self._run.overall)}", type="visioneval")
-        with TemporaryDirectory() as folder:
-            for path in self._files.write(Path(folder)):
-                artifact.add_file(str(path), policy="mutable")
+        artifact = wandb.Artifact(f"visioneval-{entry.digest[:16]}", type="visioneval")
+        for path in self._run.write_files(folder):
+            artifact.add_file(str(path), policy="mutable")
         run.log_artifact(artifact)
 
 
@@ -153,43 +138,29 @@ def _check_key() -> None:
 
 
 @contextmanager
-def _folder(files: TrackedFiles, *, is_local: bool) -> Iterator[Path]:
+def _folder(run_folder: Path, *, is_local: bool) -> Iterator[Path]:
     """Where W&B writes its files: offline the run's folder, or the working directory for a run in a store."""
     if not is_local:
         with TemporaryDirectory() as name:
             yield Path(name)
         return
     given = os.environ.get("WANDB_DIR")
-    yield Path(given) if given else files.folder if copies_of(files.folder) is None else Path.cwd()
-
-
-def _id_of(entry: TrackedEntry) -> str:
-    """The same for every export of a run, so that a later one updates it."""
-    parts = (entry.tags[RUN_ID], entry.tags[STARTED_AT], entry.label)
-    return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    yield Path(given) if given else run_folder if copies_of(run_folder) is None else Path.cwd()
 
 
 def _tags(entry: TrackedEntry) -> list[str]:
-    names = ("visioneval.suite", "visioneval.result")
-    flags = ("incomplete", "selection")
-    tags = [entry.tags[name] for name in names if name in entry.tags]
-    return [
-        shortened(tag, _MAX_TAG) for tag in [*tags, *(flag for flag in flags if f"visioneval.{flag}" in entry.tags)]
-    ]
+    tags = [entry.tags[name] for name in ("visioneval.suite", "visioneval.result") if name in entry.tags]
+    flags = [name for name in ("incomplete", "selection") if f"visioneval.{name}" in entry.tags]
+    return [shortened(tag, _MAX_TAG) for tag in [*tags, *flags]]
 
 
-def _table(table: CellTable, label: str | None) -> Any:
+def _table(cells: TrackedCells, label: str | None) -> Any:
     """Cells as a table of W&B. Only that of a model run has images, as W&B shows tables of a name side by side."""
     import wandb
 
-    names: list[str] = list(table.columns)
     if label is None:
-        return wandb.Table(names, [[row.values[name] for name in names] for row in table.rows])
-    data = []
-    for row in table.rows_of(label):
-        first, *rest = (row.values[name] for name in names)
-        data.append([first, _image(table.image(row)), *rest])
-    return wandb.Table([names[0], "image", *names[1:]], data)
+        return wandb.Table(cells.columns, [[row.values[name] for name in cells.columns] for row in cells.rows])
+    return wandb.Table(*cells.with_images(label, _image))
 
 
 def _image(data: bytes | None) -> wandb.Image | None:

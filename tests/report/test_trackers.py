@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,22 @@ from record_factory import record
 from tracked_runs import HOSTILE, LABELS, MANY, tracked_demo
 from typer.testing import CliRunner
 
-from visioneval import Run, TrackerError, UsageError, load_run, track
+from visioneval import Run, RunInfo, TrackerError, UsageError, load_run, track
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.api.options import run_options
 from visioneval.api.runs import track_finished
 from visioneval.cli import app
-from visioneval.export.trackers import sending
-from visioneval.export.trackers.cells import _reasons, cell_table
-from visioneval.export.trackers.content import SafeNames, TrackedRun, description, gate_text, tracked_run
-from visioneval.export.trackers.mlflow import _metrics, _params
+from visioneval.export import mlflow, sending
+from visioneval.export.mlflow import mlflow_metrics, mlflow_params
+from visioneval.export.tracked import (
+    TrackedRun,
+    description,
+    gate_text,
+    reasons_of,
+    safe_names,
+    tracked_cells,
+    tracked_run,
+)
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
 from visioneval.suite.tracking import MlflowTracking
@@ -38,13 +46,17 @@ def demo(root: Path) -> Run:
     return load_run("demo", runs=root)
 
 
+def tracked(run: Run, info: RunInfo | None = None, experiment: str | None = None) -> TrackedRun:
+    return tracked_run(run.folder, info or run.info, run.summary, experiment=experiment, rows=500)
+
+
 @pytest.fixture(scope="module")
 def content(demo: Run) -> TrackedRun:
-    return tracked_run(demo.info, demo.summary)
+    return tracked(demo)
 
 
 def test_the_whole_run_has_counts_gates_and_cost(content: TrackedRun) -> None:
-    overall = content.overall
+    overall = content.entries[0]
     assert content.experiment == "trees"
     assert overall.metrics["pass_rate"] == 0.5
     assert 0 <= overall.metrics["pass_rate_low"] < 0.5 < overall.metrics["pass_rate_high"] <= 1
@@ -59,7 +71,7 @@ def test_the_whole_run_has_counts_gates_and_cost(content: TrackedRun) -> None:
 
 
 def test_each_model_run_has_its_parameters_and_means(content: TrackedRun) -> None:
-    steady, odd = content.model_runs
+    _, steady, odd = content.entries
     assert (steady.label, odd.label) == LABELS
     assert steady.params["provider"] == "own:Generate"
     assert steady.params["options.quality"] == "high"
@@ -77,7 +89,7 @@ def test_the_name_of_a_key_is_not_sent(demo: Run) -> None:
         {"name": "x", "cases": [{"id": "a", "prompt": "p"}], "models": [entry]}
     ).models
     suite = demo.info.suite.model_copy(update={"models": models})
-    steady = tracked_run(demo.info.model_copy(update={"suite": suite}), demo.summary).model_runs[0]
+    steady = tracked(demo, demo.info.model_copy(update={"suite": suite})).entries[1]
     assert (steady.params["provider"], steady.params["model"]) == ("openai", "gpt-image-2")
     assert "TEAM_KEY" not in str(steady.params)
 
@@ -87,7 +99,7 @@ def test_what_was_not_measured_is_no_number(tmp_path: Path) -> None:
     lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
     (folder / "results.jsonl").write_text("".join(line for line in lines if '"boat"' in line))
     run = load_run("demo", runs=tmp_path, warn=lambda _: None)
-    content = tracked_run(run.info, run.summary)
+    content = tracked(run)
     for entry in content.entries:
         assert not {"pass_rate", "pass_rate_low", "look", "cost/usd"} & entry.metrics.keys()
         assert entry.tags["visioneval.incomplete"] == "true"
@@ -96,15 +108,13 @@ def test_what_was_not_measured_is_no_number(tmp_path: Path) -> None:
 def test_a_selected_run_says_so(tmp_path: Path) -> None:
     tracked_demo(tmp_path, selection=Selection(cases=("tree", "boat"), limit=2))
     run = load_run("demo", runs=tmp_path)
-    assert tracked_run(run.info, run.summary).overall.tags["visioneval.selection"] == (
-        '{"cases":["tree","boat"],"limit":2}'
-    )
+    assert tracked(run).entries[0].tags["visioneval.selection"] == ('{"cases":["tree","boat"],"limit":2}')
 
 
 def test_an_experiment_can_be_named(demo: Run) -> None:
-    assert tracked_run(demo.info, demo.summary, "other").experiment == "other"
+    assert tracked(demo, experiment="other").experiment == "other"
     info = demo.info.model_copy(update={"experiment": None})
-    assert tracked_run(info, demo.summary).experiment == "demo"
+    assert tracked(demo, info).experiment == "demo"
 
 
 def test_the_description_lists_the_gates(content: TrackedRun) -> None:
@@ -119,9 +129,9 @@ def test_a_gate_is_one_line() -> None:
 
 
 def test_the_table_begins_with_what_did_not_pass(root: Path, demo: Run) -> None:
-    table = cell_table(root / "demo", demo.info, 500)
+    table = tracked_cells(root / "demo", demo.info, 500)
     assert [row.values["verdict"] for row in table.rows] == ["FAIL", "ERROR", "ERROR", "PASS"]
-    assert table.columns[:5] == ("case", "model run", "verdict", "reasons", "failed rules")
+    assert table.columns[:5] == ["case", "model run", "verdict", "reasons", "failed rules"]
     assert "gaps" not in table.columns
     failed = next(row for row in table.rows if row.values["verdict"] == "FAIL")
     assert failed.values["reasons"].startswith("look: =1+1")
@@ -129,34 +139,36 @@ def test_the_table_begins_with_what_did_not_pass(root: Path, demo: Run) -> None:
     assert "\x00" not in failed.values["reasons"]
     assert (table.image(failed) or b"").startswith(b"RIFF")
     assert table.left_out is None
-    assert [row.values["case"] for row in table.rows_of(LABELS[0])] == ["boat", "tree"]
+    columns, rows = table.with_images(LABELS[0], bool, without="model run")
+    assert columns[:3] == ["case", "image", "verdict"]
+    assert [row[:3] for row in rows] == [["boat", False, "ERROR"], ["tree", True, "PASS"]]
 
 
 @pytest.mark.parametrize("name", ["file", "file.size", "file.size.width"])
 def test_reasons_of_failed_rules_come_first(name: str) -> None:
     cell = record(verdict="FAIL", failed_rules=["file.size"], reasons={"copy": "all there", name: "too small"})
-    assert _reasons(cell) == [f"{name}: too small", "copy: all there"]
+    assert reasons_of(cell) == [f"{name}: too small", "copy: all there"]
 
 
 def test_the_table_is_bounded(tmp_path: Path) -> None:
     folder = tracked_demo(tmp_path, extra=40)
-    table = cell_table(folder, load_run("demo", runs=tmp_path).info, 5)
+    table = tracked_cells(folder, load_run("demo", runs=tmp_path).info, 5)
     assert [row.values["verdict"] for row in table.rows].count("PASS") == 2
     assert table.left_out == "the table has 5 of 44 cells, those that did not pass first (option rows)"
 
 
 def test_names_that_become_the_same_stay_apart() -> None:
-    names = SafeNames(r"[^a-z]", 5)
-    assert names.mapping({"a:b": 1, "a/b": 2, "abcdefg": 3, "abcdexx": 4, "": 5, "::": 6}) == {
+    values = {"a:b": 1, "a/b": 2, "abcdefg": 3, "abcdexx": 4, "": 5, "::": 6}
+    assert safe_names(values, r"[^a-z]", 5) == {
         "a_b": 1, "a_b-2": 2, "abcde": 3, "abc-2": 4, "_": 5, "__": 6,
     }  # fmt: skip
 
 
 def test_mlflow_accepts_all_names_and_values(content: TrackedRun) -> None:
-    steady = content.model_runs[0]
-    assert {"look__sharp_/edge", "look__sharp_/edge-2"} <= _metrics(steady.metrics).keys()
-    assert set(_metrics({"/a": 1, "../b": 2, "a//c": 3, "./d": 4, "e/": 5})) == {"_a", "_b", "a__c", "__d", "e_"}
-    assert len(_params(steady.params)["options.text"]) == 6_000
+    steady = content.entries[1]
+    assert {"look__sharp_/edge", "look__sharp_/edge-2"} <= mlflow_metrics(steady.metrics).keys()
+    assert set(mlflow_metrics({"/a": 1, "../b": 2, "a//c": 3, "./d": 4, "e/": 5})) == {"_a", "_b", "a__c", "__d", "e_"}
+    assert len(mlflow_params(steady.params)["options.text"]) == 6_000
 
 
 BAD_TARGETS = [
@@ -203,30 +215,30 @@ def test_a_tracker_gets_whole_runs(root: Path) -> None:
 
 
 def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.export.trackers import mlflow
-
-    def send(*_: object) -> str:
+    def connect(*_: object) -> None:
         raise RuntimeError("first\nsecond\x1b[2J")
 
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
-    monkeypatch.setattr(mlflow, "send", send)
+    monkeypatch.setattr(mlflow, "connect", connect)
     with pytest.raises(TrackerError, match=r"^mlflow: first second\ufffd\[2J$"):
         sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
 
 
 def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.export.trackers import mlflow
-
     address = "https://anna:pass-of-anna@tracker.example/runs/1"
 
-    def send(target: MlflowTracking, *_: object) -> str:
+    class Fake:
+        send = staticmethod(lambda *_: None)
+        finish = staticmethod(lambda: address)
+
+    def connect(target: MlflowTracking, _: TrackedRun) -> nullcontext[Fake]:
         if target.experiment is None:
-            return address
+            return nullcontext(Fake())
         raise RuntimeError(f"cannot reach {address} with secret-token-of-me")
 
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
-    monkeypatch.setattr(mlflow, "send", send)
+    monkeypatch.setattr(mlflow, "connect", connect)
     assert track(demo.folder, to="mlflow") == "https://tracker.example/runs/1"
     with pytest.raises(TrackerError, match=r"^mlflow: cannot reach https://tracker.example/runs/1 with \*\*\*$"):
         track(demo.folder, to="mlflow", experiment="e")
