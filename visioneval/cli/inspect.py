@@ -307,7 +307,10 @@ def view(
 
     The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
     """
-    from visioneval.view.serve import serve
+    from visioneval.serve.server import check_extra
+
+    check_extra("the viewer")
+    from visioneval.serve.view import serve
 
     serve(
         runs,
@@ -338,7 +341,7 @@ def site(
 
     An index with trends, the report of each run, and each run compared with the one before in its experiment.
     """
-    from visioneval.view.site import SiteOptions, write_site
+    from visioneval.serve.site import SiteOptions, write_site
 
     chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite)
     print(f"wrote {write_site(runs, output, chosen, options.say)}")

@@ -66,8 +66,11 @@ def page(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
-    from visioneval.label.page.serve import serve
     from visioneval.label.work import LabelRequest
+    from visioneval.serve.server import check_extra
+
+    check_extra("the label page")
+    from visioneval.serve.label import serve
 
     serve(
         LabelRequest(run, runs, which=which, pairs=pairs, repeat=repeat, seed=seed),

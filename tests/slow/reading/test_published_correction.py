@@ -15,8 +15,7 @@ from visioneval import read_info, read_records
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, correct
 from visioneval.analysis.agreement.graders import metrics_of
-from visioneval.label.drawing import draw_cells
-from visioneval.label.sampling import SelectionSpec
+from visioneval.label.sampling import SelectionSpec, draw_cells
 from visioneval.records.labeling.labels import read_labels
 
 SEEDS = range(12)

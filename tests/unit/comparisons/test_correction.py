@@ -17,8 +17,7 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, drawn_labels
-from visioneval.label.drawing import draw_cells
-from visioneval.label.sampling import SelectionSpec
+from visioneval.label.sampling import SelectionSpec, draw_cells
 from visioneval.records.labeling.draws import RecordedDraw
 from visioneval.records.labeling.labels import Label
 
