@@ -18,7 +18,7 @@ from visioneval.suite.label_presets import READY, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
 SUITES = [("ui_mockups", "ui"), ("marketing", "marketing"), ("try_on", "try_on"), ("logo_edits", "logo")]
 
