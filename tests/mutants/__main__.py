@@ -18,12 +18,10 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from tests.mutants.copies import Copy
-from tests.mutants.entries import FOLDER, EntryError, Mutant, file_of, read_mutants
-from tests.mutants.results import Result, baseline_problem, table, try_mutant
-from visioneval.errors import count_of
+from tests.mutants.entries import FOLDER, EntryError, Mutant, read_mutants
+from tests.mutants.results import Result, table, try_mutant
 
 ROOT = Path(__file__).parents[2]
-LONGEST_S = 300.0
 T = TypeVar("T")
 
 
@@ -57,40 +55,12 @@ class Workers:
             self._free.put(copy)
 
 
-def without_bugs(workers: Workers, mutants: Sequence[Mutant]) -> tuple[dict[str, float], dict[str, str]]:
-    """The seconds that the tests of each file may take with a bug, from a run of all that are named without any.
-
-    Also the files with a test that fails without a bug, as it would find every one, with the reason.
-    """
-    named: dict[str, dict[str, None]] = {}
-    for test in (test for mutant in mutants for test in mutant.tests):
-        named.setdefault(file_of(test), {})[test] = None
-    sets = [(file,) if file in tests else tuple(tests) for file, tests in named.items()]
-    seconds, problems = {}, {}
-    runs = workers.map(lambda copy, tests: copy.run(tests, LONGEST_S), sets)
-    for file, run in zip(named, runs, strict=True):
-        seconds[file] = 20 + 10 * run.seconds
-        if (problem := baseline_problem(run)) is not None:
-            problems[file] = f"{file}: {problem}"
-            print(run.output, file=sys.stderr)
-    return seconds, problems
-
-
 def run_mutants(root: Path, mutants: Sequence[Mutant], count: int, echo: Callable[[str], None]) -> list[Result]:
     """Tries all bugs, and echoes each result in the order of the lists."""
     results = []
+    passing: set[tuple[str, ...]] = set()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, Workers(root, Path(folder), count) as workers:
-        seconds, problems = without_bugs(workers, mutants)
-        for text in problems.values() or [f"without a bug, all tests pass ({count_of(len(seconds), 'file')})"]:
-            echo(text)
-
-        def tried(copy: Copy, mutant: Mutant) -> Result:
-            files = dict.fromkeys(map(file_of, mutant.tests))
-            if wrong := [problems[file] for file in files if file in problems]:
-                return Result(mutant, "error", wrong[0], 0.0)
-            return try_mutant(mutant, copy, min(LONGEST_S, sum(seconds[file] for file in files)))
-
-        for result in workers.map(tried, mutants):
+        for result in workers.map(lambda copy, mutant: try_mutant(mutant, copy, passing), mutants):
             results.append(result)
             echo(str(result))
     return results

@@ -56,11 +56,6 @@ class Mutant:
         return planted
 
 
-def file_of(test: str) -> str:
-    """The file of a test, from its node id."""
-    return test.partition("::")[0]
-
-
 def read_mutants(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Mutant]:
     """The bugs of all lists, or those of the lists and the single ones named (``engine``, ``engine:3``).
 

@@ -11,6 +11,8 @@ from tests.mutants.copies import Copy, TestRun, planted
 from tests.mutants.entries import EntryError, Mutant
 
 Status = Literal["killed", "survived", "error"]
+LONGEST_S = 120.0
+"""How long the tests of a bug may take; without the bug, half as long."""
 _FAILED_TESTS = 1
 
 
@@ -27,20 +29,29 @@ class Result:
         return f"{self.status:8} {self.mutant.name:14} {self.mutant.bug}\n{'':24}{self.detail} ({self.seconds:.1f} s)"
 
 
-def try_mutant(mutant: Mutant, copy: Copy, timeout_s: float) -> Result:
-    """Plants a bug in a copy and runs its tests."""
+def try_mutant(mutant: Mutant, copy: Copy, passing: set[tuple[str, ...]]) -> Result:
+    """Plants a bug in a copy and runs its tests. A test that finds it must pass without it.
+
+    ``passing`` are the tests that are known to; those that are tried here are added.
+    """
     try:
         with planted(mutant, copy.folder):
-            run = copy.run(mutant.tests, timeout_s)
+            run = copy.run(mutant.tests, LONGEST_S)
     except EntryError as error:
         return Result(mutant, "error", str(error), 0.0)
-    return Result(mutant, *judge_run(run, timeout_s), run.seconds)
+    status, detail = judge_run(run)
+    if status == "killed":
+        tests = mutant.tests if run.code is None else (run.report["failures"][0]["test"],)
+        if tests not in passing and (problem := problem_without_bug(copy.run(tests, LONGEST_S / 2))):
+            return Result(mutant, "error", problem, run.seconds)
+        passing.add(tests)
+    return Result(mutant, status, detail, run.seconds)
 
 
-def judge_run(run: TestRun, timeout_s: float) -> tuple[Status, str]:
+def judge_run(run: TestRun) -> tuple[Status, str]:
     """Whether a run with a bug found it. Only a test that failed kills: neither a wrong path nor a module that cannot be imported."""
     if run.code is None:
-        return "killed", f"by timeout, after {timeout_s:.0f} s"
+        return "killed", f"by timeout, after {run.seconds:.0f} s"
     if foreign := run.report.get("foreign"):
         return "error", f"not imported from the copy: {foreign[0]}"
     if run.code == 0:
@@ -53,11 +64,11 @@ def judge_run(run: TestRun, timeout_s: float) -> tuple[Status, str]:
     return "killed", f"by {failures[0]['test']}"
 
 
-def baseline_problem(run: TestRun) -> str | None:
+def problem_without_bug(run: TestRun) -> str | None:
     """Why tests that ran without a bug can find none; ``None`` if they can."""
     if run.code == 0 and not run.report["foreign"]:
         return None
-    status, detail = judge_run(run, 0)
+    status, detail = judge_run(run)
     return detail if status == "error" else f"fails without any bug: {detail}"
 
 

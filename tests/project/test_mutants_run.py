@@ -74,7 +74,7 @@ def test_only_a_test_that_fails_kills(project: Path) -> None:
         ("error", "the program does not even start: NameError: name 'numbers' is not defined"),
         ("error", "visioneval/numbers.py: the text to find occurs 0 times, not once"),
     ]
-    assert lines == ["without a bug, all tests pass (1 file)", *map(str, results)]
+    assert lines == [*map(str, results)]
     assert table(results).splitlines() == [
         "package     killed  survived  error",
         "numbers.py       1         1      2",
@@ -92,10 +92,10 @@ def test_tests_that_fail_without_a_bug_are_an_error_of_their_bugs_alone(project:
     ]
     lines: list[str] = []
     broken, found = run_mutants(project, mutants, 1, lines.append)
-    problem = "tests/test_numbers.py: fails without any bug: by tests/test_numbers.py::test_broken"
+    problem = "fails without any bug: by tests/test_numbers.py::test_broken"
     assert (broken.status, broken.detail) == ("error", problem)
     assert (found.status, found.detail) == ("killed", "by tests/test_more.py::test_two")
-    assert lines == [problem, str(broken), str(found)]
+    assert lines == [str(broken), str(found)]
 
 
 def test_what_is_raised_after_the_last_test_is_shown(project: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,11 +88,11 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
     first_reply = await ask(question)
     if first_reply.shape == "recorded":
         return _recorded_answer(first_reply, check, unrecorded or {})
-    first_reading = await asyncio.to_thread(read_reply, first_reply, check, question.schema)
+    first_reading = read_reply(first_reply, check, question.schema)
     if first_reading.is_clean:
         return _answer(first_reading, question, first_reply)
     second_reply = await ask(retry_question(question, first_reply, first_reading.problems))
-    second_reading = await asyncio.to_thread(read_reply, second_reply, check, question.schema)
+    second_reading = read_reply(second_reply, check, question.schema)
     usable = next((reading for reading in (second_reading, first_reading) if reading.how is not None), None)
     if usable is None:
         objects = tuple(data for data in (second_reading.data, first_reading.data) if data is not None)

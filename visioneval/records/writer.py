@@ -93,7 +93,8 @@ class OutputWriter:
                 place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
                 problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
                 raise StorageError(f"{path}: {problem}") from None
-            path.mkdir(exist_ok=True)  # an error if it is a file
+            if not path.is_dir():
+                raise
         except FileNotFoundError:
             path.mkdir(parents=True, exist_ok=True)  # the run's folder was deleted meanwhile
 

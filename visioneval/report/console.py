@@ -1,9 +1,10 @@
-"""Renders a report for a terminal or a pipe: it fits the width, and breaks numbers and names only where it must."""
+"""Renders a report for a terminal or a pipe. It fits the width, and breaks numbers and names only if it has to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from rich.box import Box
 from rich.cells import cell_len
@@ -26,38 +27,42 @@ STYLES: Mapping[Tone, str] = {
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _SEPARATORS = ",;/", "=_-.:"
 """Long words break after one of the first, else after one of the second."""
+_PART = re.compile(r"[^\s,;/=_\-.:]+[,;/=_\-.:]*|[,;/=_\-.:]+")
+"""What stays on one line."""
 
 
 def print_report(report: Report, console: Console, *, is_full: bool = False) -> None:
-    """Prints a report: its outcome, its sections, the outcome again, as it has scrolled away, and what to do next."""
-    console.print(Group(joined(report.facts, console.width), outcome_line(report.outcome), *map(text_of, report.lines)))
+    """Prints a report: its outcome, then its sections."""
+    facts = [joined(report.facts, console.width)] if report.facts else []
+    console.print(Group(*facts, outcome_line(report.outcome, console.width), *map(text_of, report.lines)))
     console.print()
-    for part in parts(report.sections, console.width, is_full=is_full):
-        console.print(part)
-        console.print()
-    console.print(outcome_line(report.outcome))
+    print_sections(report.sections, console, is_full=is_full)
+
+
+def print_end(report: Report, console: Console) -> None:
+    """Prints the outcome again, as it has scrolled away, and what to do next."""
+    console.print(outcome_line(report.outcome, console.width))
     for command in report.commands:
         console.print(Text(clean(command)), soft_wrap=True)
 
 
-def outcome_line(outcome: Outcome) -> Text:
-    """The outcome and its exit code."""
-    code = "" if outcome.exit_code is None else f" (exit code {outcome.exit_code})"
-    return Text(f"{clean(outcome.sentence)}{code}", style=f"bold {STYLES[outcome.tone]}".strip())
+def outcome_line(outcome: Outcome, width: int) -> Text:
+    """The outcome and its exit code, which stays on one line."""
+    code = "" if outcome.exit_code is None else f" (exit\xa0code\xa0{outcome.exit_code})"
+    lines = wrap(f"{clean(outcome.sentence)}{code}", width, break_on_hyphens=False)
+    return Text("\n".join(lines).replace("\xa0", " "), style=f"bold {STYLES[outcome.tone]}".strip())
 
 
-def parts(sections: Iterable[Section | ImageStrip], width: int, *, is_full: bool = False) -> Iterator[RenderableType]:
-    """The sections that a terminal shows. Images are for pages."""
-    folds: dict[str, None] = {}
-    for section in sections:
-        if isinstance(section, ImageStrip) or (section.is_detail and not is_full):
-            continue
-        if section.fold and not is_full:
-            if section.fold not in folds:
-                folds[section.fold] = None
-                yield Text(f"{clean(section.fold)}: left out here, --full shows them", style="dim")
-            continue
-        yield section_part(section, width)
+def print_sections(sections: Iterable[Section | ImageStrip], console: Console, *, is_full: bool = False) -> None:
+    """Prints sections, without images, and without those that are folded, unless ``is_full``."""
+    tables = [section for section in sections if isinstance(section, Section)]
+    for section in tables:
+        if is_full or not section.fold:
+            console.print(section_part(section, console.width))
+            console.print()
+    if not is_full and (folds := list(dict.fromkeys(section.fold for section in tables if section.fold))):
+        console.print(Text(clean(f"--full shows more: {'; '.join(folds)}"), style="dim"))
+        console.print()
 
 
 def section_part(section: Section, width: int) -> RenderableType:
@@ -67,19 +72,19 @@ def section_part(section: Section, width: int) -> RenderableType:
 
 
 def _tables(section: Section, width: int) -> Iterator[RenderableType]:
-    """The table of a section, or several with as many model runs side by side as fit."""
+    """The table of a section, or several with as many columns side by side as fit."""
     columns, rows = section.columns, section.rows
-    if not columns:
+    if columns and not section.splits:
+        yield table(columns, rows, width)
         return
-    start, end = 1, len(columns)
-    while section.by_model_run and start < len(columns):
+    start = 1
+    while start < len(columns):
         end = start + 1
         while end < len(columns) and fit_columns(*_side_by_side(columns, rows, start, end + 1), width) is not None:
             end += 1
+        yield from [Text("")] if start > 1 else []
         yield table(*_side_by_side(columns, rows, start, end), width)
         start = end
-    if not section.by_model_run:
-        yield table(columns, rows, width)
 
 
 def _side_by_side(
@@ -95,24 +100,30 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
         return _stacked(columns, rows)
     body = Table(box=_RULE, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for column, size in zip(columns, widths, strict=True):
-        justify = "right" if column.is_number else "left"
-        body.add_column(column.name, justify=justify, width=size, overflow="fold", header_style="bold", vertical="top")
+        name = Text(_heading(column), style="bold")
+        body.add_column(name, justify="right" if column.is_number else "left", width=size, overflow="fold")
     for row in rows:
         body.add_row(*(_broken_at_signs(text_of(cell), size) for cell, size in zip(row, widths, strict=True)))
     return body
 
 
 def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
-    """The width of each column, or ``None`` if the minimum widths do not fit."""
-    natural = [
-        max([_width(column.name), *(_width(text_of(row[at]).plain) for row in rows)])
-        for at, column in enumerate(columns)
-    ]
-    minimum = [
+    """The width of each column, or ``None`` if the minimum widths do not fit. Words are broken only if they have to."""
+    texts = [[_heading(column), *(text_of(row[at]).plain for row in rows)] for at, column in enumerate(columns)]
+    natural = [max(map(_width, column)) for column in texts]
+    narrow = [
         size if column.min_width is None else min(size, column.min_width)
         for column, size in zip(columns, natural, strict=True)
     ]
-    spare_width = width - GAP * (len(columns) - 1) - sum(minimum)
+    whole = [
+        size
+        if column.min_width is None
+        else max(size, *(cell_len(part) for text in cells for part in _PART.findall(text)))
+        for column, size, cells in zip(columns, narrow, texts, strict=True)
+    ]
+    room = width - GAP * (len(columns) - 1)
+    minimum = whole if sum(whole) <= room else narrow
+    spare_width = room - sum(minimum)
     if spare_width < 0:
         return None
     widths = list(minimum)
@@ -136,7 +147,9 @@ def key_values(rows: Iterable[tuple[str, Cell]]) -> Table:
 
 def text_of(cell: Cell) -> Text:
     """Clean text in its color."""
-    return Text(clean(cell.text), style=STYLES[cell.tone]) if isinstance(cell, Value) else Text(clean(cell))
+    return (
+        Text(clean(cell.short or cell.text), style=STYLES[cell.tone]) if isinstance(cell, Value) else Text(clean(cell))
+    )
 
 
 def joined(facts: Sequence[Cell], width: int) -> Text:
@@ -155,7 +168,7 @@ def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Rende
     blocks: list[RenderableType] = []
     for row in rows:
         blocks += [Text("")] if blocks else []
-        blocks.append(key_values((column.name, cell) for column, cell in zip(columns, row, strict=True)))
+        blocks.append(key_values((_heading(column), cell) for column, cell in zip(columns, row, strict=True)))
     return Group(*blocks)
 
 
@@ -175,6 +188,10 @@ def _broken_at_signs(text: Text, width: int) -> Text:
             start = next(filter(None, by_sign), fitting)[-1]
             breaks.append(start)
     return Text("\n").join(text.divide(breaks)) if breaks else text
+
+
+def _heading(column: Column) -> str:
+    return clean(column.short or column.name)
 
 
 def _width(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 from visioneval.report.sections import Cell, Report, Section, Value
@@ -20,22 +20,24 @@ def report_markdown(report: Report) -> str:
 
 
 def _blocks(report: Report) -> Iterator[str]:
-    yield f"## {one_line(report.title)}: {one_line(report.outcome.sentence)}"
+    title = ": ".join(filter(None, (escaped(report.title), code(report.subject), escaped(report.outcome.sentence))))
+    yield f"## {title}"
     if report.facts:
         yield ", ".join(map(inline, report.facts))
     if report.lines:
         yield "\n".join(f"- {inline(line)}" for line in report.lines)
-    shown = [part for part in report.sections if isinstance(part, Section)]
-    for fold, sections in groupby(shown, lambda part: part.fold):
+    for fold, sections in groupby(
+        (part for part in report.sections if isinstance(part, Section)), lambda part: part.fold
+    ):
         body = "\n\n".join(map(section_markdown, sections))
-        yield f"<details><summary>{one_line(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
+        yield f"<details><summary>{escaped(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
 
 
 def section_markdown(section: Section) -> str:
     """A section, with at most ``MAX_ROWS`` rows."""
     more = len(section.rows) - MAX_ROWS
     parts = [
-        f"### {one_line(section.title)}" if section.title else "",
+        f"### {escaped(section.title)}" if section.title else "",
         "\n".join(map(inline, section.about)),
         _table(section) if section.columns else "",
         f"... and {more:,} more" if more > 0 else "",
@@ -63,13 +65,15 @@ def code(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Our own text, in which only ``*``, ``_``, ``<`` and such could be taken for markup."""
-    return re.sub(r"([\\`*_<\[\]#|@])", r"\\\1", one_line(text, 2000))
+    """Our own text, in which ``*``, ``<`` and such could be taken for markup."""
+    return re.sub(r"([\\`*<]|\](?=[(\[:]))", r"\\\1", one_line(text, 2000))
 
 
 def _table(section: Section) -> str:
     """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
     head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
-    rows: list[Sequence[str]] = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
+    rows = [list(map(inline, row)) for row in section.rows[:MAX_ROWS]]
     lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    )

@@ -49,6 +49,7 @@ class Value:
 
     ``link`` is an address within the page, and ``plot`` is drawn beside the text: both in HTML only. ``quoted`` is text
     of a suite, a model or a person: Markdown puts it in a code span, so that it renders no links, mentions or markup.
+    ``short`` is what a terminal shows instead of ``text``.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Value:
     quoted: bool = False
     link: str = ""
     plot: Plot | None = None
+    short: str = ""
 
 
 Cell = str | Value
@@ -75,22 +77,25 @@ def dim(text: str) -> Value:
 class Column:
     """A column of a table. ``is_number`` aligns it to the right; ``quoted`` if its name is text of a suite or a model.
 
-    In a terminal it is as wide as its content, or, with ``min_width``, wrapped to at least that width.
+    In a terminal it has the name ``short``, if there is one, and is as wide as its content, or, with ``min_width``,
+    wrapped to at least that width. In HTML, ``axis`` are the names of the ends of its plots, and what is between.
     """
 
     name: str
     is_number: bool = False
     min_width: int | None = None
     quoted: bool = False
+    short: str = ""
+    axis: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """A table with a title above, and lines of text before (``about``) and after it (``notes``).
 
-    A table whose columns behind the first are one for each model run is ``by_model_run``: a terminal shows as many side
-    by side as fit. ``is_detail`` is shown in a terminal with ``--full`` only. Sections with the same ``fold`` are
-    together behind this title, which is closed at first; a terminal leaves them out and says so.
+    A table that ``splits`` shows in a terminal as many columns side by side as fit, and the rest below, with the first
+    column repeated, such as a column for each model run. Sections with the same ``fold`` are together behind this
+    title, which is closed at first; a terminal shows them with ``--full`` only, and says so.
     """
 
     title: str
@@ -98,8 +103,7 @@ class Section:
     rows: Sequence[Sequence[Cell]] = ()
     notes: Sequence[Cell] = ()
     about: Sequence[Cell] = ()
-    by_model_run: bool = False
-    is_detail: bool = False
+    splits: bool = False
     fold: str = ""
     name: str = ""
     """Identifies the section in HTML, for its style and for links."""
@@ -137,12 +141,13 @@ class Outcome:
 class Report:
     """What a report says, in the order in which it is read.
 
-    ``facts`` are the short parts of its first line, and ``lines`` the sentences below it. ``commands`` come last, and
-    are never wrapped, so that they can be copied.
+    ``title`` is our own text, and ``subject`` the name of what it is about. ``facts`` are the short parts of its first
+    line, and ``lines`` the sentences below it. ``commands`` come last, and are not wrapped, so that they can be copied.
     """
 
     title: str
     outcome: Outcome
+    subject: str = ""
     facts: Sequence[Cell] = ()
     lines: Sequence[Cell] = ()
     sections: Sequence[Section | ImageStrip] = ()

@@ -281,23 +281,30 @@ class Calls:
             return None
         usable = partial(self._usable, call)
         await self.pull(key, usable)
-        second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
-        for entry in usable(self.cache.answers(key)):
-            outputs = await asyncio.to_thread(self._read_outputs, entry, self.cache, call.task_type)
-            if outputs is None:
-                continue
-            if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
-                return self._from_cache(call, entry, outputs)
-            second = second or (entry, outputs)
-            if not entry.answer["whole"]:  # nor has any after it all images
-                break
-        if second is None:
+        found = await asyncio.to_thread(self._preferred, self.cache, key, usable, call.task_type)
+        if found is None:
             return None
-        entry, outputs = second
-        if downloads is not None:
+        entry, outputs = found
+        if downloads is not None and not self.reuse.offline:
             outputs = await self._downloaded(key, entry, outputs, downloads)
         is_odd = not entry.answer["whole"] or any(image.fault for image in outputs)
         return None if is_odd and self.reuse.retry_unusable else self._from_cache(call, entry, outputs)
+
+    def _preferred(
+        self, cache: Cache, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]], task: TaskType
+    ) -> tuple[CacheEntry, tuple[CheckedMedia, ...]] | None:
+        """The first answer all of whose images can be used, or else the first; offline, always the first."""
+        first: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
+        for entry in usable(cache.answers(key)):
+            outputs = self._read_outputs(entry, cache, task)
+            if outputs is None:
+                continue
+            if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
+                return entry, outputs
+            first = first or (entry, outputs)
+            if not entry.answer["whole"]:  # nor has any after it all images
+                break
+        return first
 
     async def _downloaded(
         self, key: str, entry: CacheEntry, outputs: tuple[CheckedMedia, ...], downloads: Downloads

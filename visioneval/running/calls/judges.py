@@ -15,7 +15,7 @@ from typing import Any
 from visioneval.errors import NOT_CACHED, AuthError, ProviderError, QuotaError, VisionEvalError
 from visioneval.providers.base import CellRef, Judge, Part, Question, Reply, ToolCall
 from visioneval.providers.conversation import converse
-from visioneval.providers.image_limits import fitted, scaled_images
+from visioneval.providers.image_limits import ScaledPart, fitted, scaled_images
 from visioneval.records.keys import digest
 from visioneval.running.calls.attempts import BrokenCodeError, PaidCall, as_reply, describe_error, reply_of
 from visioneval.running.calls.budget import question_size
@@ -79,7 +79,8 @@ class Judges:
             reply = self._cached(limit_key, key, about) if is_shared else None
             is_cached = reply is not None
             if reply is None:
-                scaled = await asyncio.to_thread(scaled_images, question)
+                is_scaled = any(isinstance(part, ScaledPart) for part in question.parts)
+                scaled = await asyncio.to_thread(scaled_images, question) if is_scaled else ()
                 size, work = partial(question_size, config, question), partial(reply_of, judge, question, about)
                 call = PaidCall(limit_key=limit_key, key=key, work=work, size=size, as_answer=as_reply)
                 attempts = calls.attempts(call)
