@@ -17,7 +17,8 @@ from rich.console import Console  # noqa: E402
 from rich.terminal_theme import MONOKAI  # noqa: E402
 
 import visioneval as ve  # noqa: E402
-from visioneval.report.terminal.run.summary import print_summary  # noqa: E402
+from visioneval.report.console import print_report  # noqa: E402
+from visioneval.report.run import run_report  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 MODELS = ["mock,flaw=none", "mock,flaw=typo", "mock,flaw=spill"]
@@ -40,7 +41,7 @@ def main() -> None:
 
 def _terminal(run: ve.Run) -> None:
     console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
-    print_summary(run.summary, console, all_metrics=False)
+    print_report(run_report(run.summary, with_judges=False), console)
     svg = console.export_svg(title="visioneval run suites/quickstart/suite.yaml", theme=MONOKAI)
     lines = (line.rstrip() for line in svg.splitlines() if "@import" not in line)
     (IMAGES / "terminal.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -272,6 +272,15 @@ def show_beside(value: float, threshold: float, digits: int = 4, style: Literal[
     return next((text for text in texts if side(float(text)) == side(value)), repr(value))
 
 
+def show_failed(rule: str, score: Score) -> str:
+    """A failed rule over a number as what is true of it, such as ``hierarchy 2 < 3``; empty for another rule."""
+    parsed = parse_rule(rule)
+    if parsed.op is None or score is None or isinstance(score, bool):
+        return ""
+    limit = parsed.text.rpartition(parsed.op)[2].strip()
+    return f"{parsed.metric} {show_score(score, parsed.threshold)} {_OPPOSITE[parsed.op]} {limit}"
+
+
 def show_score(score: Score, threshold: float | None = None) -> str:
     """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
     if score is None:

@@ -18,7 +18,8 @@ import visioneval as ve
 from visioneval import ExitCode
 from visioneval.analysis.probe.findings import HARMLESS, ProbeFindings
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.report.probe_markdown import probe_markdown
+from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.probe import probe_report
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("quickstart", "editing")
@@ -45,7 +46,7 @@ def main() -> None:
     counts: Counts = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, types, result in probes(Path(folder), arguments.limit):
-            print(f"# {name}: {', '.join(types)}\n\n{probe_markdown(result.findings)}", flush=True)
+            print(f"# {name}: {', '.join(types)}\n\n{report_markdown(probe_report(result.findings))}", flush=True)
             if result.exit_code == ExitCode.INTERRUPTED:
                 break
             add_counts(counts, types, result.findings)

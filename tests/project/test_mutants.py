@@ -111,7 +111,7 @@ def test_bugs_are_chosen_by_list_and_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "report", "status", "detail"),
     [
-        (None, {}, "killed", "by timeout, after 30 s"),
+        (None, {}, "killed", "by timeout, after 1 s"),
         (0, {"failures": [], "foreign": []}, "survived", "all tests passed"),
         (1, {"failures": [{"test": "a::b", "is_broken": False}], "foreign": []}, "killed", "by a::b"),
         (0, {"failures": [], "foreign": ["visioneval.cli"]}, "error", "not imported from the copy: visioneval.cli"),
@@ -127,7 +127,7 @@ def test_bugs_are_chosen_by_list_and_number(tmp_path: Path) -> None:
     ],
 )
 def test_what_kills_a_bug(code: int | None, report: dict[str, object], status: str, detail: str) -> None:
-    assert judge_run(TestRun(code, 1.0, report, "a line\nthe end\n\n"), 30) == (status, detail)
+    assert judge_run(TestRun(code, 1.0, report, "a line\nthe end\n\n")) == (status, detail)
 
 
 def test_a_list_without_bugs_has_a_table() -> None:

@@ -37,16 +37,16 @@ def test_a_command_about_runs(name: str, columns: int, words: str, studio: Studi
 
 
 @pytest.mark.parametrize(
-    ("name", "path"),
+    ("name", "runs", "path"),
     [
-        ("index", ""),
-        ("comparison", "compare?run=quota-03&run=whole-05"),
-        ("problem", "compare?run=quota-03&run=absent"),
-        ("agreement", "agreement/whole-05/"),
+        ("index", "old", ""),
+        ("comparison", "old", "compare?run=quota-03&run=whole-05"),
+        ("problem", "old", "compare?run=quota-03&run=absent"),
+        ("agreement", "runs", "agreement/sale/"),
     ],
 )
-def test_a_page_of_the_viewer(name: str, path: str, studio: Studio, tmp_path: Path) -> None:
-    with view_server(studio.folder / "old", tmp_path / "rendered") as server:
+def test_a_page_of_the_viewer(name: str, runs: str, path: str, studio: Studio, tmp_path: Path) -> None:
+    with view_server(studio.folder / runs, tmp_path / "rendered") as server:
         status, _, page = server.ask(path)
         text = f"{status}\n{html_lines(page)}".replace(server.token, "TOKEN")
     check_golden(GOLDEN / f"viewer.{name}.html", stable(text, studio.folder))

@@ -130,10 +130,12 @@ def test_a_comparison_of_other_than_two_runs_is_one_clear_page(server: ViewServe
     assert 'href="./view.css"' in page
 
 
-def test_agreement_is_what_the_command_prints(server: ViewServer) -> None:
-    status, _, page = server.ask("agreement/run-01/")
+def test_agreement_is_a_page_with_the_way_back(server: ViewServer) -> None:
+    status, headers, page = server.ask("agreement/run-01/")
     assert status == 200
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "these runs have no labels yet" in page
+    assert 'href="../../run/run-01/"' in page
 
 
 def test_an_unreadable_run_has_a_page_with_the_reason(server: ViewServer) -> None:

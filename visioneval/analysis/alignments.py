@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.types import Frozen
 
 ALIGNMENT = "alignment"
@@ -33,6 +33,7 @@ class Alignments:
     def __init__(self, info: RunInfo) -> None:
         """Finds the alignment graders."""
         self._keys = alignment_keys(info)
+        self._order = suite_order(info)
         self._cells: list[AlignedCell] = []
         self._count = 0
 
@@ -57,8 +58,9 @@ class Alignments:
             self._cells = list(self.result())
 
     def result(self) -> tuple[AlignedCell, ...]:
-        """The cells in the order of the run; if there are too many, the lowest scores first."""
-        return tuple(self._cells if self._count <= MAX_LISTED else lowest_first(self._cells)[:MAX_LISTED])
+        """The cells in suite order; if there are too many, the lowest scores first."""
+        cells = sorted(self._cells, key=lambda cell: self._order(cell.test_id, cell.model_label, cell.sample_index))
+        return tuple(cells if self._count <= MAX_LISTED else lowest_first(cells)[:MAX_LISTED])
 
     @property
     def left_out(self) -> int:

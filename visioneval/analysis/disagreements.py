@@ -60,22 +60,25 @@ def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
 
 
 def _rubrics(suite: Suite) -> dict[str, Set[str]]:
-    """By rubric: its metrics, and those that are computed from them."""
+    """By rubric: its metrics, and those that are computed from them alone."""
     computed = SuiteMetrics(suite).grader_sources()
     rubrics: dict[str, Set[str]] = {}
     for grader in suite.graders:
         if asked := grader.rubric.keys():
-            rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if not asked.isdisjoint(read))}
+            rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if read and asked >= set(read))}
     return rubrics
 
 
 def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Set[str]) -> bool | None:
-    """Whether judge and rules disagree, or ``None`` if either has no verdict."""
+    """Whether judge and rules disagree, or ``None`` if either has no verdict, or the judge was not asked for what the
+    rules are about.
+    """
     verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    if verdict is None or any(cell.scores[name] is None for name in metrics & cell.scores.keys()):
+    asked = metrics & cell.scores.keys()
+    if verdict is None or any(cell.scores[name] is None for name in asked):
         return None
-    failed = any(parse_rule(rule).metric in metrics for rule in cell.failed_rules)
-    if not failed and not _has_rule_about(rules, cell, metrics):
+    failed = any(parse_rule(rule).metric in asked for rule in cell.failed_rules)
+    if not failed and not _has_rule_about(rules, cell, asked):
         return None
     return (verdict == "FAIL") is not failed
 

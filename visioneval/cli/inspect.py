@@ -67,7 +67,8 @@ def list_all(
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
-    from visioneval.report.terminal.run.run_list import listed_run, print_failure_tags, print_runs
+    from visioneval.report.console import print_sections
+    from visioneval.report.runs import listed_run, run_list
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -79,9 +80,7 @@ def list_all(
         print(f"{display_name(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
     listed_runs = [listed_run(path, info, problems.get(path), options.say) for path, info in selected]
-    print_runs(listed_runs, options.console())
-    if failure_tags:
-        print_failure_tags(listed_runs, options.console())
+    print_sections(run_list(listed_runs, failure_tags=failure_tags), options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-MAX_LISTED:]:
         options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
@@ -137,6 +136,7 @@ def show(
             case_sensitive=False,
         ),
     ] = None,
+    full: options.Full = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons.
@@ -146,11 +146,10 @@ def show(
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
     from visioneval.records.resume_command import asking_hint
+    from visioneval.report.console import print_report, section_part
+    from visioneval.report.failures import failing_cells
     from visioneval.report.outcome import never_asked_text
-    from visioneval.report.terminal.agreement.judge_card import print_judges
-    from visioneval.report.terminal.noise import print_noise
-    from visioneval.report.terminal.run.failures import print_failing
-    from visioneval.report.terminal.run.summary import print_summary
+    from visioneval.report.run import run_report
     from visioneval.suite.filters import Scope
 
     scope = Scope(cases=tuple(case or ()), tags=tuple(tag or ()), models=tuple(model or ()))
@@ -164,11 +163,10 @@ def show(
         raise UsageError("--sample and --verdict need a CASE")
     result = load_run(run, cases=scope.cases, tags=scope.tags, models=scope.models, runs=runs, warn=options.say)
     if failed:
-        print_failing(result.summary, options.console())
+        console = options.console()
+        console.print(section_part(failing_cells(result.summary), console.width))
     else:
-        print_summary(result.summary, options.console())
-        print_noise(result.summary.noise, options.console())
-        print_judges(result.summary, options.console())
+        print_report(run_report(result.summary), options.console(), is_full=full)
         if scope == Scope():
             print_pairs(result)
     if result.resume_hint is not None:
@@ -181,7 +179,7 @@ def show(
 def _show_case(run: str, runs: Path, case: str, scope: Scope, sample: int | None, verdicts: Sequence[str]) -> None:
     from visioneval.analysis.run_lookup import open_part
     from visioneval.analysis.summary.summary import in_order
-    from visioneval.report.terminal.run.cell import print_cells
+    from visioneval.report.cell import print_cells
     from visioneval.suite.turns import chain_of
 
     folder, info, records = open_part(run, scope, runs, options.say)

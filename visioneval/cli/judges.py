@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from visioneval.errors import UsageError
 from visioneval.settings import CALLS, LATEST, OUTPUT, RUNS, SELECTION, CallKeywords, SelectionKeywords, settings_of
 
 if TYPE_CHECKING:
-    from visioneval.probing.probe import ProbeResult
+    from visioneval.report.sections import Report
     from visioneval.running.pairs import PairwiseResult
     from visioneval.running.questions import PromptResult
 
@@ -35,7 +36,7 @@ def questions(
     """
     from visioneval.api.options import run_options
     from visioneval.report.files import open_output
-    from visioneval.report.terminal.questions import pinned_yaml
+    from visioneval.report.questions import pinned_yaml
     from visioneval.running.questions import questions_of_suite
 
     if output is not None and output.exists():
@@ -108,7 +109,7 @@ def agreement(
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
     from visioneval.api.graders import agreement as compare_with_labels
-    from visioneval.report.terminal.agreement.agreement import print_agreement
+    from visioneval.report.agreement import agreement_report
 
     result = compare_with_labels(
         *names or (LATEST,),
@@ -122,7 +123,7 @@ def agreement(
     if as_json:
         print(json.dumps(result.model_dump(mode="json")))  # ASCII: a run may be a stranger's
     else:
-        print_agreement(result, options.console())
+        _print_report(agreement_report(result))
     raise typer.Exit(result.exit_code)
 
 
@@ -255,7 +256,7 @@ def rank(
     Exits 3 if a pair could not be judged, or if the answers do not connect all model runs.
     """
     from visioneval.api.comparisons import rank as rank_runs
-    from visioneval.report.terminal.ranking import print_rankings
+    from visioneval.report.ranking import ranking_report
 
     result = rank_runs(
         *names or (LATEST,),
@@ -267,20 +268,12 @@ def rank(
         runs=runs,
         warn=options.say,
     )
-    if markdown is not None:
-        from visioneval.report.files import write_report
-        from visioneval.report.markdown import rankings_markdown
-
-        write_report(markdown, rankings_markdown(result))
-    if html is not None:
-        from visioneval.report.files import write_report
-        from visioneval.report.html.ranking import rankings_page
-
-        write_report(html, rankings_page(result))
+    report = ranking_report(result)
+    _write_report(report, markdown, html)
     if as_json:
         print(result.model_dump_json())
     else:
-        print_rankings(result, options.console())
+        _print_report(report)
     raise typer.Exit(result.exit_code)
 
 
@@ -349,6 +342,7 @@ def probe(
     from visioneval.cli.results import check_reports
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
+    from visioneval.report.probe import probe_report
 
     request = ProbeRequest(
         source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None
@@ -358,29 +352,34 @@ def probe(
     check_reports(markdown, html)
     with options.prints_on_stderr():
         result = run_probe(request, run_settings.suite, calls, plain_listener(debug=calls.debug))
-    _write_probe(result, markdown, html)
-    _print_probe(result, as_json=as_json)
-    raise typer.Exit(result.exit_code)
-
-
-def _write_probe(result: ProbeResult, markdown: Path | None, html: Path | None) -> None:
-    from visioneval.report.files import write_report
-
-    if markdown is not None:
-        from visioneval.report.probe_markdown import probe_markdown
-
-        write_report(markdown, probe_markdown(result.findings))
-    if html is not None:
-        from visioneval.report.html.probe import probe_page
-
-        write_report(html, probe_page(result.findings, result.images))
-
-
-def _print_probe(result: ProbeResult, *, as_json: bool) -> None:
-    from visioneval.report.terminal.probe import print_probe
-
+    _write_report(probe_report(result.findings), markdown, None)
+    _write_report(probe_report(result.findings, result.images), None, html)
     with options.ignore_closed_output():
         if as_json:
             print(result.findings.model_dump_json())
         else:
-            print_probe(result.findings, options.console())
+            _print_report(probe_report(result.findings))
+    raise typer.Exit(result.exit_code)
+
+
+def _write_report(report: Report, markdown: Path | None, html: Path | None) -> None:
+    from visioneval.report.files import write_report
+
+    if markdown is not None:
+        from visioneval.report.markdown_blocks import report_markdown
+
+        write_report(markdown, report_markdown(report))
+    if html is not None:
+        from visioneval.report.html.pages import sections_page
+
+        write_report(html, sections_page(report))
+
+
+def _print_report(report: Report) -> None:
+    """Prints a report without what is folded, as these commands have no ``--full``."""
+    from visioneval.report.console import print_end, print_report
+
+    sections = [part for part in report.sections if not getattr(part, "fold", "")]
+    print_report(replace(report, sections=sections), options.console())
+    if len(sections) > 2:
+        print_end(report, options.console())

@@ -223,6 +223,7 @@ ModelMap = Annotated[
     value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION),
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
+Full = Annotated[bool, flag("--full", "Also print metrics that no rule or gate reads, and where the noise is.", OUTPUT)]
 Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
 Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
@@ -246,6 +247,7 @@ class ResultOptions:
 
     as_json: bool = False
     quiet: bool = False
+    full: bool = False
 
 
 def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:

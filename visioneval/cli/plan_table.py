@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.api.runs import SuitePlan
 from visioneval.errors import count_of
+from visioneval.report.console import key_values, section_part
 from visioneval.report.numbers import show_share_of_runs
-from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
+from visioneval.report.sections import Cell, Column, Section
 from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
 from visioneval.running.calls.estimate import CostEstimate, total_text
 from visioneval.running.plan import Plan, unset_keys
 from visioneval.running.sizes import MustDetect, SampleSize, SampleSizes
-from visioneval.suite.cases.case import TestCase
 
 SHOWN_CASES = 30
 MAX_MODEL_RUNS = 40
@@ -32,11 +31,11 @@ MAX_COSTS = 12
 def print_plan(suite_plan: SuitePlan, console: Console) -> None:
     """Prints what a run of the plan would do and cost."""
     plan = suite_plan.plan
-    columns = (Column("#", right=True), Column("model run", min_width=16), Column("provider"))
+    columns = (Column("#", is_number=True), Column("model run", min_width=16), Column("provider"))
     rows: list[list[Cell]] = [
         [str(number), run.label, run.provider] for number, run in enumerate(plan.runs[:MAX_MODEL_RUNS], 1)
     ]
-    console.print(with_title(f"{plan.suite.name}: model runs", table(columns, rows, console.width)))
+    console.print(section_part(Section(f"{plan.suite.name}: model runs", columns, rows), console.width))
     if len(plan.runs) > MAX_MODEL_RUNS:
         console.print(f"... and {len(plan.runs) - MAX_MODEL_RUNS:,} more; 'visioneval plan --json' lists all")
     console.print()
@@ -75,43 +74,32 @@ def _run_size(required: MustDetect) -> str:
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
-    cases, runs = plan.suite.cases[:SHOWN_CASES], plan.runs[:MAX_MODEL_RUNS]
-    counts = [[str(plan.count(case, run)[1] or "-") for run in runs] for case in cases]
-    start, title = 0, "Images by case and model run (#)"
-    while start < len(runs):
-        end = start + 1
-        while end < len(runs) and fit_columns(*_columns(cases, counts, start, end + 1), console.width):
-            end += 1
-        body = table(*_columns(cases, counts, start, end), console.width)
-        console.print(with_title(title, body) if start == 0 else body)
-        console.print()
-        start = end
-    if len(plan.suite.cases) > SHOWN_CASES:
-        console.print(f"... and {len(plan.suite.cases) - SHOWN_CASES:,} more cases\n")
-
-
-def _columns(
-    cases: Sequence[TestCase], counts: Sequence[Sequence[str]], start: int, end: int
-) -> tuple[list[Column], list[list[Cell]]]:
-    numbers = [Column(f"#{number}", right=True) for number in range(start + 1, end + 1)]
+    runs = plan.runs[:MAX_MODEL_RUNS]
+    columns = [Column("case", min_width=16), Column("task")]
+    columns += [Column(f"#{number}", is_number=True) for number in range(1, len(runs) + 1)]
     rows: list[list[Cell]] = [
-        [case.id, case.task_type, *row[start:end]] for case, row in zip(cases, counts, strict=True)
+        [case.id, case.task_type, *(str(plan.count(case, run)[1] or "-") for run in runs)]
+        for case in plan.suite.cases[:SHOWN_CASES]
     ]
-    return [Column("case", min_width=16), Column("task"), *numbers], rows
+    more = len(plan.suite.cases) - SHOWN_CASES
+    notes = [f"... and {more:,} more cases"] if more > 0 else []
+    section = Section("Images by case and model run (#)", columns, rows, notes, splits=True)
+    console.print(section_part(section, console.width))
+    console.print()
 
 
 def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
     counts = [count_of(work.calls, "generation call"), count_of(work.cells, "image"), *_gradings(work)]
     yield "work", ", ".join(counts)
     yield "cost", total_text(work.costs)
-    yield from (("", Text(one_line(str(cost)))) for cost in work.costs[:MAX_COSTS])
+    yield from (("", one_line(str(cost))) for cost in work.costs[:MAX_COSTS])
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
-    yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
+    yield from (("budget", one_line(line)) for line in work.budget_warnings)
     missing = list(missing_key_lines(unset_keys(plan)))
     yield from (("missing key", line) for line in missing)
     for path in work.missing_files[:MAX_FILES]:
-        yield "missing image", Text(one_line(path))
+        yield "missing image", one_line(path)
     if len(work.missing_files) > MAX_FILES:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
 
@@ -167,13 +155,13 @@ def missing_key_lines(keys: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 def print_sizes(sizes: SampleSizes, console: Console) -> None:
     """Prints a row for each number of samples, what the suite itself detects, and what the numbers refer to."""
-    columns = [Column(name, right=True) for name in ("samples", "cases needed", "cells", "cost")]
+    columns = [Column(name, is_number=True) for name in ("samples", "cases needed", "cells", "cost")]
     rows: list[list[Cell]] = [
         [str(row.samples), *_numbers(row), _cost(row, has_costs=sizes.has_costs)] for row in sizes.rows
     ]
     title = f"To detect {_size(sizes.detect, sizes.detect.difference)} with {sizes.power:.0%} power"
     console.print()
-    console.print(with_title(title, table(columns, rows, console.width)))
+    console.print(section_part(Section(title, columns, rows), console.width))
     console.print(plain(suite_line(sizes), "bold"))
     for line in _meaning(sizes):
         console.print(plain(line))
@@ -254,13 +242,13 @@ def sizes_data(sizes: SampleSizes) -> dict[str, Any]:
 def print_gate(gate: GateRates, console: Console) -> None:
     """Prints a row for each true rate, the threshold that seldom fails a good one, and what the numbers refer to."""
     names = ["fails"] if len(gate.correlations) == 1 else [f"fails, correlation {rho:g}" for rho in gate.correlations]
-    columns = [Column("true rate", right=True), *(Column(name, right=True) for name in names)]
+    columns = [Column("true rate", is_number=True), *(Column(name, is_number=True) for name in names)]
     rows: list[list[Cell]] = [
         [f"{row.rate:g}", *(show_share_of_runs(share) for share in row.fails)] for row in gate.rows
     ]
     title = f"How often {gate.gate} fails over {count_of(gate.cells, 'cell')}"
     console.print()
-    console.print(with_title(title, table(columns, rows, console.width)))
+    console.print(section_part(Section(title, columns, rows), console.width))
     console.print(plain(_suggestion(gate), "bold"))
     for note in ("The true rate is that of these cases in the long run.", *gate.notes):
         console.print(plain(note))

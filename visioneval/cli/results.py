@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
+from visioneval.errors import NOT_CACHED
 from visioneval.settings import RUNS
 
 if TYPE_CHECKING:
+    from visioneval.analysis.summary.findings import Summary
     from visioneval.api.runs import Run
+
+_NOT_CACHED_HINT = (
+    "offline: the cache lacks answers; run the suite once with a key and --cache FOLDER, without --offline, and commit"
+    " FOLDER"
+)
 
 
 def show_result(result: Run, output: options.ResultOptions, *, offline: bool = False) -> None:
@@ -19,10 +27,12 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
     ``offline``: the run took all answers from the cache.
     """
     from visioneval.records.resume_command import asking_hint, stopped_text
+    from visioneval.report.console import print_end, print_report
     from visioneval.report.outcome import diversity_text, never_asked_text, unjudged_pairs_text
-    from visioneval.report.terminal.run.summary import last_lines, outcome_line, print_summary
+    from visioneval.report.run import run_report
 
     summary = result.summary
+    report = run_report(summary, with_judges=output.full)
     with options.ignore_closed_output():
         if output.as_json:
             print(summary.model_dump_json())
@@ -31,7 +41,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
             options.say(stopped_text(result.folder, result.resume_hint))
             return
         if not output.as_json and not output.quiet:
-            print_summary(summary, options.console(), all_metrics=False)
+            print_report(report, options.console(), is_full=output.full)
         text = never_asked_text(summary.never_asked)
         if text and summary.state == "complete":
             options.say(f"{text}; {asking_hint(result.folder, result.info, lacks_outputs=summary.lacks_outputs)}")
@@ -43,14 +53,32 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
             reason = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
             options.say(f"{reason}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
             options.say(str(result.resume_hint))
-        if not output.as_json and not output.quiet:
-            print_pairs(result)
-            options.console().print(outcome_line(summary))  # again: the first lines have scrolled away
         lines = last_lines(result.folder, summary, RUNS, offline=offline)
         if output.as_json:
-            options.say(lines)
+            options.say("\n".join(lines))
+        elif output.quiet:
+            print(lines[0])
         else:
-            print(lines.splitlines()[0] if output.quiet else lines)
+            print_pairs(result)
+            print_end(report, options.console())
+            print("\n".join(lines))
+
+
+def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> list[str]:
+    """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
+    from visioneval.records.stores.locations import display_name
+    from visioneval.report.text import clean
+
+    location = display_name(folder)
+    name = folder.name if folder.parent == default else location
+    has_cells = summary.counts.cells or summary.state != "interrupted"
+    commands = [["visioneval", "report", name, "--open"]] if has_cells else []
+    first = next((cell for cell in summary.failing if cell.failed_gates), next(iter(summary.failing), None))
+    if first is not None:
+        commands.insert(0, ["visioneval", "show", f"{name}@{first.model_label}", first.test_id])
+    lacks_answers = any(NOT_CACHED in text for cell in summary.failing for text in cell.explanations.values())
+    hints = [_NOT_CACHED_HINT] if offline and lacks_answers else []
+    return [f"run: {clean(location)}", *hints, *(f"next: {clean(shlex.join(command))}" for command in commands)]
 
 
 def print_pairs(result: Run) -> None:
@@ -82,6 +110,8 @@ def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None
 
         write_report(junit, junit_xml([(run.folder, run.info, run.records, run.summary) for run in runs]))
     if markdown is not None:
-        from visioneval.report.markdown import summary_markdown
+        from visioneval.report.markdown_blocks import MAX_ROWS, report_markdown
+        from visioneval.report.run import run_report
 
-        write_report(markdown, "\n".join(summary_markdown(run.summary) for run in runs))
+        reports = (run_report(run.summary, examples=MAX_ROWS) for run in runs)
+        write_report(markdown, "\n".join(map(report_markdown, reports)))

@@ -24,6 +24,7 @@ def run(
     suites: options.OptionalSuites = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    full: options.Full = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
@@ -44,7 +45,7 @@ def run(
     if dry_run:
         _print_plans(planned, run_settings)
         return
-    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet), junit, markdown)
+    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet, full), junit, markdown)
     raise options.exit_with(code, no_fail=no_fail)
 
 
@@ -95,6 +96,7 @@ def grade(
     ] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    full: options.Full = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
@@ -111,7 +113,7 @@ def grade(
     run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
     calls = run_settings.calls
     check_reports(junit, markdown)
-    output = options.ResultOptions(as_json, quiet)
+    output = options.ResultOptions(as_json, quiet, full)
     with options.prints_on_stderr():
         result = grade_run(name, suite, run_settings, progress_of(output, debug=calls.debug), options.say)
     show_result(result, output, offline=calls.reuse.offline)
@@ -126,6 +128,7 @@ def merge(
     note: options.Note = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    full: options.Full = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
@@ -140,6 +143,6 @@ def merge(
     check_reports(junit, markdown)
     with options.prints_on_stderr():
         result = merge_runs(*names, run_id=run_id, note=note, runs=runs, warn=options.say)
-    show_result(result, options.ResultOptions(as_json, quiet))
+    show_result(result, options.ResultOptions(as_json, quiet, full))
     write_reports([result], junit, markdown)
     raise options.exit_with(result.exit_code, no_fail=no_fail)

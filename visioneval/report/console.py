@@ -25,16 +25,19 @@ STYLES: Mapping[Tone, str] = {
     "dim": "dim",
 }
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-_SEPARATORS = ",;/", "=_-.:"
+_SEPARATORS = ",;/(", "=_-.:"
 """Long words break after one of the first, else after one of the second."""
-_PART = re.compile(r"[^\s,;/=_\-.:]+[,;/=_\-.:]*|[,;/=_\-.:]+")
+_PART = re.compile(r"[^\s,;/(=_\-.:]+[,;/(=_\-.:]*|[,;/(=_\-.:]+")
 """What stays on one line."""
 
 
 def print_report(report: Report, console: Console, *, is_full: bool = False) -> None:
     """Prints a report: its outcome, then its sections."""
-    facts = [joined(report.facts, console.width)] if report.facts else []
-    console.print(Group(*facts, outcome_line(report.outcome, console.width), *map(text_of, report.lines)))
+    subject = [Value(report.subject, "strong")] if report.subject else []
+    facts = joined([*subject, *report.facts], console.width)
+    console.print(
+        Group(*([facts] if facts else []), outcome_line(report.outcome, console.width), *map(text_of, report.lines))
+    )
     console.print()
     print_sections(report.sections, console, is_full=is_full)
 
@@ -118,7 +121,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width
     whole = [
         size
         if column.min_width is None
-        else max(size, *(cell_len(part) for text in cells for part in _PART.findall(text)))
+        else max([size, *(cell_len(part) for text in cells for part in _PART.findall(text))])
         for column, size, cells in zip(columns, narrow, texts, strict=True)
     ]
     room = width - GAP * (len(columns) - 1)
@@ -175,7 +178,7 @@ def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Rende
 def _broken_at_signs(text: Text, width: int) -> Text:
     """Breaks words that are wider than ``width`` after the last sign that separates parts, such as a comma.
 
-    A label such as ``gpt-image,quality=low`` would be broken anywhere.
+    A label such as ``gpt-image-2,quality=low`` would be broken anywhere.
     """
     breaks: list[int] = []
     for word in re.finditer(r"\S+", text.plain):

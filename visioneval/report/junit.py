@@ -19,7 +19,7 @@ from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.numbers import bound_note, gate_cells, gate_value
+from visioneval.report.numbers import bound_note, gate_missing, gate_value
 from visioneval.report.outcome import outcome
 from visioneval.report.sentences import notes
 from visioneval.report.text import clean, one_line
@@ -70,7 +70,8 @@ def _run_gate(gate: GateFinding, *, has_rules: bool) -> _GateCase:
         return _GateCase(name, "passed")
     if gate.state in _SKIPPED:
         return _GateCase(name, "skipped", _SKIPPED[gate.state] if has_rules else _NO_RULES)
-    message = ": ".join(filter(None, (f"{gate_value(gate)}, {gate_cells(gate)}", bound_note(gate) or gate.note)))
+    value = ", ".join(filter(None, (gate_value(gate), f"n={gate.n}", gate_missing(gate)[1])))
+    message = ": ".join(filter(None, (value, bound_note(gate) or gate.note)))
     return _GateCase(name, "error" if gate.is_incomplete else "failure", message, gate.state)
 
 

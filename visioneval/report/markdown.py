@@ -12,12 +12,6 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.ranking.findings import Ranking, Rankings
-from visioneval.analysis.summary.findings import GateFinding, Summary
-from visioneval.errors import count_of
-from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value
-from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text
-from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
     assessment,
@@ -35,16 +29,7 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
-from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
-from visioneval.report.terminal.run.separation import auroc_text, difference_text, left_out_text
-from visioneval.report.terminal.run.summary import (
-    show_estimate,
-    show_rate,
-    unmeasured_text,
-    why,
-    without_verdict_text,
-)
-from visioneval.report.text import one_line, panel_lines, rerouting_text
+from visioneval.report.text import one_line
 
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
@@ -186,117 +171,6 @@ def _differences(heading: str, differences: Iterable[Difference], *, adjusted: b
         for difference in differences
     ]
     return _table(head, rows)
-
-
-def summary_markdown(summary: Summary) -> str:
-    """A run: its gates, its model runs, and the cells that did not pass."""
-    return "\n\n".join(_summary(summary)) + "\n"
-
-
-def _summary(summary: Summary) -> Iterator[str]:
-    counts = summary.counts
-    yield f"## visioneval: {code(summary.suite)}: {outcome(summary)[1]}"
-    state = "" if summary.state == "complete" else f", **{summary.state}**"
-    verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
-    if counts.without_verdict:
-        verdicts += f", {without_verdict_text(counts.without_verdict)}"
-    shard = "" if summary.shard is None else f"shard {summary.shard}: "
-    yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
-    yield from _incomplete(summary)
-    for key, panel in summary.panels.items():
-        yield from map(code, panel_lines(key, panel))
-    for rerouting in summary.reroutings:
-        yield f"**Warning:** {code(rerouting_text(rerouting))}"
-    for key, cells in summary.optional_unmeasured.items():
-        yield f"The optional grader {code(key)} failed on {cells:,} cells."
-    yield "### Gates\n\n" + _table(
-        ("", "gate", "scope", "value [95%]", REPEAT_FAILS), [_gate(gate) for gate in summary.gates]
-    )
-    names = list(summary.metrics)
-    rows = [
-        (
-            code(model.label),
-            show_rate(model.counts.pass_rate),
-            str(model.counts.errors),
-            *(show_estimate(model.metrics.get(name), summary.metrics[name]) for name in names),
-        )
-        for model in summary.models
-    ]
-    yield "### Model runs\n\n" + _table(("model run", "pass rate [95%]", "error", *map(code, names)), rows)
-    yield from _diversity(summary)
-    if summary.separations:
-        separations = [
-            (code(metric), code(label), f"{separation.aligned:.3g} (n={separation.aligned_n})",
-             f"{separation.counter:.3g} (n={separation.counter_n})",
-             difference_text(separation), auroc_text(separation))
-            for metric, by_label in summary.separations.items()
-            for label, separation in by_label.items()
-        ]  # fmt: skip
-        header = ("metric", "model run", "aligned", "counterexamples", "difference [95%]", "AUROC [95%]")
-        yield "### Counterexamples\n\n" + _table(header, separations)
-        if note := left_out_text(summary):
-            yield code(note)
-    if summary.failing:
-        failing = [
-            (code(cell.test_id), code(cell.model_label), str(cell.sample_index), cell.verdict,
-             "<br>".join(map(code, why(cell))))
-            for cell in summary.failing[:MAX_ROWS]
-        ]  # fmt: skip
-        yield "### Cells that did not pass\n\n" + _table(("case", "model run", "sample", "verdict", "why"), failing)
-        if counts.not_passed > MAX_ROWS:
-            yield f"... and {counts.not_passed - MAX_ROWS:,} more"
-
-
-def _incomplete(summary: Summary) -> Iterator[str]:
-    if summary.unjudged_pairs:
-        yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
-    if text := diversity_text(summary):
-        yield f"**Incomplete: {text}**"
-    if text := never_asked_text(summary.never_asked):
-        yield f"**Incomplete:** {code(text)}"
-    if summary.counts.unmeasured:
-        yield f"**Incomplete: {unmeasured_text(summary.counts.unmeasured)}**"
-
-
-def _diversity(summary: Summary) -> Iterator[str]:
-    if summary.diversity:
-        rows = [(code(grader), code(label), *rest) for grader, label, *rest in diversity_rows(summary)]
-        yield f"### {TITLE}\n\n" + _table(HEADINGS, rows)
-
-
-def _gate(gate: GateFinding) -> tuple[str, ...]:
-    notes = filter(None, (gate.note or count_of(gate.errors, "error"), bound_note(gate)))
-    value = f"{gate_value(gate)}, n={gate.n}, {'; '.join(notes)}"
-    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value, gate_repeat(gate)
-
-
-def rankings_markdown(rankings: Rankings) -> str:
-    """Rankings: what could not be ranked, then one table for each ranking and group."""
-    return "\n\n".join(_rankings(rankings)) + "\n"
-
-
-def _rankings(rankings: Rankings) -> Iterator[str]:
-    yield f"## visioneval rank{': incomplete' if rankings.exit_code else ''}"
-    yield from (f"**{code(line)}**" for line in rankings.gaps)
-    yield from map(code, rankings.notes)
-    for ranking in rankings.rankings:
-        yield f"### {code(ranking_title(ranking))}"
-        yield from (f"**{code(line)}**" for line in ranking.gaps)
-        yield from _ranking_tables(ranking)
-        yield from map(code, ranking.notes)
-    if rankings.rankings:
-        yield ABOUT
-
-
-def _ranking_tables(ranking: Ranking) -> Iterator[str]:
-    head = ("rank [95%]", "model run", "strength [95%]", "chance [95%]", "wins", "losses", "ties", "pairs")
-    for heading, entries in by_group(ranking):
-        rows = [
-            (show_rank(entry), code(entry.name), show_strength(entry), show_chance(entry),
-             *(f"{count:,}" for count in (entry.wins, entry.losses, entry.ties, entry.pairs)))
-            for entry in entries
-        ]  # fmt: skip
-        yield f"{heading}\n\n{_table(head, rows)}" if heading else _table(head, rows)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

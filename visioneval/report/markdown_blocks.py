@@ -37,7 +37,7 @@ def section_markdown(section: Section) -> str:
     """A section, with at most ``MAX_ROWS`` rows."""
     more = len(section.rows) - MAX_ROWS
     parts = [
-        f"### {escaped(section.title)}" if section.title else "",
+        f"### {_title(section.title)}" if section.title else "",
         "\n".join(map(inline, section.about)),
         _table(section) if section.columns else "",
         f"... and {more:,} more" if more > 0 else "",
@@ -67,6 +67,11 @@ def code(text: str) -> str:
 def escaped(text: str) -> str:
     """Our own text, in which ``*``, ``<`` and such could be taken for markup."""
     return re.sub(r"([\\`*<]|\](?=[(\[:]))", r"\\\1", one_line(text, 2000))
+
+
+def _title(text: str) -> str:
+    """A title, in a code span if a name in it could be a mention or a link."""
+    return code(text) if re.search(r"[@#]|://|www\.", text) else escaped(text)
 
 
 def _table(section: Section) -> str:

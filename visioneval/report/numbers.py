@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
-
-REPEAT_FAILS = "a repeat fails"
-"""The heading of how often a run of the same quality fails a gate."""
+from visioneval.types import Metric
 
 
 def gate_value(gate: GateFinding) -> str:
@@ -25,15 +22,16 @@ def gate_value(gate: GateFinding) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def gate_cells(gate: GateFinding) -> str:
-    """The number of cells of a gate, and its errors, or the cells that it leaves out if these are others.
+def gate_missing(gate: GateFinding) -> tuple[int, str]:
+    """How many cells a gate leaves out, and what they are: errors, or other cells that were not measured.
 
-    The value of a gate on ``error_rate`` shows its errors.
+    None for a gate on ``error_rate``, whose value shows its errors.
     """
-    missing = count_of(gate.errors, "error") if gate.errors and parse_gate(gate.rule).fn != "error_rate" else ""
     if gate.unmeasured and gate.unmeasured != gate.errors:
-        missing = f"{gate.unmeasured:,} not measured"
-    return ", ".join(filter(None, (f"n={gate.n}", missing)))
+        return gate.unmeasured, f"{gate.unmeasured:,} not measured"
+    if gate.errors and parse_gate(gate.rule).fn != "error_rate":
+        return gate.errors, count_of(gate.errors, "error")
+    return 0, ""
 
 
 def gate_note(gate: GateFinding) -> str:
@@ -62,14 +60,6 @@ def gate_repeat(gate: GateFinding) -> str:
     return "" if share is None else show_share_of_runs(share)
 
 
-def repeats_note(gates: Sequence[GateFinding]) -> str:
-    """How often a run of the same quality fails each gate for which that is known; empty if there is none."""
-    known = [
-        f"{gate.rule}{f' ({gate.scope})' * bool(gate.scope)} in {text}" for gate in gates if (text := gate_repeat(gate))
-    ]
-    return f"A run of the same quality fails {', '.join(known)}" if known else ""
-
-
 def show_share_of_runs(share: float) -> str:
     """``1 of 12 runs`` for a small probability, ``3 of 10 runs`` for a larger one, with its limits in words."""
     if share < 0.001:
@@ -84,6 +74,46 @@ def show_share_of_runs(share: float) -> str:
 def show_interval(low: float | None, high: float | None) -> str:
     """`` [0.55, 0.95]`` with a leading space, or nothing if there is no interval."""
     return "" if low is None or high is None else f" [{_bound(low, 0)}, {_bound(high, 0)}]"
+
+
+def show_rate(rate: Estimate) -> str:
+    """``83.3% [55.2, 95.3] n=12``; ``- n=0`` if nothing was counted."""
+    if rate.value is None or rate.low is None or rate.high is None:
+        return "- n=0"
+    return f"{rate.value:.1%} [{rate.low * 100:.1f}, {rate.high * 100:.1f}] n={rate.n}"
+
+
+def show_estimate(finding: Estimate | None, metric: Metric) -> str:
+    """A rate as ``10/12``, a mean as ``0.95 (12)``, with its interval; ``!2`` counts values that were not measured."""
+    if finding is None:
+        return "-"
+    missing = f" !{finding.unmeasured}" if finding.unmeasured else ""
+    if finding.value is None:
+        return f"none{missing}"
+    interval = show_interval(finding.low, finding.high)
+    if metric.type == "bool":
+        return f"{round(finding.value * finding.n)}/{finding.n}{interval}{missing}"
+    return f"{finding.value:.3g}{interval} ({finding.n}){missing}"
+
+
+def show_usd(amount: float | None, unknown: int) -> str:
+    """``0.0120``; ``>= 0.0120`` if ``unknown`` more costs are missing; ``unknown`` if all are; ``-`` without costs."""
+    if not amount and unknown:
+        return "unknown"
+    if amount is None:
+        return "-"
+    digits = f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}"
+    return f">= {digits}" if unknown else digits
+
+
+def with_interval(
+    value: float | None, low: float | None, high: float | None, form: str = ".2f", missing: str = "-"
+) -> str:
+    """``0.60 [0.48, 0.72]``, or the value alone if there is no interval. ``form`` is that of all three."""
+    if value is None:
+        return missing
+    interval = "" if low is None or high is None else f" [{format(low, form)}, {format(high, form)}]"
+    return f"{format(value, form)}{interval}"
 
 
 def _bound(value: float, beside: float) -> str:

@@ -27,9 +27,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram: the heights of equal bins from left to right, the tallest is 1."""
+    """A histogram: the heights of equal bins from left to right, the tallest is 1. ``ends`` name those of its axis."""
 
     heights: tuple[float, ...]
+    ends: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,16 @@ class Column:
     axis: tuple[str, ...] = ()
 
 
+def texts(*names: str) -> list[Column]:
+    """Columns that wrap if they have to."""
+    return [Column(name, min_width=10) for name in names]
+
+
+def numbers(*names: str) -> list[Column]:
+    """Columns that are aligned to the right."""
+    return [Column(name, is_number=True) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A table with a title above, and lines of text before (``about``) and after it (``notes``).
@@ -111,12 +122,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An image with its caption, in HTML only. ``image`` is its address there; without one, ``caption`` says why."""
+    """An image with its caption, in HTML only. ``image`` is its address there; without one, ``caption`` says why.
+
+    ``before`` is the address of an image on its left, to compare it with.
+    """
 
     image: str
     link: str
     title: str
     caption: Sequence[Cell] = ()
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
@@ -33,6 +33,16 @@ def one_line(text: str, limit: int = 300) -> str:
 def plain(text: str, style: str = "") -> Text:
     """Clean text for Rich, without markup."""
     return Text(clean(text), style=style)
+
+
+def rerouting_lines(reroutings: Iterable[Rerouting]) -> Iterator[str]:
+    """Which model answered instead of which, and whom: a line for each pair of models."""
+    cells_by_models: dict[tuple[str, str], list[str]] = {}
+    for entry in reroutings:
+        in_cells = f"{entry.grader} in {count_of(entry.cells, 'cell')}"
+        cells_by_models.setdefault((entry.asked, entry.answered), []).append(in_cells)
+    for (asked, answered), cells in cells_by_models.items():
+        yield f"asked the model {asked!r}, but {answered!r} answered: {', '.join(cells)}"
 
 
 def rerouting_text(rerouting: Rerouting) -> str:

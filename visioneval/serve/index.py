@@ -81,21 +81,8 @@ def index_page(rows: Sequence[RunRow], options: IndexOptions) -> str:
 
 def problem_page(title: str, text: str, links: tuple[tuple[str, str], ...], root: str) -> str:
     """One clear page for what cannot be shown. ``root`` is the relative address of the index's folder."""
-    return text_page(title, text, links, root, is_problem=True)
-
-
-def text_page(title: str, text: str, links: tuple[tuple[str, str], ...], root: str, *, is_problem: bool = False) -> str:
-    """A page with a text as in a terminal."""
-    return render(
-        "text.html.j2",
-        FOLDER,
-        policy=policy(),
-        title=title,
-        text=text,
-        frame=PageFrame(links),
-        root=root,
-        is_problem=is_problem,
-    )
+    frame = PageFrame(links)
+    return render("problem.html.j2", FOLDER, policy=policy(), title=title, text=text, frame=frame, root=root)
 
 
 def run_address(run_id: str) -> str:

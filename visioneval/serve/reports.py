@@ -6,15 +6,12 @@ The images of a report stay in the run's folder until they are shown.
 from __future__ import annotations
 
 import hashlib
-import io
 import shutil
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
-
-from rich.console import Console
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.reading import read_labeled
@@ -28,18 +25,18 @@ from visioneval.records.files.run_folders import read_header
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.run_state import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.report.agreement import agreement_report
 from visioneval.report.compare.page import comparison_page
 from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages, ReportImages
-from visioneval.report.html.pages import PageFrame
+from visioneval.report.html.pages import PageFrame, sections_page
 from visioneval.report.html.report import suite_folder, write_files
 from visioneval.report.html.slim_run import GalleryFilters, SlimRun, read_slim
-from visioneval.report.terminal.agreement.agreement import print_agreement
+from visioneval.report.sections import quoted
 from visioneval.serve.index import LIVE_SCRIPT, frame_links
 from visioneval.serve.listing import stamp
 from visioneval.settings import MAX_GALLERY_CELLS
 
 _FILES = ("run.json", "results.jsonl", "diversity.jsonl", "preferences.jsonl")
-_TEXT_WIDTH = 110
 _VERSIONS_KEPT = 2
 """Renderings of a run whose data files an open page may still ask for."""
 _MAX_RUNS = 16
@@ -167,10 +164,8 @@ def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
     return comparison_page(comparison, results, frame)
 
 
-def agreement_text(run: Path) -> str:
-    """What ``visioneval agreement`` prints. Raises ``UsageError``, also for a run without labels."""
+def render_agreement(run: Path, frame: PageFrame) -> str:
+    """The page of ``visioneval agreement RUN``. Raises ``UsageError``, also for a run without labels."""
     notes: list[str] = []
-    result = agree([read_labeled(str(run), run.parent, notes.append)], [])
-    stream = io.StringIO()
-    print_agreement(result, Console(file=stream, width=_TEXT_WIDTH, color_system=None, force_terminal=False))
-    return "\n".join([*notes, stream.getvalue()])
+    report = agreement_report(agree([read_labeled(str(run), run.parent, notes.append)]))
+    return sections_page(replace(report, lines=[*map(quoted, notes), *report.lines]), frame)

@@ -42,11 +42,10 @@ from visioneval.serve.index import (
     index_page,
     problem_page,
     run_address,
-    text_page,
 )
 from visioneval.serve.label import application as label_application
 from visioneval.serve.listing import RunListing, RunRow, Stamp, stamp
-from visioneval.serve.reports import ReportPages, agreement_text, output_path, render_comparison, version_of
+from visioneval.serve.reports import ReportPages, output_path, render_agreement, render_comparison, version_of
 from visioneval.serve.server import Log, listening
 
 PAGE = "the viewer"
@@ -207,8 +206,7 @@ class Viewer:
         """How far graders agree with the labels of a run."""
         folder = self.run(request.path_params["run"])
         links = ((BACK, "../../"), ("Report", f"../../{run_address(folder.name)}"))
-        title = f"Agreement with labels: {folder.name}"
-        return _html(text_page(title, agreement_text(folder), links, "../../"), _PAGE_POLICY)
+        return _html(render_agreement(folder, PageFrame(links)), policy(inline_style=style()) + _FRAME)
 
     async def label(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes requests on to the label page of the run in their path."""

@@ -19,11 +19,12 @@ from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.report.compare.json import comparison_json
+from visioneval.report.console import print_report
 from visioneval.report.html.page_data import index_of
 from visioneval.report.html.slim_run import read_slim
 from visioneval.report.markdown import comparison_markdown
+from visioneval.report.run import run_report
 from visioneval.report.terminal.compare import print_comparison
-from visioneval.report.terminal.run.summary import print_summary
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(
@@ -69,7 +70,7 @@ def test_a_summary_has_the_score_and_the_gaps_of_each_image_passing_ones_too() -
         ("lost", None, ()),
     ]
     console = Console(file=io.StringIO(), width=100)
-    print_summary(summary, console)
+    print_report(run_report(summary), console)
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
     rows = [line for line in lines if line.startswith("1 ")]
@@ -82,7 +83,7 @@ def test_a_summary_has_the_score_and_the_gaps_of_each_image_passing_ones_too() -
 
 def test_a_summary_lists_as_many_images_as_cells_that_fail() -> None:
     console = Console(file=io.StringIO(), width=100)
-    print_summary(summarize(a_run(), CELLS), console, shown_failing=1)
+    print_report(run_report(summarize(a_run(), CELLS), examples=1), console)
     assert isinstance(console.file, io.StringIO)
     assert "... and 2 more: 'visioneval export r -o cells.csv' lists all" in console.file.getvalue()
 

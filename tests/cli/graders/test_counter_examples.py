@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from visioneval import Summary
 from visioneval.cli import app
-from visioneval.report.markdown import summary_markdown
+from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.run import run_report
 
 RIGHT = [("yes", "no"), ("yes", "no"), ("yes", "no"), ("no", "no"), ("yes", "no")]
 """By image: whether it shows what its prompt says, and what its counter-example says. One image is wrong."""
@@ -135,7 +136,7 @@ def test_reports_say_what_the_means_leave_out(run: Run, tmp_path: Path) -> None:
     page = (tmp_path / "page" / "index.html").read_text()
     assert sentence in page
     assert "without counterexamples" in page
-    assert sentence in summary_markdown(Summary.model_validate_json((folder / "summary.json").read_text()))
+    assert sentence in report_markdown(run_report(Summary.model_validate_json((folder / "summary.json").read_text())))
 
 
 @pytest.mark.parametrize("gate", ["mean(gecko) >= 0.5", "p90(gecko.counting) >= 0"])

@@ -11,7 +11,8 @@ from panel_runs import CACHE, COMMANDS, is_incomplete, offline, record_of
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import load_run
-from visioneval.report.markdown import summary_markdown
+from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.run import run_report
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("panel_fixtures",)
@@ -95,5 +96,5 @@ def says_so(runner: SuiteRunner, run_id: str) -> None:
     assert sentence in " ".join(runner("show", run_id, "--runs", runner.out).output.split())
     page = runner.folder / f"{run_id}.html"
     runner("report", run_id, "--runs", runner.out, "--single-file", "-o", page)
-    markdown = "".join(summary_markdown(load_run(runner.out / run_id).summary))
+    markdown = report_markdown(run_report(load_run(runner.out / run_id).summary))
     assert all(sentence in text for text in (page.read_text(), markdown))

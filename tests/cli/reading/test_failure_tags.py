@@ -18,9 +18,10 @@ from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.report.compare.json import comparison_json
+from visioneval.report.console import print_report
 from visioneval.report.markdown import comparison_markdown
+from visioneval.report.run import run_report
 from visioneval.report.terminal.compare import print_comparison
-from visioneval.report.terminal.run.summary import print_summary
 
 CASES = {"a": {}, "b": {}, "c": {}}
 
@@ -52,7 +53,7 @@ def test_a_summary_counts_tags_by_model_run() -> None:
     assert summary.failure_tags == {"artifacts": 2, "wrong_copy": 2}
     assert [model.failure_tags for model in summary.models] == [{"wrong_copy": 2, "artifacts": 1}, {"artifacts": 1}]
     console = printed()
-    print_summary(summary, console)
+    print_report(run_report(summary), console)
     lines = [line.split() for line in text_of(console).splitlines()]
     assert ["tag", "cells", "#1", "#2"] in lines
     assert ["wrong_copy", "2", "2", "-"] in lines

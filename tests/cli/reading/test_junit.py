@@ -133,8 +133,9 @@ def test_run_writes_one_report_for_all_suites(toy: Toy) -> None:
     ]
     text = (toy.folder / "out" / "all.md").read_text()
     assert text.count("## visioneval: `toy`") == 2
-    assert "| `case0` | `toy` | 0 | FAIL | `fine: all is ill` |" in text
-    assert f"`generate, internal: RuntimeError: the model is on fire {at('the model is on fire')}`" in text
+    assert "| **1** | `fine` | `toy` | `case0` | `all is ill` |" in text
+    example = f"`RuntimeError: the model is on fire {at('the model is on fire')}`"
+    assert f"| **1** | `generate, internal` | `toy` | `case1` | {example} |" in text
 
 
 FINE, BAD, ERROR = {}, {"metadata": {"look": "bad"}}, {"metadata": {"look": "raises"}}  # type: ignore[var-annotated]

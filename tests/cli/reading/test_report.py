@@ -18,11 +18,12 @@ from visioneval.analysis.summary.accumulators import count, pass_rate
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.graders.gecko.config import GeckoGrader
-from visioneval.report.html.distributions import CellNumbers, grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedImages, FolderImages
+from visioneval.report.html.overview import CellNumbers, distributions, time_section
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
-from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
+from visioneval.report.html.plots import BINS, coordinates, histogram, verdict_bar
 from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.sections import Bars, Interval, quoted
 
 
 def page_data(folder: Path, name: str) -> Any:
@@ -257,39 +258,35 @@ def test_overview_shows_costs_reuse_and_stop_reason(tmp_path: Path) -> None:
 def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
-    row = next(row for row in metric_rows(summarize(info, cells), CellNumbers(cells)) if row.name == "look.score")
-    assert row.distributions[1] is None
-    assert row.distributions[0] is not None
-    assert [bar.height for bar in row.distributions[0].bars] == [SMALL_HEIGHT] * 6
-    assert (row.low, row.high) == (0, 5)
+    plots = distributions(summarize(info, cells), CellNumbers(cells))
+    assert ("look.score", LABELS[1]) not in plots
+    assert plots["look.score", LABELS[0]] == Bars((1.0,) * 6, ("0", "5"))
 
 
 def test_times_by_model_run_and_by_grader() -> None:
     cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
-    (row,) = grading_rows(CellNumbers(cells))
-    assert (row.name, row.n, row.mean) == ("look", 3, 0.5)
+    (section,) = time_section("Grading", "grader", CellNumbers(cells).grading)
+    ((name, *numbers, _),) = section.rows
+    assert [name, *numbers] == [quoted("look"), "3", "0.50", "0.50", "0.50"]
 
 
 def test_histogram_counts_every_value() -> None:
     bars = histogram([0, 0, 0, 5, 2.5], 0, 5)
-    assert [(bar.x, bar.height) for bar in bars] == [
-        (0, SMALL_HEIGHT),
-        (SMALL_WIDTH / 2, pytest.approx(SMALL_HEIGHT / 3, abs=0.01)),
-        (SMALL_WIDTH * 15 / 16, pytest.approx(SMALL_HEIGHT / 3, abs=0.01)),
-    ]
-    assert len(histogram([3, 3], 3, 3)) == 1
+    third = pytest.approx(1 / 3, abs=0.01)
+    assert {at: height for at, height in enumerate(bars) if height} == {0: 1, BINS // 2: third, BINS - 1: third}
+    assert histogram([3, 3], 3, 3) == (1, *[0] * (BINS - 1))
 
 
 def test_plots_are_within_their_axis(tmp_path: Path) -> None:
-    generated = interval(pass_rate([("one", Verdict.PASS), ("two", Verdict.FAIL)]))
-    assert generated.low is not None
-    assert generated.value is not None
-    assert generated.high is not None
-    assert 6 <= generated.low < generated.value < generated.high <= 194
-    assert interval(pass_rate([])).value is None
+    rate = pass_rate([("one", Verdict.PASS), ("two", Verdict.FAIL)])
+    points = coordinates(Interval(rate.low, rate.value, rate.high))
+    assert 6 <= points["low"] < points["value"] < points["high"] <= 194
+    assert points["marks"] == [6, 100, 194]
+    assert coordinates(Interval(None, None, None))["value"] is None
     lean = read_slim(run := demo(tmp_path), read_info(run))
-    parts = verdict_bar(count(lean.cells), 100)
-    assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]
+    counts = count(lean.cells)
+    assert verdict_bar(counts, counts.cells) == [("pass", 0, 300), ("fail", 300, 300)]
+    assert verdict_bar(counts, 2 * counts.cells) == [("pass", 0, 150), ("fail", 150, 150)], "what a run lacks is empty"
 
 
 def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> None:
@@ -308,8 +305,8 @@ def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> Non
     assert set(lean.graders[0].details) == {"questions", "source"}
     assert summarize(info, [lean]).questions == summarize(info, cells).questions
     expected = report(run).read_text(encoding="utf-8")
-    assert "Questions by type: gecko" in expected
-    assert re.search(r"colour</th><td class=\"number\">0\.0", expected)
+    assert "Questions by type (gecko)" in expected
+    assert re.search(r"colour</th>\s*<td class=\"number value-text\">0/1", expected)
 
 
 def test_a_gallery_of_some_cells_says_what_it_leaves_out(tmp_path: Path) -> None:

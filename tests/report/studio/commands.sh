@@ -33,6 +33,7 @@ pairwise: visioneval pairwise sale@old sale@new --judge default --trust-suite --
 --------------------------------------------------------------------------------
 show-80: visioneval show shop
 show-120 [120]: visioneval show shop
+show-full [100]: visioneval show shop --full
 show-failed: visioneval show shop --failed
 show-case [100]: visioneval show shop kiosk
 show-turns: visioneval show plain sign

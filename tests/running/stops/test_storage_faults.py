@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from visioneval import read_info
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.report.html.distributions import CellNumbers
-from visioneval.report.html.overview import overview
+from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.running import prepare as provenance
 from visioneval.running.calls.caching import cache as cache_module
 

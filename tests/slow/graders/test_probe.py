@@ -206,7 +206,7 @@ def test_gates_hold_the_cautious_bound(folder: Folder) -> None:
     assert done.exit_code == 0, done.output
     done = folder.probe(*kinds("pixels.blank", "harmless.png"), "--min-detection", "pixels:0.9")
     assert done.exit_code == 1
-    assert re.search(r"failed +--min-detection pixels:0.9: caught 2 of 2 in 2 cases: 1, at least 0.34", done.output)
+    assert re.search(r"FAILED --min-detection pixels:0.9: caught 2 of 2 in 2 cases: 1, at least 0.34", done.output)
     done = folder.probe(*kinds("pixels.blank", "harmless.png"), "--max-false-alarm", "0.02")
     assert done.exit_code == 1
     assert re.search(r"failed 0 of 2 in 2 cases: 0, at most 0.65", done.output)
@@ -221,13 +221,13 @@ def test_reports_show_the_missed_damage(folder: Folder) -> None:
     done = folder.probe(*words)
     assert "pixels.size -50 %" in done.output
     page, text = Path("p.html").read_text(), Path("p.md").read_text()
-    assert page.count("<figure>") == 6
+    assert page.count('class="missed-pair"') == 6
     assert page.count("data:image/webp;base64,") == 12
     assert "<script" not in page
     assert "2 of 8 damaged outputs caught" in page
     assert re.findall(r"(pixels\.\w+): (\d+) missed", page.replace("<wbr>", "")) == [("pixels.size", "6")]
-    assert "| `pixels.blank` | 2 |  | 1.00 [0.34, 1.00] |" in text
-    assert "Missed: 6" in text
+    assert "| `pixels.blank` | 2 | 1.00 [0.34, 1.00] |" in text
+    assert "Missed damage: 6" in text
     assert "`pixels.size -5 %: one on m, sample 0`" in text
 
 

@@ -20,8 +20,9 @@ from viewed_runs import begun_run, viewed_run
 from visioneval import CellError, Verdict
 from visioneval.analysis.probe.findings import MissedDamage, ProbeFindings, ProbeGate, ProbeRate, WeakestCaught
 from visioneval.analysis.ranking.ranking import rank_runs
-from visioneval.report.html.probe import probe_page
-from visioneval.report.html.ranking import rankings_page
+from visioneval.report.html.pages import sections_page
+from visioneval.report.probe import probe_report
+from visioneval.report.ranking import ranking_report
 
 if TYPE_CHECKING:
     from browser import OpenPage
@@ -85,7 +86,7 @@ def test_ranking(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
     names = "a long name,quality=high", "another long name,quality=low", "short"
     lines = [line for at in range(12) for a, b in combinations(names, 2) for line in judged(f"c{at}", a, b, "a")]
     path = tmp_path / "rank.html"
-    path.write_text(rankings_page(rank_runs([answered(lines)], "judges")), encoding="utf-8")
+    path.write_text(sections_page(ranking_report(rank_runs([answered(lines)], "judges"))), encoding="utf-8")
     problems = list(violations(open_page(path.as_uri()), axe))
     assert not problems, "\n".join(problems)
 
@@ -111,7 +112,7 @@ def test_probe(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
         exit_code=1,
     )
     path = tmp_path / "probe.html"
-    path.write_text(probe_page(findings, [(png("teal"), png("red"))]), encoding="utf-8")
+    path.write_text(sections_page(probe_report(findings, [(png("teal"), png("red"))])), encoding="utf-8")
     problems = list(violations(open_page(path.as_uri()), axe))
     assert not problems, "\n".join(problems)
 

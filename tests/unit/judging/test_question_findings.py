@@ -11,7 +11,8 @@ from rich.console import Console
 from visioneval import Fingerprint, GraderRecord, Summary
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.terminal.run.summary import print_summary
+from visioneval.report.console import print_report
+from visioneval.report.run import run_report
 from visioneval.suite.model import Suite
 
 
@@ -46,7 +47,7 @@ def summary(*cells: tuple[str, GraderRecord]) -> Summary:
 
 def printed(pooled: Summary, width: int = 80) -> str:
     stream = io.StringIO()
-    print_summary(pooled, Console(file=stream, width=width, highlight=False, markup=False))
+    print_report(run_report(pooled), Console(file=stream, width=width, highlight=False, markup=False))
     return stream.getvalue()
 
 

@@ -12,7 +12,9 @@ from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import GateResult, check_gates, parse_fail_on
 from visioneval.analysis.summary.summary import summarize
 from visioneval.records.model import RunState
-from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown, summary_markdown
+from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown
+from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.run import run_report
 
 
 @pytest.mark.parametrize(
@@ -139,12 +141,15 @@ def test_a_run() -> None:
         record(model_label="m|x", scores={"fine": True}),
         record(test_id="two", model_label="m|x", verdict="FAIL", failed_rules=("fine",), scores={"fine": False}),
     ]
-    text = summary_markdown(summarize(info, cells))
-    assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
-    assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5 [0.09, 0.91], n=2, 0 errors | 7 of 10 runs |" in text
-    errors = [cells[0], record(test_id="two", model_label="m|x", verdict="ERROR")]
-    assert "| `error_rate == 0` | `all cells` | 0.5 [0.09, 0.91], n=2, 1 error |  |" in summary_markdown(
-        summarize(info, errors)
+    text = report_markdown(run_report(summarize(info, cells).model_copy(update={"suite": "@all <b>"})))
+    assert text.startswith(
+        "## visioneval: `@all <b>`: 1 of 3 gates failed\n\n2 of 2 cells, 1 PASS, **1 FAIL**, 0 ERROR"
     )
-    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 [0.09, 0.91] |" in text
-    assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text
+    assert "| **FAILED** | `pass_rate == 1` | all cells | 0.5 [0.09, 0.91] | 2 | 7 of 10 runs |" in text
+    errors = [cells[0], record(test_id="two", model_label="m|x", verdict="ERROR")]
+    text_of_errors = report_markdown(run_report(summarize(info, errors)))
+    assert "| `pass_rate == 1` | all cells | 1 [0.21, 1.00] | 1 !1 |" in text_of_errors
+    assert "| `error_rate == 0` | all cells | 0.5 [0.09, 0.91] | 2 |" in text_of_errors
+    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | **1** | 0 |" in text
+    assert "| metric | `m\\|x` |\n| --- | ---: |\n| `fine` | 1/2 [0.09, 0.91] |" in text
+    assert "| **1** | `fine` | `m\\|x` | `two` |  |" in text

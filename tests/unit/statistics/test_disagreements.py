@@ -11,7 +11,8 @@ from rich.console import Console
 from visioneval import Fingerprint, GraderRecord, Record
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.terminal.run.summary import print_summary
+from visioneval.report.console import print_report
+from visioneval.report.run import run_report
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(
@@ -73,10 +74,41 @@ def test_judge_verdict_is_compared_with_rules_over_its_metrics(graded: Record, j
     assert counted.result() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
 
 
+@pytest.mark.parametrize(
+    ("rule", "scores", "failed", "judged", "disagreed"),
+    [
+        ("fit >= 4", {"fit": 5}, False, 1, 1),
+        ("fit >= 4", {}, False, 0, 0),  # the judge is not asked for it in this case
+        ("both >= 4", {"both": 1, "sharp": 0}, True, 0, 0),  # nor for the sharpness
+        ("judged >= 4", {"judged": 5}, False, 1, 1),
+        ("quick >= 4", {"quick": 5}, False, 0, 0),
+    ],
+)
+def test_what_a_judge_was_not_asked_for_is_no_disagreement(
+    rule: str, scores: dict[str, Any], failed: bool, judged: int, disagreed: int
+) -> None:
+    score = {"type": "score", "scale": [0, 5], "description": "x"}
+    formulas = {"both": "intent + sharp", "judged": "intent + fit", "quick": "seconds"}
+    rubric = {"intent": score, "fit": {**score, "when": {"tags": ["x"]}}}
+    suite = Suite.model_validate(
+        {
+            **SUITE.model_dump(include={"name", "cases", "models", "judges"}),
+            "graders": [{"key": "logo", "type": "rubric", "metrics": rubric}, {"key": "sharp", "type": "properties"}],
+            "metrics": {name: {"expression": formula} for name, formula in formulas.items()},
+            "verdict": [rule],
+        }
+    )
+    details = {"judge_verdict": "PASS" if failed else "FAIL"}
+    judge = GraderRecord(key="logo", type="rubric", details=details, fingerprint=Fingerprint(config_sha256="0"))
+    counted = Disagreements(suite)
+    counted.add(record(scores={"intent": 4, **scores}, failed_rules=[rule] if failed else [], graders=[judge]))
+    assert counted.result() == {"logo": Disagreement(judged=judged, disagreed=disagreed)}
+
+
 def printed(cells: list[Record]) -> tuple[str, dict[str, Any]]:
     summary = summarize(info(suite=SUITE, state="complete", planned_cells=len(cells)), cells)
     out = io.StringIO()
-    print_summary(summary, Console(file=out, width=80))
+    print_report(run_report(summary), Console(file=out, width=80))
     return out.getvalue(), json.loads(summary.model_dump_json())
 
 

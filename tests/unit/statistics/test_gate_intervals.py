@@ -12,9 +12,10 @@ from visioneval import Record, Summary
 from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.markdown import summary_markdown
+from visioneval.report.markdown_blocks import report_markdown
 from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.report.outcome import outcome
+from visioneval.report.run import run_report
 from visioneval.suite.filters import GateRule
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
@@ -143,7 +144,7 @@ def test_a_gate_that_cannot_tell_says_why_in_every_report() -> None:
     assert outcome(summary) == ("error", "1 of 3 gates cannot tell")
     why = "cannot tell: the value passes, its lower bound 0.55 does not"
     assert gate_note(summary.gates[0]) == f"pass_rate >= 0.7: {why}"
-    text = summary_markdown(summary)
+    text = report_markdown(run_report(summary))
     assert "## visioneval: `demo`: 1 of 3 gates cannot tell" in text
     assert "| **CANNOT TELL** | `pass_rate >= 0.7` | `decide: bound` |" in text
     assert why in text

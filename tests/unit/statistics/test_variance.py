@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from rich.console import Console
 from visioneval import GraderRecord, Record, Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.analysis.summary.variance import ONE_CASE, ONE_SAMPLE, ONE_VOTE, NoiseFinding
-from visioneval.report.terminal.noise import noise_rows, print_noise
+from visioneval.report.console import print_report
+from visioneval.report.run import run_report
+from visioneval.report.sections import Section
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -175,21 +178,34 @@ def test_a_run_without_measured_cells_has_no_noise() -> None:
     assert summary_of([cell("a", 0, None, None, verdict="ERROR")]).noise == ()
 
 
+def noise_of(summary: Summary) -> Section:
+    (section,) = (part for part in run_report(summary).sections if isinstance(part, Section) and part.name == "noise")
+    return section
+
+
 def test_nothing_is_printed_as_nan_and_sentences_name_their_metrics() -> None:
     console = Console(width=100, record=True, markup=False)
-    print_noise(summary_of(simulated(20, 2, 3)).noise, console)
-    constant = [cell("a", 0, [1, 1], 1.0), cell("b", 0, [1, 1], 1.0)]
-    print_noise(summary_of(constant).noise, console)
-    print_noise((), console)
+    constant = summary_of([cell("a", 0, [1, 1], 1.0), cell("b", 0, [1, 1], 1.0)])
+    for summary in (summary_of(simulated(20, 2, 3)), constant, constant.model_copy(update={"noise": ()})):
+        print_report(run_report(summary), console, is_full=True)
     text = " ".join(console.export_text().split())
-    assert "nan" not in text.lower()
+    assert not re.search(r"\bnan\b", text.lower())
+    assert text.count("Where the noise is:") == 2
     assert "For a more certain number, more cases help most: layout" in text
     assert "pass_rate, layout: all values of a model run are equal: nothing shows how much they vary" in text
 
 
+def test_the_noise_is_shown_only_in_full() -> None:
+    console = Console(width=100, record=True, markup=False)
+    print_report(run_report(summary_of(simulated(20, 2, 3))), console)
+    text = console.export_text()
+    assert "; Where the noise is" in text
+    assert "For a more certain number" not in text
+
+
 def test_columns_without_any_number_are_left_out() -> None:
-    columns, rows = noise_rows(summary_of([cell("a", 0, None, 1.0), cell("b", 0, None, 2.0)]).noise)
-    assert columns == ["now", "2x cases"]
-    assert all(len(cells) == len(columns) for _, cells in rows)
-    every, _ = noise_rows(summary_of(simulated(20, 2, 3)).noise)
-    assert every == ["case", "sample", "vote", "now", "2x cases", "2x samples", "2x votes"]
+    section = noise_of(summary_of([cell("a", 0, None, 1.0), cell("b", 0, None, 2.0)]))
+    assert [column.name for column in section.columns] == ["metric", "now", "2x cases"]
+    assert all(len(cells) == len(section.columns) for cells in section.rows)
+    every = [column.name for column in noise_of(summary_of(simulated(20, 2, 3))).columns]
+    assert every[1:] == ["case", "sample", "vote", "now", "2x cases", "2x samples", "2x votes"]

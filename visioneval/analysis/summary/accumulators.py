@@ -112,6 +112,7 @@ class Model:
     money: Money = field(default_factory=Money)
     seconds: ExactSum = field(default_factory=ExactSum)
     failure_tags: Counter[str] = field(default_factory=Counter)
+    tags: dict[str, Verdicts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Starts without cells."""
@@ -122,6 +123,8 @@ class Model:
         self.verdicts.add(cell)
         self.seconds.add(cell.seconds)
         self.failure_tags.update(cell.failure_tags)
+        for tag in cell.tags:
+            self.tags.setdefault(tag, Verdicts(self.numbers)).add(cell)
         add_costs(self.money, cell)
         left_out = self.left_out.metrics_of(cell.test_id)
         for name, score in cell.scores.items():
@@ -144,6 +147,7 @@ class Model:
             unpriced=unpriced,
             seconds=self.seconds.value / self.seconds.count if self.seconds.count else 0.0,
             failure_tags=most_common(self.failure_tags),
+            tags={tag: verdicts.result() for tag, verdicts in sorted(self.tags.items())},
         )
 
 

@@ -19,7 +19,7 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
-from visioneval.rules import parse_gate, parse_rule, show_score
+from visioneval.rules import parse_gate, show_failed
 from visioneval.suite.meanings import Meaning
 from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen, Score, Verdict
@@ -68,6 +68,8 @@ class ModelFindings(Frozen):
     seconds: float
     failure_tags: dict[str, int] = Field(default_factory=dict)
     """The number of its cells with each failure tag, most frequent first."""
+    tags: dict[str, Counts] = Field(default_factory=dict)
+    """Its cells by the tags of their cases, sorted."""
 
 
 class CostFinding(Frozen):
@@ -106,19 +108,17 @@ class FailingCell(Frozen):
     def explanations(self) -> dict[str, str]:
         """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
 
-        The text of a rule without a reason is the metric and its score.
+        The text of a rule begins with the score and the limit, such as ``hierarchy 2 < 3``.
         """
         rules = self.failed_rules or tuple(self.reasons)
-        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
+        texts = {rule: ": ".join(filter(None, (self.shown(rule), self.reasons.get(rule)))) for rule in rules}
         if self.error is not None:
             texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
         return texts
 
-    def _score_text(self, rule: str) -> str:
-        score, parsed = self.scores.get(rule), parse_rule(rule)
-        if score is None or isinstance(score, bool):
-            return ""  # the rule itself says what was false
-        return f"{parsed.metric} {show_score(score, parsed.threshold)}"
+    def shown(self, rule: str) -> str:
+        """A failed rule with its score and its limit; empty if the rule itself says what was false."""
+        return show_failed(rule, self.scores[rule]) if rule in self.scores else ""
 
 
 class GateFinding(Frozen):

@@ -1,113 +1,171 @@
-"""Template values for the overview of a report: facts, rates, distributions, costs and gates. Pure functions."""
+"""The overview of a report: the summary of the run, with examples of failures, distributions and times. Pure."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain, zip_longest
+from math import ceil, fsum
+from statistics import median
 from typing import Any
-from urllib.parse import urlencode
 
-from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
-from visioneval.analysis.summary.questions import QuestionFindings
-from visioneval.errors import count_of
-from visioneval.records.model import RunInfo
-from visioneval.report.html import plots
-from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
-from visioneval.report.html.plots import PlotInterval
-from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value, show_interval
-from visioneval.report.outcome import error_note, never_asked_text, outcome
-from visioneval.report.terminal.agreement.judge_card import judge_tables
-from visioneval.report.terminal.noise import noise_lines, noise_rows
-from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
-from visioneval.report.terminal.run.separation import left_out_text
-from visioneval.report.terminal.run.summary import reused, show_rate, unmeasured_text
-from visioneval.report.text import panel_lines, rerouting_text
+from visioneval.analysis.scores import CountedRows, empty_array
+from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.report.failures import cell_link, failure_examples
+from visioneval.report.html.plots import BINS, histogram, verdict_bar
+from visioneval.report.run import VERDICT_TONES, gallery, incomplete, run_report
+from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
+from visioneval.report.text import one_line
+from visioneval.suite.counter_examples import LeftOut
+from visioneval.types import Metric
 
-GATE_LABELS = {
-    "passed": "passed",
-    "failed": "failed",
-    "cannot_tell": "cannot tell",
-    "unmeasured": "not measured",
-    "skipped": "skipped",
-    "deferred": "after merging",
-}
+MAX_FAILURES = 12
+_MAX_EXPLANATION = 140
 
 
-@dataclass(frozen=True, slots=True)
-class RateRow:
-    """The pass rate of a group of cells, as text and as a plot, with a link to its gallery."""
+class _Numbers(CountedRows):
+    """Numbers whose order does not matter."""
 
-    name: str
-    link: str
-    counts: Counts
-    text: str
-    interval: PlotInterval
-    note: str = ""
+    __slots__ = ()
 
+    def __init__(self) -> None:
+        super().__init__(empty_array())
 
-@dataclass(frozen=True, slots=True)
-class CountRow:
-    """A count of cells."""
+    def add(self, number: float) -> None:
+        self._columns[0].append(number)
+        if len(self._columns[0]) >= self._limit:
+            self._count_together()
 
-    name: str
-    link: str
-    number: int
-    width: float
+    def all(self) -> list[float]:
+        return [number for row, times in self._rows() for number in row * times]
 
 
-def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str, Any]:
-    """All values of ``report.html.j2`` except styles, scripts and data blocks."""
+class CellNumbers:
+    """Scores and times of cells: 8 bytes for each, or less for scores on a scale."""
+
+    def __init__(self, cells: Iterable[Record], without: LeftOut | None = None) -> None:
+        """Reads one cell at a time. Leaves out the scores that the means leave out."""
+        self.scores: defaultdict[tuple[str, str], _Numbers] = defaultdict(_Numbers)
+        """By metric and model label."""
+        self.generation: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        """Seconds by model label."""
+        self.grading: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        """Seconds by grader."""
+        for cell in cells:
+            self.generation[cell.model_label].add(cell.seconds)
+            for grader in cell.graders:
+                self.grading[grader.key].add(grader.seconds)
+            left_out = without.metrics_of(cell.test_id) if without else ()
+            for name, score in cell.scores.items():
+                if score is not None and name not in left_out:
+                    self.scores[name, cell.model_label].add(float(score))
+
+
+def overview(
+    info: RunInfo, numbers: CellNumbers, summary: Summary, thumbs: Mapping[CellKey, str] | None = None
+) -> dict[str, Any]:
+    """All values of ``report.html.j2`` except styles, scripts and data blocks. ``thumbs`` are those of the gallery."""
+    report = run_report(summary, distributions(summary, numbers))
+    labels = [model.label for model in summary.models]
+    times = [
+        *time_section("Generation by model run", "model run", {label: numbers.generation[label] for label in labels}),
+        *time_section("Grading by grader", "grader", numbers.grading),
+    ]
+    at = next((at for at, section in enumerate(report.sections) if section.title == "Cost"), len(report.sections))
+    sections = (*worst_failures(summary, thumbs or {}), *report.sections[:at], *times, *report.sections[at:])
+    cells = max(summary.planned_cells, summary.counts.cells) if summary.state == "running" else summary.counts.cells
     return {
         "title": f"{summary.suite} \u2013 {summary.run_id}",
         "summary": summary,
         "facts": _facts(info),
-        "outcome": outcome(summary),
-        "error_note": error_note(summary),
-        "bar": plots.verdict_bar(summary.counts, _bar_width(summary)),
-        "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
-        "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
-        "models": [_model_row(model, summary) for model in summary.models],
-        "stand_in": any(model.stand_in for model in summary.models),
-        "tags": [_rate_row(tag, counts, "tag") for tag, counts in summary.tags.items()],
-        "failure_tags": _count_rows(summary.failure_tags, "failure"),
-        "warned_rules": _count_rows(summary.warned_rules, ""),
-        "unmeasured": unmeasured_text(summary.counts.unmeasured) if summary.counts.unmeasured else "",
-        "never_asked": never_asked_text(summary.never_asked),
-        "reroutings": [rerouting_text(rerouting) for rerouting in summary.reroutings],
-        "optional_unmeasured": _count_rows(summary.optional_unmeasured, ""),
-        "disagreements": {
-            key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
-        },
-        "panels": [line for key, panel in summary.panels.items() for line in panel_lines(key, panel)],
-        "diversity": {"title": TITLE, "headings": HEADINGS, "rows": diversity_rows(summary)},
-        "metrics": metric_rows(summary, numbers),
-        "reused": reused(summary) if summary.reused_outputs else "",
-        "costs": _costs(summary),
-        "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
-        "separations": summary.separations,
-        "left_out_text": left_out_text(summary),
-        "judge_tables": judge_tables(summary),
-        "noise": dict(zip(("columns", "rows"), noise_rows(summary.noise), strict=True)),
-        "noise_lines": list(noise_lines(summary.noise)),
-        "show_interval": show_interval,
-        "generation": generation_rows(summary, numbers),
-        "grading": grading_rows(numbers),
-        "repeat_fails": REPEAT_FAILS,
-        "gates": [(gate, _gate_text(gate, is_final=summary.state != "running")) for gate in summary.gates],
+        "report": replace(report, sections=sections),
+        "lines": [*incomplete(summary), *report.lines],
+        "bar": verdict_bar(summary.counts, cells),
     }
 
 
-def link(**state: str) -> str:
-    """The link to the gallery with these filters."""
-    return f"#gallery?{urlencode(state)}"
+def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> Iterator[ImageStrip]:
+    """One cell of each reason, most frequent reasons first, then a second one of each, without repeating a cell.
+
+    Only cells that are in ``thumbs``, whose addresses are empty without an image.
+    """
+    by_reason = failure_examples(summary, 3 * MAX_FAILURES)
+    columns = [[(reason, *example) for example in examples] for reason, examples in by_reason.items()]
+    tiles: dict[CellKey, Tile] = {}
+    for entry in chain.from_iterable(zip_longest(*columns)):
+        if entry is not None:
+            reason, cell, text = entry
+            key = cell.test_id, cell.model_label, cell.sample_index
+            if key in thumbs and key not in tiles:
+                tiles[key] = _tile(reason, cell, text, thumbs[key])
+    if tiles:
+        everything = Value("All cells that did not pass", link=gallery(verdict="FAIL,ERROR"))
+        yield ImageStrip("What did not pass", list(tiles.values())[:MAX_FAILURES], [everything])
 
 
-def _costs(summary: Summary) -> list[CostFinding]:
-    """Costs with any paid, cached or unknown cell: generations first, then judgments."""
-    relevant = (cost for cost in summary.costs if cost.paid or cost.cached or cost.unknown)
-    return sorted(relevant, key=lambda cost: cost.what)
+def _tile(reason: str, cell: FailingCell, text: str, thumb: str) -> Tile:
+    """The verdict, all reasons, the model run, and the explanation of the first reason that has one."""
+    reasons = ", ".join(cell.shown(name) or name for name in dict.fromkeys((reason, *cell.explanations)))
+    why = one_line(cell.reasons.get(reason) or next(iter(cell.reasons.values()), text), _MAX_EXPLANATION)
+    name = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
+    caption: list[Cell] = [Value(cell.verdict, VERDICT_TONES[cell.verdict]), quoted(reasons), dim(cell.model_label)]
+    return Tile(thumb, cell_link(cell), name, [*caption, *([dim(why)] if why else [])])
+
+
+def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str], Plot]:
+    """The plot of each metric in each model run: all those of a metric are on one axis."""
+    plots: dict[tuple[str, str], Plot] = {}
+    for name, metric in summary.metrics.items():
+        values = {model.label: numbers.scores[name, model.label].all() for model in summary.models}
+        low, high = _axis(metric, list(chain.from_iterable(values.values())))
+        bins = _bins(low, high, values.values())
+        for model in summary.models:
+            if metric.type == "bool":
+                found = model.metrics.get(name)
+                if found is not None and found.value is not None:
+                    plots[name, model.label] = Share(found.value)
+            elif values[model.label]:
+                ends = (f"{low:.3g}", f"{high:.3g}")
+                plots[name, model.label] = Bars(histogram(values[model.label], low, high, bins), ends)
+    return plots
+
+
+def _axis(metric: Metric, measured: Sequence[float]) -> tuple[float, float]:
+    """The metric's range; an open end is replaced by the measured minimum or maximum."""
+    low, high = metric.range or (None, None)
+    ends = (min(measured, default=0.0), max(measured, default=1.0))
+    return ends[0] if low is None else low, ends[1] if high is None else high
+
+
+def _bins(low: float, high: float, values: Iterable[Sequence[float]]) -> int:
+    """One bar per step for a short integer scale, else a fixed number of bars."""
+    if not float(high - low).is_integer() or not 2 <= high - low < BINS:
+        return BINS
+    whole = all((value - low).is_integer() for run_values in values for value in run_values)
+    return int(high - low) + 1 if whole else BINS
+
+
+def time_section(title: str, heading: str, numbers: Mapping[str, _Numbers]) -> Iterator[Section]:
+    """Seconds by name: mean, median, 95th percentile, and a histogram, all on one axis."""
+    seconds = {name: sorted(measured.all()) for name, measured in numbers.items()}
+    top = max((ordered[-1] for ordered in seconds.values() if ordered), default=0.0)
+    rows: list[list[Cell]] = []
+    for name, ordered in seconds.items():
+        mean, middle, p95 = (
+            (fsum(ordered) / len(ordered), median(ordered), ordered[ceil(0.95 * len(ordered)) - 1])
+            if ordered
+            else (0.0, 0.0, 0.0)
+        )
+        plot = Bars(histogram(ordered, 0.0, top), ("0", f"{top:.3g}")) if ordered else None
+        times = [f"{mean:.2f}", f"{middle:.2f}", f"{p95:.2f}"]
+        rows.append([quoted(name), f"{len(ordered):,}", *times, Value("", plot=plot)])
+    columns = [Column(heading), *(Column(name, is_number=True) for name in ("n", "mean s", "median s", "p95 s"))]
+    if rows:
+        yield Section(title, [*columns, Column("spread")], rows, name="times")
 
 
 def _facts(info: RunInfo) -> list[tuple[str, str]]:
@@ -153,45 +211,3 @@ def _took(info: RunInfo) -> str | None:
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "under 1 s"
-
-
-def _model_row(model: ModelFindings, summary: Summary) -> RateRow:
-    """Marks mock model runs, unless all are: then the page says so once."""
-    mixed = not all(other.stand_in for other in summary.models)
-    note = "not a model" if model.stand_in and mixed else ""
-    return _rate_row(model.label, model.counts, "model", note)
-
-
-def _rate_row(name: str, counts: Counts, kind: str, note: str = "") -> RateRow:
-    rate = counts.pass_rate
-    return RateRow(name, link(**{kind: name}), counts, show_rate(rate), plots.interval(rate), note)
-
-
-def _count_rows(counts: dict[str, int], kind: str) -> list[CountRow]:
-    top = max(counts.values(), default=1)
-    return [
-        CountRow(name, link(**{kind: name}) if kind else "", number, round(number / top * plots.WIDTH, 1))
-        for name, number in counts.items()
-    ]
-
-
-def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[Estimate | None]]]:
-    """Scores by question type and over all, per model run; ``None`` without such questions."""
-    kinds = dict.fromkeys(kind for model in questions.models.values() for kind in model.types)
-    rows = [(kind, [model.types.get(kind) for model in questions.models.values()]) for kind in kinds]
-    return [*rows, ("all", [model.all for model in questions.models.values()])]
-
-
-def _bar_width(summary: Summary) -> float:
-    """Of the verdicts, in which the cells that a run still lacks have their part."""
-    if summary.state != "running" or not summary.planned_cells:
-        return 600.0
-    return 600.0 * min(1.0, summary.counts.cells / summary.planned_cells)
-
-
-def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str, str]:
-    """The gate's state, its value and how often a repeated run fails it, as text."""
-    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
-    missing = "; ".join(filter(None, (missing, bound_note(gate))))
-    label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})", gate_repeat(gate)

@@ -17,7 +17,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visioneval.report.terminal.run.summary import show_usd
+from visioneval.report.html.plots import coordinates
+from visioneval.report.numbers import show_usd
+from visioneval.report.sections import Report
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
@@ -57,6 +59,11 @@ class PageFrame:
 def render(template: str, folder: Path = FOLDER, /, **values: Any) -> str:
     """Renders a page template of a folder, or one of this package's. All values are escaped."""
     return _environment(folder).get_template(template).render(**values)
+
+
+def sections_page(report: Report, frame: PageFrame | None = None) -> str:
+    """A report that consists of sections alone, as one file without scripts or network access."""
+    return render("results.html.j2", policy=policy(inline_style=style()), style=style(), report=report, frame=frame)
 
 
 @cache
@@ -118,6 +125,7 @@ def _environment(folder: Path) -> jinja2.Environment:
     )
     environment.filters["soft"] = soft
     environment.filters["usd"] = usd
+    environment.filters["coordinates"] = coordinates
     return environment
 
 

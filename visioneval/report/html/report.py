@@ -20,13 +20,11 @@ from visioneval.errors import UsageError
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.stores.locations import copies_of, display_name
-from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
-from visioneval.report.html.overview import overview
+from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.report.html.worst import worst_failures
 from visioneval.suite.counter_examples import left_out
 
 _SUBFOLDERS = ("data", "thumbs", "images")
@@ -124,9 +122,9 @@ def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     pairs = preferences_within(run.folder, run.info)
     costs = read_pair_costs(run.folder) if run.label is None else ()
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
+    numbers = CellNumbers(cells, left_out(run.info.selected_suite, run.info.metrics))
     return {
-        **overview(run.info, CellNumbers(cells, left_out(run.info.selected_suite, run.info.metrics)), summary),
-        "worst": worst_failures(summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
+        **overview(run.info, numbers, summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
         "left_out": run.left_out or "",
         "gallery_cells": len(run.cells),
     }

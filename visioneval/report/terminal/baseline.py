@@ -10,7 +10,7 @@ from rich.text import Text
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
 from visioneval.analysis.summary.accumulators import pass_rate
 from visioneval.records.baselines import Baseline
-from visioneval.report.terminal.run.summary import show_rate
+from visioneval.report.numbers import show_rate
 from visioneval.report.terminal.table import Cell, Column, table
 from visioneval.report.text import plain
 

@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from visioneval.analysis.summary.accumulators import count, most_common
 from visioneval.analysis.summary.findings import Counts
 from visioneval.errors import RunFormatError
 from visioneval.records.model import Record, read_records
 from visioneval.records.stores.locations import display_name
-from visioneval.report.terminal.run.failure_tags import failure_tag_table
-from visioneval.report.terminal.run.summary import RATE, show_rate
-from visioneval.report.terminal.table import Cell, Column, table, with_title
-from visioneval.report.text import clean, one_line, plain
+from visioneval.report.numbers import show_rate
+from visioneval.report.run import RATE, failure_tag_table
+from visioneval.report.sections import Cell, Column, Section, quoted
+from visioneval.report.text import clean, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +54,32 @@ def listed_run(folder: Path, info: Mapping[str, Any], problem: str | None, warn:
         return ListedRun(folder.name, info, None)
 
 
-def print_runs(runs: Sequence[ListedRun], console: Console) -> None:
-    """Prints runs grouped by experiment. Runs without an experiment come first."""
-    for experiment in sorted({run.experiment for run in runs}):
-        members = [run for run in runs if run.experiment == experiment]
-        notes = any(run.info.get("note") for run in members)
-        columns = [Column("run"), Column("state"), Column(RATE), Column("error", right=True)]
-        columns += [Column("note", min_width=12)] if notes else []
+def run_list(runs: Sequence[ListedRun], *, failure_tags: bool = False) -> Iterator[Section]:
+    """A table of the runs of each experiment; those without an experiment come first. Then their failure tags."""
+    names = sorted({run.experiment for run in runs})
+    experiments = [(name, [run for run in runs if run.experiment == name]) for name in names]
+    for experiment, members in experiments:
+        columns = [Column("run"), Column("state"), Column(RATE), Column("error", is_number=True)]
+        columns += [Column("note", min_width=12)] if any(run.info.get("note") for run in members) else []
         rows = [_row(run)[: len(columns)] for run in members]
-        title = f"experiment {one_line(experiment)}" if experiment else "no experiment"
-        console.print(with_title(title, table(columns, rows, console.width)))
-        console.print()
-
-
-def print_failure_tags(runs: Sequence[ListedRun], console: Console) -> None:
-    """Prints the failure tags of the runs of each experiment, with the number of each run."""
-    for experiment in sorted({run.experiment for run in runs}):
-        members = [run for run in runs if run.experiment == experiment]
-        totals = sum((Counter(run.failure_tags) for run in members), Counter[str]())
+        yield Section(f"experiment {one_line(experiment)}" if experiment else "no experiment", columns, rows)
+    for experiment, members in experiments if failure_tags else ():
+        totals = most_common(sum((Counter(run.failure_tags) for run in members), Counter[str]()))
         title = f"failure tags, experiment {one_line(experiment)}" if experiment else "failure tags, no experiment"
         if not totals:
-            console.print(plain(f"{title}: none"))
+            yield Section("", about=[f"{title}: none"])
             continue
-        ordered = most_common(totals)
-        by_run = [run.failure_tags for run in members]
-        console.print(with_title(title, failure_tag_table(ordered, by_run, console.width)))
-        for number, run in enumerate(members, 1):
-            cells = "unreadable" if run.counts is None else f"{run.counts.cells:,} cells"
-            console.print(plain(f"#{number} {one_line(run.run_id)}: {cells}"))
-        console.print()
+        numbers = [Column(f"#{number}", is_number=True) for number in range(1, len(members) + 1)]
+        columns, rows = failure_tag_table(totals, [run.failure_tags for run in members], numbers)
+        yield Section(title, columns, rows, list(map(_cells, range(1, len(members) + 1), members)), splits=True)
+
+
+def _cells(number: int, run: ListedRun) -> str:
+    return f"#{number} {one_line(run.run_id)}: {'unreadable' if run.counts is None else f'{run.counts.cells:,} cells'}"
 
 
 def _row(run: ListedRun) -> list[Cell]:
     rate = "unreadable" if run.counts is None else show_rate(run.counts.pass_rate) if run.counts.cells else "empty"
     errors = "" if run.counts is None else str(run.counts.errors)
-    return [
-        run.run_id,
-        one_line(str(run.info.get("state"))),
-        rate,
-        errors,
-        one_line(str(run.info.get("note") or "")),
-    ]
+    state, note = (one_line(str(run.info.get(name) or "")) for name in ("state", "note"))
+    return [quoted(run.run_id), state, rate, errors, quoted(note)]

@@ -10,7 +10,6 @@ import pytest
 from labeled_runs import CLEAR, USABLE, label, labeled
 from preference_factory import pair, preference
 from record_factory import info, record
-from rich.console import Console
 from toys import Toy
 
 from visioneval import GraderRecord, Record
@@ -19,13 +18,8 @@ from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.terminal.agreement.judge_card import (
-    agreement_cards,
-    card_cells,
-    judge_tables,
-    pair_cells,
-    vote_rows,
-)
+from visioneval.report.judges import judge_sections, judge_sections_of_runs
+from visioneval.report.sections import Value
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -57,6 +51,17 @@ def cards(*records: Record, kind: str = "rubric", disagreement: Disagreement | N
     for entry in records:
         collected.add(entry)
     return collected.result({} if disagreement is None else {"look": disagreement})
+
+
+def shown(*judges: JudgeCard, pairs: Any = ()) -> dict[str, list[list[str]]]:
+    """The rows of each table in a report of one run, by the first word of its title."""
+    summary = summarize(info(), []).model_copy(update={"judges": judges, "pair_judges": pairs})
+    return {
+        section.title.split()[0].strip(":"): [
+            [cell.text if isinstance(cell, Value) else cell for cell in row] for row in section.rows
+        ]
+        for section in judge_sections(summary)
+    }
 
 
 def alpha_by_pairs(items: list[list[float]], *, is_nominal: bool) -> float:
@@ -91,21 +96,16 @@ def test_alpha_over_votes_is_krippendorffs_with_lost_votes_missing() -> None:
 def test_equal_votes_have_no_alpha_and_no_nan() -> None:
     (card,) = cards(judged(details={"votes": {"layout": [2, 2]}}), judged(details={"votes": {"layout": [2, 2, 2]}}))
     assert (card.votes[0].alpha, card.votes[0].same, card.votes[0].note) == (None, 1.0, ALL_EQUAL)
-    assert [row[2] for row in vote_rows(card)] == [ALL_EQUAL]
+    assert shown(card)["Votes"] == [["look", "layout", ALL_EQUAL, "2", "100%"]]
     (card,) = cards(judged())
-    assert (card.votes, [row[2] for row in vote_rows(card)]) == ((), ["no votes"])
+    assert card.votes == ()
     assert cards() == ()
 
 
 def test_a_table_of_votes_needs_votes() -> None:
-    summary = summarize(info(), [])
-    without = judge_tables(summary.model_copy(update={"judges": cards(judged())}))
-    assert [title for title, *_ in without] == ["Judges"]
-    votes = cards(judged(details={"votes": {"layout": [2, 3]}}))
-    both = judge_tables(summary.model_copy(update={"judges": (*votes, *cards(judged()))}))
-    title, _, rows = both[1]
-    assert title.startswith("Votes of a judge")
-    assert [row[1] for row in rows] == ["layout", ""]
+    without, votes = cards(judged())[0], cards(judged(details={"votes": {"layout": [2, 3]}}))[0]
+    assert list(shown(without)) == ["Judges"]
+    assert [row[1:3] for row in shown(votes, without)["Votes"]] == [["layout", "0.000"], ["", "no votes"]]
 
 
 def test_many_different_votes_need_no_memory() -> None:
@@ -122,13 +122,13 @@ def test_unanswered_refused_and_repaired_cells_are_counted() -> None:
         disagreement=Disagreement(judged=3, disagreed=1),
     )
     assert (card.cells, card.cached, card.unanswered, card.refused, card.repaired) == (4, 1, 1, 2, 1)
-    assert card_cells(card)[3:] == ("1 (25%)", "2 (50%)", "1 (25%)", "1 of 3")
+    assert shown(card)["Judges"][0][3:] == ["1 (25%)", "2 (50%)", "1 (25%)", "1 of 3"]
 
 
 def test_old_records_and_classes_of_ones_own_say_what_they_do_not_contain() -> None:
     (old,) = cards(judged())
     assert (old.refused, old.repaired) == (None, 0)
-    assert card_cells(old)[3:] == ("0", "not recorded", "0", "no verdict")
+    assert shown(old)["Judges"][0][3:] == ["0", "not recorded", "0", "no verdict"]
     (gecko,) = cards(judged(type="gecko"), kind="gecko")
     assert gecko.repaired is None
     (gecko,) = cards(judged(type="gecko", details={"read": []}), kind="gecko")
@@ -155,7 +155,7 @@ def test_the_share_of_the_first_shown_excludes_ties_and_takes_cases_as_clusters(
 def test_a_judge_of_pairs_without_an_answer_has_no_share() -> None:
     (card,) = pair_cards([preference("one", "a", None, refused=True), preference("one", "b", "tie", read="repaired")])
     assert (card.first_shown, card.low, card.high) == (None, None, None)
-    assert pair_cells(card)[1:] == ("no answers", "0", "1", "1 (50%)", "1 (50%)", "1 (50%)")
+    assert shown(pairs=(card,))["Pairs"][0][1:] == ["no answers", "0", "1", "1 (50%)", "1 (50%)", "1 (50%)"]
     assert pair_cards([]) == ()
 
 
@@ -196,13 +196,12 @@ def test_anchors_are_compared_run_by_run_oldest_first() -> None:
     assert interval is not None
     assert (second.low, second.high) == pytest.approx((interval.low, interval.high))
     assert third == ()
-    console = Console(width=100, record=True)
-    for part in agreement_cards(judges, 100):
-        console.print(part)
-    text = console.export_text()
-    assert "no anchors" in text
-    assert "2 !1" in text
-    assert "nan" not in text.split()
+    rows = judge_sections_of_runs(judges)[-1].rows
+    assert [[getattr(cell, "text", cell) for cell in row] for row in rows] == [
+        ["older", "layout", "1.00 [0.34, 1.00]", "2 !1", "+0.00", "0.00"],
+        ["newer", "layout", "0.33 [0.06, 0.79]", "3", "+0.33", "1.00"],
+        ["bare", "", "no anchors", "", "", ""],
+    ]
 
 
 def test_anchors_without_any_score_are_not_measured() -> None:

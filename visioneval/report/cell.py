@@ -1,4 +1,4 @@
-"""The cells of one case in full: the request, the scores and the reasons."""
+"""The cells of one case in full, in a terminal: the request, the scores and the reasons."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from visioneval.media.urls import public_address
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
 from visioneval.records.stores.locations import display_name
+from visioneval.report.console import STYLES, key_values, section_part
 from visioneval.report.numbers import thresholds_of
-from visioneval.report.terminal.run.summary import COLORS
-from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
-from visioneval.report.text import clean, plain
-from visioneval.rules import show_score
+from visioneval.report.run import VERDICT_TONES
+from visioneval.report.sections import Cell, Column, Section, Value
+from visioneval.report.text import clean
+from visioneval.rules import parse_rule, show_failed, show_score
 from visioneval.suite.cases.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05
@@ -56,7 +57,7 @@ def _non_empty(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
 
 def _print_cell(record: Record, folder: Path, console: Console) -> None:
     title = Text.assemble(
-        (record.verdict, f"bold {COLORS[record.verdict]}"),
+        (record.verdict, f"bold {STYLES[VERDICT_TONES[record.verdict]]}"),
         f"  {clean(record.model_label)}  sample {record.sample_index}",
     )
     console.print(Rule(title, align="left"))
@@ -66,12 +67,16 @@ def _print_cell(record: Record, folder: Path, console: Console) -> None:
     console.print(key_values(_result_rows(record)))
     if record.scores:
         console.print()
-        console.print(_scores(record, console.width))
+        console.print(section_part(_scores(record), console.width))
     for grader in record.graders:
-        rows = list(_grader_rows(grader))
-        if rows:
+        if rows := list(_grader_rows(grader)):
             console.print()
-            console.print(with_title(f"{grader.key} ({grader.type})", key_values(rows)))
+            console.print(Text(clean(f"{grader.key} ({grader.type})"), style="bold"))
+            console.print(key_values(rows))
+        for judge, details in (("", grader.details), *((answer.judge, answer.details) for answer in grader.judges)):
+            if questions := _questions_in(details):
+                console.print()
+                console.print(section_part(_answers(f"{grader.key}: {judge or 'answers'}", questions), console.width))
 
 
 def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
@@ -88,12 +93,16 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
             "unused answer": None if record.is_unusable else _unused_reply(record),
-            "failed": "\n".join(record.failed_rules),
-            "warned": "\n".join(record.warned_rules),
+            "failed": "\n".join(_shown(rule, record) for rule in record.failed_rules),
+            "warned": "\n".join(_shown(rule, record) for rule in record.warned_rules),
             "skipped": "\n".join(record.skipped_rules),
             "failure tags": ", ".join(record.failure_tags),
         }
     )
+
+
+def _shown(rule: str, record: Record) -> str:
+    return show_failed(rule, record.scores.get(parse_rule(rule).metric)) or rule
 
 
 def _unused_reply(record: Record) -> str | None:
@@ -105,8 +114,8 @@ def _waited(seconds: float) -> str:
     return f" (waited {seconds:.2f} s)" if seconds >= _SHORTEST_WAIT_S else ""
 
 
-def _scores(record: Record, width: int) -> Any:
-    columns = (Column("metric", min_width=16), Column("score", right=True), Column("reason", min_width=20))
+def _scores(record: Record) -> Section:
+    columns = (Column("metric", min_width=16), Column("score", is_number=True), Column("reason", min_width=20))
     thresholds = thresholds_of(record)
     rows = [
         (name, show_score(score, thresholds.get(name)), record.reasons.get(name, ""))
@@ -119,7 +128,33 @@ def _scores(record: Record, width: int) -> Any:
         if grader.key in record.reasons and grader.key not in record.scores
     ]
     visible = columns if any(row[2] for row in rows) else columns[:2]
-    return table(visible, [row[: len(visible)] for row in rows], width)
+    return Section("", visible, [row[: len(visible)] for row in rows])
+
+
+def _questions_in(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The questions that a grader asked about a cell, with their answers."""
+    listed = details.get("questions")
+    entries = listed if isinstance(listed, list) else []
+    return [entry for entry in entries if isinstance(entry, Mapping) and "question" in entry and "expected" in entry]
+
+
+def _answers(title: str, questions: Sequence[Mapping[str, Any]]) -> Section:
+    """A row for each question: how it was answered, and why it scored 0."""
+    rows = [(str(entry["question"]), _answer_to(entry), str(entry.get("reason") or "")) for entry in questions]
+    columns = [Column("question", min_width=20), Column("answer", min_width=20), Column("reason", min_width=16)]
+    shown = 3 if any(row[2] for row in rows) else 2
+    return Section(title, columns[:shown], [row[:shown] for row in rows])
+
+
+def _answer_to(entry: Mapping[str, Any]) -> Value:
+    given = _detail(entry.get("choice") or entry.get("answer") or "")
+    if entry.get("unanswered"):
+        return Value(f"Not answered: {_detail(entry['unanswered'])}.", "error")
+    if not entry.get("right"):
+        return Value(f"Answered {given}, expected {_detail(entry['expected'])}.", "fail")
+    if entry.get("score") == 0:
+        return Value(f"Answered {given}. Scored 0: its parent question failed.", "fail")
+    return Value(f"Answered {given}.")
 
 
 def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
@@ -128,10 +163,10 @@ def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
     if grader.waited_seconds >= _SHORTEST_WAIT_S:
         yield "time", f"{grader.seconds:.2f} s{_waited(grader.waited_seconds)}"
     for name, value in grader.details.items():
-        if _is_shown(value):
-            yield name.replace("_", " "), plain(_detail(value))
+        if _is_shown(value) and not (name == "questions" and _questions_in(grader.details)):
+            yield name.replace("_", " "), _detail(value)
     for answer in grader.judges:
-        yield answer.judge, plain(_answer(answer))
+        yield answer.judge, _answer(answer)
 
 
 def _answer(answer: JudgeAnswer) -> str:

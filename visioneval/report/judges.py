@@ -1,0 +1,108 @@
+"""What is known about the judges of runs: their answers, votes and position bias, and how they keep to anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from visioneval.analysis.agreement.anchors import AnchorMatch, RunJudges
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
+from visioneval.report.numbers import with_interval
+from visioneval.report.sections import Column, Section, quoted
+
+_NAMES = ("run", "grader", "judge", "metric")
+"""Columns with text of a suite; the others are numbers."""
+
+
+def judge_sections(summary: Summary) -> list[Section]:
+    """The tables of one run, without empty ones."""
+    return _sections([("", summary.judges, summary.pair_judges)])
+
+
+def judge_sections_of_runs(judges: Sequence[RunJudges]) -> list[Section]:
+    """The tables of several runs, a row for each, oldest first, with the anchors of each run."""
+    is_single = len(judges) == 1
+    sections = _sections([("" if is_single else run.run_id, run.cards, run.pairs) for run in judges])
+    if any(run.anchors for run in judges):
+        rows = [
+            (run.run_id, *cells)
+            for run in judges
+            for cells in ([_anchor_row(match) for match in run.anchors] or [("", "no anchors", "", "", "")])
+        ]
+        columns = ("metric", "same as anchor [95%]", "anchors", "difference", "distance")
+        sections.append(_section("Judges against anchors, by run: a falling share is drift", columns, rows))
+    return sections
+
+
+def _sections(runs: Sequence[tuple[str, Sequence[JudgeCard], Sequence[PairCard]]]) -> list[Section]:
+    """The tables that are not empty, with a row or more for each run."""
+    cards = [(run, card) for run, cards_of_run, _ in runs for card in cards_of_run]
+    pairs = [(run, pair) for run, _, pairs_of_run in runs for pair in pairs_of_run]
+    has_votes = any(card.votes for _, card in cards)
+    parts = (
+        _section(
+            "Judges",
+            ("grader", "judge", "cells", "unanswered", "refused", "repaired", "against rules"),
+            [(run, *_card_row(card)) for run, card in cards],
+        ),
+        _section(
+            "Votes of a judge about the same cell (Krippendorff's alpha: 1 is consistent, 0 is chance)",
+            ("grader", "metric", "alpha", "cells", "all votes equal"),
+            [(run, *row) for run, card in cards for row in _vote_rows(card)] if has_votes else [],
+        ),
+        _section(
+            "Pairs: share of answers that preferred the output shown first (0.50 is fair)",
+            ("judge", "first shown [95%]", "answers", "ties", "unanswered", "refused", "repaired"),
+            [(run, *_pair_row(pair)) for run, pair in pairs],
+        ),
+    )
+    return [part for part in parts if part.rows]
+
+
+def _section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
+    """A table. Its rows begin with the run, which has a column unless it is empty in all rows."""
+    names = ("run", *names)
+    start = 0 if any(row[0] for row in rows) else 1
+    columns = [Column(name, min_width=10) if name in _NAMES else Column(name, is_number=True) for name in names]
+    cells = [
+        [quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)][start:]
+        for row in rows
+    ]
+    return Section(title, columns[start:], cells, name="judges")
+
+
+def _card_row(card: JudgeCard) -> tuple[str, ...]:
+    counts = (_share(number, card.cells) for number in (card.unanswered, card.refused, card.repaired))
+    disagreement = card.disagreement
+    against = "no verdict" if disagreement is None else f"{disagreement.disagreed} of {disagreement.judged}"
+    return card.grader, card.judge, f"{card.cells:,}", *counts, against
+
+
+def _vote_rows(card: JudgeCard) -> Iterator[tuple[str, ...]]:
+    for votes in card.votes:
+        alpha = votes.note or "-" if votes.alpha is None else f"{votes.alpha:.3f}"
+        yield card.grader, votes.metric, alpha, f"{votes.items:,}", "-" if votes.same is None else f"{votes.same:.0%}"
+    if not card.votes:
+        yield card.grader, "", "no votes", "", ""
+
+
+def _pair_row(pair: PairCard) -> tuple[str, ...]:
+    asked = pair.answers + pair.ties + pair.unanswered
+    counts = (_share(number, asked) for number in (pair.unanswered, pair.refused, pair.repaired))
+    first_shown = with_interval(pair.first_shown, pair.low, pair.high, missing="no answers")
+    return pair.judge, first_shown, f"{pair.answers:,}", f"{pair.ties:,}", *counts
+
+
+def _anchor_row(match: AnchorMatch) -> tuple[str, ...]:
+    same = with_interval(match.same, match.low, match.high, missing="not measured")
+    missing = f" !{match.unmeasured}" if match.unmeasured else ""
+    difference = "" if match.higher is None else f"{match.higher:+.2f}"
+    distance = "" if match.distance is None else f"{match.distance:.2f}"
+    return match.metric, same, f"{match.n:,}{missing}", difference, distance
+
+
+def _share(number: int | None, total: int) -> str:
+    """A number of cells or answers, with its share; ``None`` in records that do not contain it."""
+    if number is None:
+        return "not recorded"
+    return f"{number:,} ({number / total:.0%})" if number else "0"

@@ -1,1 +1,0 @@
-"""Tables of one run, its cells, and of the list of runs."""
