@@ -49,7 +49,8 @@ if TYPE_CHECKING:
         Question,
         Reply,
     )
-    from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info, read_records
+    from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info
+    from visioneval.records.reader import read_records
     from visioneval.running.pairs import PairwiseResult
     from visioneval.suite.cases.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output, Status, TaskType, Verdict
@@ -101,8 +102,8 @@ _MODULES = {
         "Record",
         "RunInfo",
         "read_info",
-        "read_records",
     ),
+    "visioneval.records.reader": ("read_records",),
     "visioneval.suite.cases.case": ("TestCase",),
     "visioneval.types": (
         "CaseFiles",

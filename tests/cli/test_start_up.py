@@ -14,7 +14,7 @@ HEAVY = (
     "google", "skimage", "scipy", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
     "visioneval.suite", "visioneval.records.model", "visioneval.graders", "visioneval.providers",
     "visioneval.running", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
-    "visioneval.templates.render", "visioneval.label", "visioneval.records.labeling.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
+    "visioneval.templates.render", "visioneval.label", "visioneval.records.labels", "starlette", "uvicorn", "rich.progress", "rich.table",
 )  # fmt: skip
 
 

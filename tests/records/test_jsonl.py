@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from visioneval import StorageError
-from visioneval.records.files.jsonl import append_lines, locked
-from visioneval.records.labeling.labels import Label, append_labels, growing_labels
+from visioneval.records.labels import Label, append_labels, growing_labels
 from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
+from visioneval.records.writer import append_lines, locked
 
 
 def preference(case: str, first: str = "a") -> Preference:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue, TypeAdapter
 
 from visioneval import RunFormatError
-from visioneval.records.files.untrusted_json import LARGEST, read_json
+from visioneval.records.untrusted_json import LARGEST, read_json
 
 _ANY: TypeAdapter[Any] = TypeAdapter(JsonValue)
 TOKENS = st.one_of(

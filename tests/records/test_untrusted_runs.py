@@ -15,7 +15,7 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval import StorageError, read_info
-from visioneval.records.files.links import is_inside
+from visioneval.records.run_folders import is_inside
 from visioneval.records.writer import RunWriter
 
 pytestmark = pytest.mark.slow

@@ -15,13 +15,14 @@ from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_ru
 from typer.testing import CliRunner
 
 from visioneval import Record, load_run
-from visioneval.analysis.cell_reader import CellReader
+from visioneval.analysis.cells import Cell
 from visioneval.cli import app
 from visioneval.export import frames
 from visioneval.export.csv import write_csv, write_drawn_cells
 from visioneval.export.frames import write_parquet
 from visioneval.export.jsonl import READ_ROWS, write_jsonl
 from visioneval.export.table import cell_table, record_table
+from visioneval.records.reader import open_records
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +146,7 @@ def test_the_first_lines_of_jsonl_have_all_fields(root: Path) -> None:
 
 def test_compare_reads_the_cells_of_exported_jsonl(root: Path) -> None:
     def by_name(path: Path) -> dict[tuple[str, int], object]:
-        cells = [CellReader().read(line, "here") for line in path.read_bytes().splitlines(keepends=True)]
-        return {(cell.test_id, cell.sample_index): cell for cell in cells if cell is not None}
+        return {(cell.test_id, cell.sample_index): cell for cell in open_records(path, Cell)}
 
     assert by_name(exported(root, "again.jsonl")) == by_name(root / "r" / "results.jsonl")
 

@@ -12,7 +12,7 @@ from record_factory import record
 
 from visioneval import RunFormatError, UsageError
 from visioneval.label.sampling import SelectionSpec, draw_cells
-from visioneval.records.labeling.draws import DRAWS, RecordedDraw, append_draw, frame_of, read_draws
+from visioneval.records.labels import DRAWS, RecordedDraw, append_draw, frame_of, read_draws
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 RECORDS = [record(test_id=f"case{number}", verdict="PASS" if number % 3 else "FAIL") for number in range(12)]

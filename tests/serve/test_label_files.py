@@ -13,7 +13,7 @@ from record_factory import info, record
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records.labeling.labels import Label, append_labels, newest, read_labels
+from visioneval.records.labels import Label, append_labels, newest, read_labels
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from label_server import READY, SECRET_A, SECRET_B, Server, lines, wait_for_progress, write_run
 
-from visioneval.records.labeling.labels import newest, read_labels
+from visioneval.records.labels import newest, read_labels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

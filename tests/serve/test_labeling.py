@@ -14,8 +14,7 @@ from PIL import Image
 from visioneval import UsageError
 from visioneval.label.labeling import Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.labeling.draws import read_draws
-from visioneval.records.labeling.labels import Label, append_labels, newest, read_labels
+from visioneval.records.labels import Label, append_labels, newest, read_draws, read_labels
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from record_factory import info
 
 from visioneval import RunFormatError, StorageError
-from visioneval.records.labeling.labels import Label, append_labels, newest, read_anchors, read_labels
+from visioneval.records.labels import Label, append_labels, newest, read_anchors, read_labels
 
 pytestmark = pytest.mark.slow
 

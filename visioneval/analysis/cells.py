@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
+from functools import lru_cache
 from math import fsum
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint
+from visioneval.records.reader import Records
 from visioneval.suite.cases.case import CaseId
 from visioneval.types import Score, Verdict
 
@@ -21,13 +26,22 @@ class CellJudge:
     model: str | None = None
 
 
+@lru_cache(maxsize=4096)
+def _fingerprint(text: str) -> Fingerprint:
+    return Fingerprint.model_validate_json(text)
+
+
+SharedFingerprint = Annotated[Fingerprint, AfterValidator(lambda value: _fingerprint(value.model_dump_json()))]
+"""Equal ones are most often the same object, as a comparison counts their changes by identity."""
+
+
 @dataclass(slots=True)
 class CellGrader:
     """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
 
     key: str
     type: str
-    fingerprint: Fingerprint
+    fingerprint: SharedFingerprint
     cost_usd: Usd | None = None
     is_unmeasured: bool = False
     is_optional: bool = False
@@ -93,6 +107,10 @@ class Cell:
             if grader.cost_usd is not None:
                 total = grader.cost_usd if total is None else total + grader.cost_usd
         return total
+
+
+Cells = Records[Cell]
+"""The cells of one side of a comparison."""
 
 
 @dataclass(slots=True)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
-from visioneval.records.files.lines import read_lines
 from visioneval.records.model import RunInfo, read_info
+from visioneval.records.reader import read_lines
 from visioneval.records.stores.lookup import list_runs, refresh_runs
 from visioneval.suite.entries.prompts import without_prompt
 
@@ -58,17 +60,11 @@ class RecordedCost:
     graders: tuple[RecordedGraderCost, ...] = ()
 
 
-@dataclass(slots=True)
-class Mean:
+class Mean(NamedTuple):
     """The mean of ``times`` payments in USD."""
 
-    usd: float = 0.0
-    times: int = 0
-
-    def add(self, usd: float) -> None:
-        """Adds a payment."""
-        self.usd += (usd - self.usd) / (self.times + 1)
-        self.times += 1
+    usd: float
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +99,19 @@ def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
 
 def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
     """Computes the means over the given runs."""
-    generations: dict[tuple[str, str], Mean] = {}
-    judgements: dict[tuple[str, str], Mean] = {}
+    generations: dict[tuple[str, str], list[float]] = {}
+    judgements: dict[tuple[str, str], list[float]] = {}
     for info, records in runs:
         suite = info.suite
         judge_names = {entry.key: entry.judge_names for entry in suite.graders}
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
                 label = without_prompt(record.model_label)
-                generations.setdefault((record.provider, label), Mean()).add(record.cost_usd)
+                generations.setdefault((record.provider, label), []).append(record.cost_usd)
             for grader in record.graders:
                 for part in grader.by_judge(judge_names.get(grader.key, ())):
                     if part.judge in suite.judges and not part.cached and part.cost_usd is not None:
                         title = suite.judges[part.judge].title
-                        judgements.setdefault((grader.key, title), Mean()).add(part.cost_usd)
-    return PastCosts(generations, judgements)
+                        judgements.setdefault((grader.key, title), []).append(part.cost_usd)
+    means = ({key: Mean(fmean(paid), len(paid)) for key, paid in costs.items()} for costs in (generations, judgements))
+    return PastCosts(*means)

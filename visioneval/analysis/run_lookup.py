@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cell_reader import CellReader
-from visioneval.analysis.cell_tables import stored_cells
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.sides import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
+from visioneval.records.reader import RESULTS, Records, open_records, records_of
 from visioneval.records.resume_command import missing_cells_hint
-from visioneval.records.run_state import with_current_state
+from visioneval.records.runs import with_current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
@@ -50,20 +49,20 @@ def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo,
     return folder, info, list(records)
 
 
-def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, Records[Record]]:
     """Opens a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
 
     Raises ``UsageError``, and ``RunFormatError`` if ``results.jsonl`` cannot be read.
     """
     folder, info, label = named_run(name, runs)
-    records = StoredRecords.of_run(folder)
+    records = records_of(folder)
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
     return folder, *_part(info, records, Scope(models=(label,)))
 
 
-def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, Records[Record]]:
     """Opens those cells of a run, or of its model runs, that a scope covers.
 
     Raises ``UsageError``, also for a case, tag or label of the scope that the run does not have.
@@ -86,7 +85,7 @@ def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple
     return folder, info, records
 
 
-def _part(info: RunInfo, records: StoredRecords, scope: Scope) -> tuple[RunInfo, StoredRecords]:
+def _part(info: RunInfo, records: Records[Record], scope: Scope) -> tuple[RunInfo, Records[Record]]:
     records = records.within(scope)
     return info.within(scope, len(records)), records
 
@@ -126,13 +125,13 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
     return [label for label in labels if label.model_label in model_labels]
 
 
-def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | None = None) -> Side:
+def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
     """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``.
 
-    Cells stay on disk, and are read when they are needed. Sides with one ``reader`` share equal values.
+    Cells stay on disk, and are read when they are needed.
     """
     run, label = _split(name)
-    side = _whole_side(name, run, runs, warn, reader)
+    side = _whole_side(name, run, runs, warn)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -144,7 +143,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | N
     return replace(side, cells=cells, others=others, planned_cells=None, is_narrowed=True)
 
 
-def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader | None) -> Side:
+def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
     kind, _, baseline_name = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
         path = baseline_path(baseline_name or DEFAULT)
@@ -155,10 +154,10 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader 
         path = Path(run)
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
-        return side_of_records(name, stored_cells(path, reader))
+        return side_of_records(name, open_records(path, Cell))
     folder = find_named_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
-    cells = stored_cells(folder / "results.jsonl", reader)
+    cells = open_records(folder / RESULTS, Cell)
     warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
         # A gate over the remaining cells would also pass for the missing ones.

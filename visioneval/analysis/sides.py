@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from visioneval.analysis.cell_tables import Cells, ListedCells, StoredCells, cells_of
-from visioneval.analysis.cells import Cell, CellGrader, newest_cell, pooled_cell
+from visioneval.analysis.cells import Cell, CellGrader, Cells, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import Record, RunInfo, RunState
+from visioneval.records.reader import Records, listed
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.deciding_rules import DecidingRules, RulesOf, unknown_rules
@@ -77,7 +77,8 @@ class Side:
 
     def __post_init__(self) -> None:
         """Accepts any cells."""
-        object.__setattr__(self, "cells", cells_of(self.cells))
+        if not isinstance(self.cells, Records):
+            object.__setattr__(self, "cells", listed(self.cells))
 
     def leaves_out(self, case: str, label: str, sample: int) -> bool:
         """Whether flags left out a cell that the suite of this run still has."""
@@ -96,12 +97,12 @@ def writers_of(info: RunInfo) -> dict[str, str]:
     return writers
 
 
-def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> Side:
+def side_of_run(name: str, info: RunInfo, cells: Cells, folder: Path) -> Side:
     """Builds a side from ``run.json`` and the cells, in suite order."""
     selected = info.selected_suite
     return Side(
         name=name,
-        cells=cells.in_suite_order(info),
+        cells=cells.in_order(info),
         metrics=meanings_of(info.metrics, info.suite),
         writers=writers_of(info),
         sources=SuiteMetrics(info.suite, selected).grader_sources(),
@@ -135,7 +136,7 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
     head = baseline.header
     return Side(
         name=name,
-        cells=ListedCells(_cell_of_line(line, head.gradings) for line in baseline.lines),
+        cells=listed(_cell_of_line(line, head.gradings) for line in baseline.lines),
         metrics=head.metrics,
         writers=head.writers,
         sources=head.sources,
@@ -185,14 +186,14 @@ def pooled_side(sides: Sequence[Side]) -> Side:
         return newest
     pooled = (pooled_cell((cell, *(cells.get(cell.key) for cells in others))) for cell in newest.cells)
     run_ids = tuple(item for side in sides for item in side.run_ids)
-    return replace(newest, cells=ListedCells(pooled), runs=len(sides), run_ids=run_ids)
+    return replace(newest, cells=listed(pooled), runs=len(sides), run_ids=run_ids)
 
 
 def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:
         return side
-    cells = ListedCells(newest_cell(cell) for cell in side.cells)
+    cells = listed(newest_cell(cell) for cell in side.cells)
     return replace(side, cells=cells, runs=1, run_ids=side.run_ids[:1])
 
 

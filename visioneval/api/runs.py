@@ -22,9 +22,9 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
-from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.reader import Records, records_of
 from visioneval.records.resume_command import resume_hint
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
@@ -102,8 +102,8 @@ class Run:
         return self.summary.exit_code
 
     @property
-    def _stored(self) -> StoredRecords:
-        stored = StoredRecords.of_run(self.folder)
+    def _stored(self) -> Records[Record]:
+        stored = records_of(self.folder)
         of_model_run = stored if self.label is None else stored.within(Scope(models=(self.label,)))
         return of_model_run.within(self.scope)
 

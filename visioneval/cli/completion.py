@@ -42,7 +42,7 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
         yield from (f"{name}@{label}" for label in _run_labels(ctx, name))
         return
     yield LATEST
-    from visioneval.records.files.run_folders import list_runs
+    from visioneval.records.run_folders import list_runs
 
     folder = _runs_folder(ctx)
     yield from (run.name for run, _ in (list_runs(folder) if folder.is_dir() else ()))

@@ -17,7 +17,6 @@ from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import Record, RunInfo
     from visioneval.suite.cases.case import TestCase
     from visioneval.suite.filters import Scope
@@ -65,7 +64,7 @@ def list_all(
     if older_than is not None or keep is not None or yes:
         raise UsageError("--older-than, --keep and --yes need --delete")
     from visioneval.records.resume_command import resume_command
-    from visioneval.records.run_state import current_state
+    from visioneval.records.runs import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
     from visioneval.report.console import print_sections
     from visioneval.report.runs import listed_run, run_list
@@ -90,7 +89,7 @@ def _delete(
     runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
 ) -> None:
     """Deletes runs after a question. Raises ``UsageError``."""
-    from visioneval.records.run_deletion import delete_run, plan_deletion
+    from visioneval.records.runs import delete_run, plan_deletion
 
     deletion = plan_deletion(runs, experiment, older_than, keep)
     for folder, reason in deletion.needed.items():
@@ -408,7 +407,7 @@ def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
     print(clean(address))
 
 
-def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:
+def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:
     from visioneval.export.csv import write_csv
     from visioneval.export.frames import write_parquet
     from visioneval.export.jsonl import READ_ROWS, write_jsonl

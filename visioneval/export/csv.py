@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from visioneval.export.table import Table
-from visioneval.records.labeling.labels import AS_FORMULA, Label
+from visioneval.records.labels import AS_FORMULA, Label
 from visioneval.records.model import Record
 from visioneval.report.text import clean
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from visioneval.judging.votes import median
-from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import JudgeAnswer
 from visioneval.suite.entries.panels import Combine
 from visioneval.types import Metric, Score
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from visioneval.analysis.run_lookup import Warn, read_run
 from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError
 from visioneval.label.layout import Layout, find_layout
-from visioneval.records.labeling.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
+from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion, Labels

@@ -22,9 +22,9 @@ from visioneval.label.images import (
 )
 from visioneval.label.sampling import Item
 from visioneval.media.animation import ANIMATION_TYPES
-from visioneval.records.files.links import file_inside
-from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer
+from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.run_folders import file_inside
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.label_presets import resolve_labels

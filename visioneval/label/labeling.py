@@ -13,7 +13,7 @@ from visioneval.label.items import ItemView, PageQuestion, applicable_questions,
 from visioneval.label.progress import LabelStep, RaterProgress, SessionEntry, append_entries, growing_entries
 from visioneval.label.sampling import Item, RaterQueue, SubjectKey, build_queue
 from visioneval.label.work import LabelingTask
-from visioneval.records.labeling.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
+from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
 
 Clock = Callable[[], datetime]
 Did = Literal["answered", "skipped", "undone", "reopened"]

@@ -16,9 +16,10 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.label.sampling import Item, ItemKey, RaterQueue, Turn
 from visioneval.records.fields import Moment, SampleIndex
-from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
-from visioneval.records.labeling.labels import Digest, Rater
+from visioneval.records.labels import Digest, Rater
+from visioneval.records.reader import GrowingFile, read_lines
 from visioneval.records.stores.lookup import append_shared
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"

@@ -15,8 +15,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labeling.draws import CellDraw, DrawnCell, RecordedDraw, draw_id, frame_of
-from visioneval.records.labeling.labels import Images
+from visioneval.records.labels import CellDraw, DrawnCell, Images, RecordedDraw, draw_id, frame_of
 from visioneval.records.model import CellKey, Record
 from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.types import Status

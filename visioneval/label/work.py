@@ -18,18 +18,21 @@ from visioneval.label.items import applies, questions_for
 from visioneval.label.progress import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.label.sampling import RANDOM_KINDS, Candidate, SelectionSpec, draw_cells, pairs, select_candidates
 from visioneval.media.video import can_read_videos
-from visioneval.records.cells.changed_outputs import changed_outputs, writing_ended
-from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
-from visioneval.records.labeling.labels import (
+from visioneval.records.labels import (
     LABELS,
     Label,
+    RecordedDraw,
+    append_draw,
     drop_outdated,
     is_current,
     newest,
     read_anchors,
+    read_draws,
     read_labels,
 )
-from visioneval.records.model import Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, read_info
+from visioneval.records.outputs import changed_outputs, writing_ended
+from visioneval.records.reader import read_records
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob

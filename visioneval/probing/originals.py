@@ -11,8 +11,9 @@ from typing import Any
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.media.urls import is_url
-from visioneval.records.files.links import is_inside
-from visioneval.records.model import Record, read_records
+from visioneval.records.model import Record
+from visioneval.records.reader import read_records
+from visioneval.records.run_folders import is_inside
 from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.filters import any_glob

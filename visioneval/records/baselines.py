@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
-from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
+from visioneval.records.untrusted_json import read_json
 from visioneval.suite.cases.case import CaseId
 from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.deciding_rules import DecidingRules

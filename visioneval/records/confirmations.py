@@ -13,11 +13,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import StorageError
-from visioneval.records.files.jsonl import repair_last_line
-from visioneval.records.files.lines import read_lines
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.reader import read_lines
 from visioneval.records.stores.writing import open_writer
-from visioneval.records.writer import RunWriter, lock_run
+from visioneval.records.writer import RunWriter, lock_run, repair_last_line
 
 NAME = "confirmations.jsonl"
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)

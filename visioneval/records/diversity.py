@@ -14,7 +14,8 @@ from pydantic import Field, TypeAdapter
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
 from visioneval.records.fields import Number
-from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
+from visioneval.records.reader import read_lines
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.types import Frozen
 
 NAME = "diversity.jsonl"

@@ -14,7 +14,8 @@ from visioneval.types import MAX_NUMBER
 MOST_CELLS = 10**9
 RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=200)]
 ModelLabel = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
-SampleIndex = Annotated[int, Field(ge=0, le=1_000_000)]
+MOST_SAMPLES = 1_000_000
+SampleIndex = Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
 CellCount = Annotated[int, Field(ge=0, le=MOST_CELLS)]
 Number = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
 """Any number: finite, and from -2^63 to 2^63, so that sums and squares cannot overflow."""

@@ -1,4 +1,4 @@
-"""The on-disk format of a run, and how to read it; ``writer`` writes it.
+"""The on-disk format of a run; ``reader`` reads its records and ``writer`` writes them.
 
 runs/<run id>/run.json        the suite, the selection and the state of the run
               results.jsonl   one record per finished cell, appended; the last record of a cell counts
@@ -9,8 +9,9 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +20,8 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError
 from visioneval.media.urls import public_address
 from visioneval.records import fields
-from visioneval.records.cell_index import CellIndex, written_cell
-from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, upgraded
-from visioneval.records.files.run_folders import header_bytes, parse_header
-from visioneval.records.files.untrusted_json import read_json
-from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.run_folders import header_bytes, parse_header
+from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
 from visioneval.suite.cases.case import CaseId
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
@@ -57,6 +55,37 @@ class Fingerprint(Frozen):
 
 StoppedBy = Literal["budget", "refused_key", "quota"]
 """What ended a run before all of its cells were done."""
+
+
+class JudgeAnswer(Frozen):
+    """The answer of one judge of a panel, after its votes were combined. A score is ``None`` if it was not measured."""
+
+    judge: str
+    """Its key under ``judges``."""
+    model: str | None = None
+    """The model that answered."""
+    scores: dict[str, Score] = Field(default_factory=dict)
+    reasons: dict[str, str] = Field(default_factory=dict)
+    failure_tags: tuple[str, ...] = ()
+    error: str | None = None
+    never_asked: bool = False
+    """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
+    details: fields.JsonObject = Field(default_factory=dict)
+    usage: dict[str, fields.Amount] | None = None
+    cost_usd: fields.Usd | None = None
+    cached: bool = False
+    refused: int = Field(default=0, ge=0)
+    """How many of its questions it refused."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether it failed to measure a metric."""
+        return self.error is not None or not self.is_complete
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it measured every metric."""
+        return bool(self.scores) and None not in self.scores.values()
 
 
 class GraderRecord(Frozen):
@@ -193,19 +222,6 @@ def known_sum(*costs: float | None) -> float | None:
     return sum(known_costs) if known_costs else None
 
 
-@dataclass(frozen=True, slots=True)
-class _CellName:
-    """Identifies the cell of a record."""
-
-    test_id: str
-    model_label: str
-    sample_index: int
-
-
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_NAME: TypeAdapter[_CellName] = TypeAdapter(_CellName)
-
-
 @dataclass(slots=True)
 class _View:
     """What a selection left of a suite, computed once. Not a part of what a run is, so all are equal."""
@@ -303,11 +319,10 @@ def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
     data = header_bytes(path)
-    raw = parse_header(data, path)
-    current = upgraded("run", raw, str(path))
+    header = parse_header(data, path)
+    check_version(header, str(path))
     try:
-        _RUN_ID.validate_python(current.get("run_id"))  # RunWriter reports an invalid --run-id itself
-        data = data if current is raw else json.dumps(current).encode()
+        _RUN_ID.validate_python(header.get("run_id"))  # RunWriter reports an invalid --run-id itself
         return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may contain any number
     except ValidationError:
         raise RunFormatError(f"{path}: run_id: not a valid run ID; restore this file, or run the suite again") from None
@@ -315,63 +330,34 @@ def read_info(folder: Path) -> RunInfo:
         raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
 
 
-def read_records(folder: Path) -> Iterator[Record]:
-    """The records of a run, one per cell, in the order of the file.
-
-    Reads the file twice, so that only an index of the cells stays in memory. Raises ``RunFormatError`` with file and
-    line. Ignores a truncated last line.
-    """
-    yield from indexed_records(folder, index_cells(folder))
+VERDICT_PARTS = frozenset({"rules", "optional", "metrics"})
+"""The parts of a grading key that no grader's score depends on."""
 
 
-def index_cells(folder: Path) -> CellIndex:
-    """The cells of a run. Raises ``RunFormatError`` for a line without a cell."""
-    path, index = folder / "results.jsonl", CellIndex()
-    with open_lines(path, "record") as lines:
-        for line, where in located_lines(lines, path, "record"):
-            if (cell := cell_of_line(line, where)) is not None:
-                index.add(cell)
-    return index
+def key_parts(key: str) -> dict[str, str]:
+    """The hashes of a key by part."""
+    return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
 
 
-def cell_of_line(line: bytes, where: str) -> CellKey | None:
-    """The cell of a line of a run; ``None`` for a truncated last line."""
-    if (cell := written_cell(line)) is not None:
-        return cell
-    name = next(parse_line("record", line, where, _NAME), None)
-    return None if name is None else (name.test_id, name.model_label, name.sample_index)
+def changed_parts(old: str, new: str) -> frozenset[str]:
+    """The names of the parts in which two keys differ."""
+    before, after = key_parts(old), key_parts(new)
+    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
-def indexed_records(folder: Path, index: CellIndex) -> Iterator[Record]:
-    """The records of a run that are in its index, one per cell. Raises ``RunFormatError``."""
-    return (record for _, _, record in indexed_lines(folder, index))
+def describe_parts(parts: frozenset[str]) -> str:
+    """The names of changed parts, for a message; empty if there are none."""
+    return " and ".join(sorted(parts))
 
 
-def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[int, bytes, Record]]:
-    """The records of a run that are in its index, each with the number of its line, from 0, and the line itself.
-
-    Blank lines have no number. Raises ``RunFormatError``.
-    """
-    path, number = folder / "results.jsonl", 0
-    with open_lines(path, "record") as lines:
-        for line, where in located_lines(lines, path, "record"):
-            if number == index.lines:
-                return  # another process appends to the run
-            if (record := parse_record(line, where)) is not None:
-                if index.is_last(record.cell, number):
-                    yield number, line, record
-                number += 1
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))
 
 
-def records_at(folder: Path, numbers: Container[int]) -> Iterator[Record]:
-    """The records of the lines with these numbers, as in ``indexed_lines``. Parses no other line."""
-    path = folder / "results.jsonl"
-    with open_lines(path, "record") as lines:
-        for number, (line, where) in enumerate(located_lines(lines, path, "record")):
-            if number in numbers and (record := parse_record(line, where)) is not None:
-                yield record
+def digest(value: Any) -> str:
+    """A hash of plain data, independent of the order of keys."""
+    return sha256(_ENCODER.encode(value).encode()).hexdigest()
 
 
-def parse_record(line: bytes, where: str) -> Record | None:
-    """The record of a line; ``None`` for a truncated last line. Raises ``RunFormatError``."""
-    return next(parse_line("record", line, where, _RECORD), None)
+def short_digest(value: Any) -> str:
+    """The first 12 digits of ``digest``."""
+    return digest(value)[:12]

@@ -15,9 +15,10 @@ from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serialize
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
 from visioneval.records.fields import SampleIndex, Usd
-from visioneval.records.files.jsonl import append_lines, locked
-from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.model import CellKey
+from visioneval.records.reader import read_lines
+from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.writer import append_lines, locked
 from visioneval.suite.cases.outputs import split_run
 from visioneval.types import Frozen
 

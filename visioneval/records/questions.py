@@ -17,8 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_se
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, StorageError
-from visioneval.records.files.lines import SCHEMA_VERSION
-from visioneval.records.files.untrusted_json import read_json
+from visioneval.records.untrusted_json import SCHEMA_VERSION, read_json
 from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.suite.load import HIDDEN
 from visioneval.types import Frozen

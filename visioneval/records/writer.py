@@ -1,15 +1,20 @@
-"""Writes a run: its folder, its records and its images. ``model`` defines the format."""
+"""Writes a run: its folder, its records and its images. ``model`` defines the format.
+
+Several processes may append to its JSON Lines files, which survive a kill at any moment.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,14 +26,15 @@ from pydantic_core import to_json
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.files.jsonl import repair_last_line
-from visioneval.records.files.links import is_inside
-from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy, read_records
+from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy
+from visioneval.records.reader import read_records
+from visioneval.records.run_folders import is_inside
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+_BLOCK = 64 * 1024
 _LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
 
@@ -172,9 +178,7 @@ class RunWriter(OutputWriter):
         """Appends the line of a record, which ends with a newline, as ``append`` does."""
         with self._lock:
             try:
-                written = 0
-                while written < len(line):
-                    written += self._results.write(line[written:]) or 0
+                _write(self._results, line)
             except OSError as error:
                 with contextlib.suppress(OSError):
                     self._results.truncate(self._end)
@@ -296,3 +300,78 @@ def hard_link(source: Path | str, path: Path | str) -> bool:
     except (OSError, NotImplementedError):
         return False
     return True
+
+
+def append_lines(path: Path, lines: Sequence[bytes]) -> None:
+    """Appends lines, all or none, and syncs them to disk.
+
+    Each line is JSON without a newline. First removes a last line that a crash truncated, or ends a complete one that
+    only lacks its newline. A file lock makes other writers wait. Raises ``StorageError``.
+    """
+    if not lines:
+        return
+    data = b"".join(line + b"\n" for line in lines)
+    try:
+        with locked(path) as file:
+            start = repair_last_line(file)
+            try:
+                _write(file, data)
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(start)
+                raise
+    except OSError as error:
+        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[BinaryIO]:
+    """Opens the file with an exclusive lock, creating it if needed. Raises ``OSError``.
+
+    The owner of the lock may replace the file; waiting writers then lock the new file.
+    """
+    while True:
+        with path.open("ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file, path):
+                yield file
+                return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += file.write(data[written:]) or 0
+
+
+def repair_last_line(file: BinaryIO) -> int:
+    """Removes a truncated last line, or adds the newline to a complete one. Returns the new end of the file."""
+    end = file.seek(0, os.SEEK_END)
+    last = partial_line(file, end)
+    if not last:
+        return end
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        file.truncate(end - len(last))
+        return end - len(last)
+    _write(file, b"\n")
+    return end + 1
+
+
+def partial_line(file: BinaryIO, end: int) -> bytes:
+    """The bytes after the last newline."""
+    tail = b""
+    while end > 0 and b"\n" not in tail:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        tail = file.read(end - start) + tail
+        end = start
+    return tail[tail.rfind(b"\n") + 1 :]

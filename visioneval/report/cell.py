@@ -11,8 +11,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.media.urls import public_address
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record
 from visioneval.records.stores.locations import display_name
 from visioneval.report.console import STYLES, key_values, section_part
 from visioneval.report.numbers import thresholds_of

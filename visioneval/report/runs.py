@@ -11,7 +11,8 @@ from typing import Any
 from visioneval.analysis.summary.accumulators import count, most_common
 from visioneval.analysis.summary.findings import Counts
 from visioneval.errors import RunFormatError
-from visioneval.records.model import Record, read_records
+from visioneval.records.model import Record
+from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import show_rate
 from visioneval.report.run import RATE, failure_tag_table

@@ -7,8 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from visioneval.analysis.cell_tables import Cells
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.cells import Cell, Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.coverage import check_coverage
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference

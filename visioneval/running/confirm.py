@@ -18,8 +18,8 @@ from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations
-from visioneval.records.keys import changed_parts, describe_parts
-from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
+from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info
+from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key

@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import is_url
-from visioneval.records.keys import digest, short_digest
+from visioneval.records.model import digest, short_digest
 from visioneval.running.plan import BASE_ROLE, Call
 
 HashOf = Callable[[Path], str]

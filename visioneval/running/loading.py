@@ -10,8 +10,8 @@ from pathlib import Path
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import is_url, public_address
-from visioneval.records.cells.existing_outputs import existing_outputs
 from visioneval.records.model import RunInfo, read_info
+from visioneval.records.outputs import existing_outputs
 from visioneval.records.stores.lookup import find_run
 from visioneval.resources import builtin
 from visioneval.running.plan import Plan

@@ -29,9 +29,10 @@ from visioneval.errors import (
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
-from visioneval.records.files.links import is_inside
-from visioneval.records.model import Record, read_info, read_records
+from visioneval.records.model import Record, read_info
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
+from visioneval.records.reader import read_records
+from visioneval.records.run_folders import is_inside
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, config_of
 from visioneval.running.calls.judges import JudgeMeters, Meter

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.media.urls import is_url, public_address
-from visioneval.records.keys import digest, short_digest
+from visioneval.records.model import digest, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished

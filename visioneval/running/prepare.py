@@ -14,8 +14,9 @@ from pathlib import Path
 from visioneval.errors import SuiteError, UsageError
 from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
-from visioneval.records.cells.changed_outputs import writing_ended
-from visioneval.records.model import RunInfo, read_info, read_records
+from visioneval.records.model import RunInfo, read_info
+from visioneval.records.outputs import writing_ended
+from visioneval.records.reader import read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs

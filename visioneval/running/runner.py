@@ -19,7 +19,8 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.errors import AuthError, QuotaError, StorageError
 from visioneval.records.diversity import read_diversity
-from visioneval.records.model import RunInfo, StoppedBy, read_records
+from visioneval.records.model import RunInfo, StoppedBy
+from visioneval.records.reader import read_records
 from visioneval.records.resume_command import stopped_text
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, open_calls

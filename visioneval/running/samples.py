@@ -13,7 +13,8 @@ from typing import cast
 from visioneval.errors import StoppedError
 from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity
-from visioneval.records.model import Record, read_records
+from visioneval.records.model import Record
+from visioneval.records.reader import read_records
 from visioneval.running.calls.judges import Meter
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress

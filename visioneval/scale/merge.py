@@ -16,19 +16,17 @@ from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.cell_index import written_cell
-from visioneval.records.cells.changed_outputs import digest_of, may_be_changed, writing_ended
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity
-from visioneval.records.files.lines import SCHEMA_VERSION
-from visioneval.records.files.links import check_run_folder, file_inside
-from visioneval.records.labeling.draws import DRAWS
-from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
-from visioneval.records.model import Record, RunInfo, index_cells, indexed_lines, read_info
+from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels
+from visioneval.records.model import Record, RunInfo, read_info
+from visioneval.records.outputs import digest_of, may_be_changed, writing_ended
 from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
+from visioneval.records.reader import read_records
 from visioneval.records.resume_command import resume_hint
-from visioneval.records.run_state import with_current_state
+from visioneval.records.run_folders import check_run_folder, file_inside
+from visioneval.records.runs import with_current_state
 from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
 from visioneval.suite.cases.outputs import split_run
@@ -186,7 +184,7 @@ def _copied_records(shards: Sequence[ShardRun], inputs: ShardInputs, writer: Run
     for shard in shards:
         ended = writing_ended(shard.info)
         cases = {case.id for case in shard.info.selected_suite.cases}
-        for _, line, record in indexed_lines(shard.folder, index_cells(shard.folder)):
+        for record in read_records(shard.folder):
             if record.test_id not in cases:
                 raise UsageError(f"{shard.folder}: case {record.test_id!r} does not belong to its shard")
             owner = owners.setdefault(record.test_id, shard.folder)
@@ -198,7 +196,7 @@ def _copied_records(shards: Sequence[ShardRun], inputs: ShardInputs, writer: Run
                     " shard again, or resume the shard"
                 )
             inputs.check(record, shard.folder)
-            writer.append_line(_with_run_id(line, record, writer.info.run_id))
+            writer.append(record.model_copy(update={"run_id": writer.info.run_id}))
             yield record
 
 
@@ -210,14 +208,6 @@ def _has_output(record: Record, folder: Path, ended: float) -> bool:
     if path is None or path.is_symlink():  # links are not copied
         return False
     return not may_be_changed(path, ended) or digest_of(path) == record.artifact_sha256
-
-
-def _with_run_id(line: bytes, record: Record, run_id: str) -> bytes:
-    """The line of a record under a new id. A line that ``RunWriter`` wrote is not written anew."""
-    start = f'{{"schema_version":{SCHEMA_VERSION},"run_id":"{record.run_id}",'.encode()
-    if written_cell(line) is not None and line.startswith(start) and line.find(b'run_id"', len(start)) < 0:
-        return f'{{"schema_version":{SCHEMA_VERSION},"run_id":"{run_id}",'.encode() + line[len(start) :]
-    return record.model_copy(update={"run_id": run_id}).model_dump_json().encode() + b"\n"
 
 
 def _copy_artifacts(source: Path, target: Path) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.records.cells.changed_outputs import digest_of
-from visioneval.records.keys import changed_parts, describe_parts, key_parts
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import Record, RunInfo, changed_parts, describe_parts, key_parts
+from visioneval.records.outputs import digest_of
 from visioneval.records.preferences import read_preferences
 from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan

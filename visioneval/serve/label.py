@@ -19,7 +19,7 @@ from starlette.routing import Route
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.labeling.labels import LABELS, Rater, rater_name
+from visioneval.records.labels import LABELS, Rater, rater_name
 from visioneval.records.stores.locations import display_name
 from visioneval.serve.assets import asset_response, read_asset
 from visioneval.serve.guard import TokenInHeader, is_valid_token

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visioneval.analysis.summary.findings import Summary
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.files.links import check_run_folder, is_inside
-from visioneval.records.files.untrusted_json import LARGEST
-from visioneval.records.run_state import current_state
+from visioneval.records.reader import records_of
+from visioneval.records.run_folders import check_run_folder, is_inside
+from visioneval.records.runs import current_state
 from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.stores.lookup import refresh_runs
+from visioneval.records.untrusted_json import LARGEST
 from visioneval.report.outcome import Tone, outcome
 from visioneval.report.text import one_line
 from visioneval.suite.meanings import describe_meaning
@@ -196,7 +196,7 @@ def read_row(folder: Path) -> RunRow:
 def _with_figures(folder: Path, row: RunRow) -> RunRow:
     """The row with its figures, or with its count while it has none: those before a resume are no longer true."""
     if row.state in _UNFINISHED:
-        cells = len(StoredRecords.of_run(folder)) if row.state == "running" else None
+        cells = len(records_of(folder)) if row.state == "running" else None
         return replace(row, cells=cells, outcome=_UNFINISHED[row.state])
     if not (folder / SUMMARY).is_file():
         return replace(row, outcome="No summary.json: resume the run, or see its report")

@@ -20,10 +20,9 @@ from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.reading import compare_stored
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
-from visioneval.records.files.links import check_run_folder
-from visioneval.records.files.run_folders import read_header
 from visioneval.records.model import RunInfo, read_info
-from visioneval.records.run_state import current_state, with_current_state
+from visioneval.records.run_folders import check_run_folder, read_header
+from visioneval.records.runs import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.agreement import agreement_report
 from visioneval.report.compare.page import comparison_page

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
-from visioneval.records.run_state import with_current_state
+from visioneval.records.runs import with_current_state
 from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.html.images import FolderImages

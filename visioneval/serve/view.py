@@ -24,9 +24,9 @@ from visioneval.errors import ImageError, RunFormatError, UsageError, VisionEval
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media import images
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.files.run_folders import read_header
-from visioneval.records.run_state import current_state
+from visioneval.records.reader import records_of
+from visioneval.records.run_folders import read_header
+from visioneval.records.runs import current_state
 from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.writer import is_run_id
 from visioneval.report.html.images import THUMB_SIDE, small_webp
@@ -175,7 +175,7 @@ class Viewer:
         folder = self.run(request.path_params["run"])
         header = read_header(folder)
         shown = {"version": version_of(folder), "state": str(current_state(folder, header.get("state")))}
-        return JSONResponse({**shown, "cells": len(StoredRecords.of_run(folder)), "planned": header["planned_cells"]})
+        return JSONResponse({**shown, "cells": len(records_of(folder)), "planned": header["planned_cells"]})
 
     def output(self, request: Request) -> Response:
         """An output of a run."""

@@ -17,7 +17,7 @@ from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.panels import Panels
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import JudgeAnswer
 from visioneval.suite.model import Suite
 from visioneval.types import Score
 

@@ -18,7 +18,7 @@ from visioneval.cli import app
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media.images import encode_png
-from visioneval.records.labeling.labels import Label, append_labels, is_current
+from visioneval.records.labels import Label, append_labels, is_current
 
 IMAGES = [encode_png(make_image(number)) for number in range(3)]
 ONE, THEN, NOW = (sha256(image).hexdigest() for image in IMAGES)

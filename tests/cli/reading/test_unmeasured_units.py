@@ -28,7 +28,7 @@ from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection
 from visioneval.analysis.probe.gates import check_gates as check_probe_gates
 from visioneval.cli import app
-from visioneval.records.labeling.labels import append_labels
+from visioneval.records.labels import append_labels
 from visioneval.records.writer import RunWriter
 
 UNREACHABLE = CellError(stage="generate", kind="transient", message="no answer")

@@ -15,10 +15,9 @@ from visioneval.cli import app
 from visioneval.expressions.tree import FUNCTIONS
 from visioneval.label.progress import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
-from visioneval.records import diversity, preferences
+from visioneval.records import diversity, labels, preferences
 from visioneval.records import questions as question_file
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.labeling import draws, labels
+from visioneval.records.model import JudgeAnswer
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
@@ -80,8 +79,8 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("records.md", "Session", LabelSession),
     ("records.md", "Step", LabelStep),
     ("records.md", "Label", labels.Label),
-    ("records.md", "Draw", draws.CellDraw),
-    ("records.md", "Drawn cell", draws.DrawnCell),
+    ("records.md", "Draw", labels.CellDraw),
+    ("records.md", "Drawn cell", labels.DrawnCell),
     ("records.md", "Preference", preferences.Preference),
     ("records.md", "Diversity", diversity.CaseDiversity),
     ("records.md", "questions.json", question_file.PromptQuestions),

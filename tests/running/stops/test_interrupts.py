@@ -16,9 +16,9 @@ from record_factory import info
 from toys import Toy
 
 from visioneval import read_info, read_records
-from visioneval.records.files.run_folders import list_runs
 from visioneval.records.resume_command import missing_cells_hint, resume_command
-from visioneval.records.run_state import current_state, with_current_state
+from visioneval.records.run_folders import list_runs
+from visioneval.records.runs import current_state, with_current_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="sends signals")]
 

@@ -21,7 +21,7 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.video_params import longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
-from visioneval.records.cells.operations import OperationFile
+from visioneval.records.operations import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
 from visioneval.running.calls.budget import bound_of, smallest_size

@@ -17,7 +17,7 @@ import visioneval as ve
 from visioneval import RunFormatError, UsageError, read_records
 from visioneval.export import mlflow
 from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.records.stores.store import ObjectStore
 

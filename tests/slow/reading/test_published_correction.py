@@ -16,7 +16,7 @@ from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labe
 from visioneval.analysis.agreement.correction import CorrectedMetric, correct
 from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.label.sampling import SelectionSpec, draw_cells
-from visioneval.records.labeling.labels import read_labels
+from visioneval.records.labels import read_labels
 
 SEEDS = range(12)
 

@@ -15,14 +15,14 @@ from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
 from visioneval import RunFormatError, VisionEvalError, read_info, read_records
-from visioneval.analysis.cell_tables import stored_cells
+from visioneval.analysis.cells import Cell
 from visioneval.label.progress import read_entries
 from visioneval.records.baselines import read_baseline
 from visioneval.records.diversity import read_diversity
-from visioneval.records.labeling.draws import read_draws
-from visioneval.records.labeling.labels import read_labels
+from visioneval.records.labels import read_draws, read_labels
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
+from visioneval.records.reader import open_records
 
 MARK = "hostilemark"
 ESCAPES = f"\x1b[31m{MARK}\x1b]0;title\x07\x9b2J\u202e\x00\r\nnext"
@@ -135,7 +135,7 @@ def _door(name: str) -> Callable[[Path], Any]:
     files = {
         "labels.jsonl": read_labels,
         "anchors.jsonl": read_labels,
-        "loose.jsonl": lambda path: list(stored_cells(path)),
+        "loose.jsonl": lambda path: list(open_records(path, Cell)),
         "main.jsonl": read_baseline,
     }
     last = Path(name).name

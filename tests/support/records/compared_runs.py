@@ -9,10 +9,11 @@ from record_factory import record
 from report_runs import png, run_info, save_run
 
 from visioneval import read_info
-from visioneval.analysis.cell_tables import stored_cells
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side, side_of_run
+from visioneval.records.reader import open_records
 from visioneval.report.compare.page import comparison_page
 
 CASES = ("same", "broke", "repaired", "poor")
@@ -39,7 +40,7 @@ def compared_run(root: Path, name: str, verdicts: str, colour: str, **changes: A
         }
         lines.append(record(**{**known, **changes}).model_dump_json() + "\n")
     (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
-    return side_of_run(name, read_info(folder), stored_cells(folder / "results.jsonl"), folder)
+    return side_of_run(name, read_info(folder), open_records(folder / "results.jsonl", Cell), folder)
 
 
 def page_of(folder: Path, a: Side, b: Side) -> str:

@@ -9,7 +9,7 @@ from record_factory import info, record
 
 from visioneval import Verdict
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label
 from visioneval.suite.model import Suite
 
 USABLE = {"key": "usable", "ask": "Usable?", "type": "yes_no", "metric": "good"}

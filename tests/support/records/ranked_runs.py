@@ -10,7 +10,7 @@ from record_factory import record, run_of
 
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.ranking.ranking import AnsweredRun
-from visioneval.records.labeling.labels import LABELS, Label, append_labels
+from visioneval.records.labels import LABELS, Label, append_labels
 from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 

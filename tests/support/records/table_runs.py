@@ -10,7 +10,7 @@ from record_factory import record, run_of
 from report_runs import save_run
 
 from visioneval import CellError, Fingerprint, GraderRecord, Record, RunInfo
-from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import JudgeAnswer
 
 HOSTILE = "=cmd|' /C calc'!A0\x00\u202e\x1b[31m,\"\n\U0001f600"
 PLAIN_CELLS = 150

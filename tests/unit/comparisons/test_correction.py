@@ -18,8 +18,7 @@ from visioneval.analysis.agreement.answers import LabeledRun, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, drawn_labels
 from visioneval.label.sampling import SelectionSpec, draw_cells
-from visioneval.records.labeling.draws import RecordedDraw
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label, RecordedDraw
 
 DRAWN = datetime(2025, 5, 31, tzinfo=UTC)
 CASES = [f"case{number:02}" for number in range(40)]

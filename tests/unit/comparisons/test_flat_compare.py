@@ -14,11 +14,11 @@ import pytest
 from compare_factory import cell, mark, side
 
 from visioneval import RunFormatError
-from visioneval.analysis.cell_reader import CellReader
-from visioneval.analysis.cell_tables import stored_cells
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.run_lookup import read_side
+from visioneval.records.reader import open_records, parse_line
 from visioneval.report.compare.json import comparison_json
 
 REASON = "the headline stands too close to the edge of the page " * 8
@@ -64,8 +64,7 @@ def _runs(folder: Path, cells: int) -> tuple[Path, Path]:
 
 
 def _compared(a: Path, b: Path, **filters: tuple[str, ...]) -> Comparison:
-    reader = CellReader()
-    sides = (read_side(str(path), a.parent, reader=reader) for path in (a, b))
+    sides = (read_side(str(path), a.parent) for path in (a, b))
     return compare(*sides, ComparisonFilters(**filters))
 
 
@@ -96,13 +95,12 @@ def test_memory_hardly_grows_with_the_samples(tmp_path: Path) -> None:
 def test_what_is_listed_is_read_again_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = _compared(*_runs(tmp_path / "runs", 300))
     lines: list[bytes] = []
-    read = CellReader.read
 
-    def counted(reader: CellReader, line: bytes, where: str) -> Any:
+    def counted(kind: str, line: bytes, where: str, adapter: Any) -> Any:
         lines.append(line)
-        return read(reader, line, where)
+        return parse_line(kind, line, where, adapter)
 
-    monkeypatch.setattr(CellReader, "read", counted)
+    monkeypatch.setattr("visioneval.records.reader.parse_line", counted)
     broken = comparison.changed("broken")
     assert (len(broken), comparison.counts["broken"], len(comparison.stable_pairs), len(lines)) == (100, 100, 300, 0)
     assert [pair.b.sample_index for pair in broken[:3]] == [1, 4, 7]
@@ -110,19 +108,19 @@ def test_what_is_listed_is_read_again_and_nothing_else(tmp_path: Path, monkeypat
     assert len(lines) == 2 * 3 + 2
 
 
-def test_the_last_line_of_a_cell_counts_in_the_place_of_its_first(tmp_path: Path) -> None:
+def test_the_last_line_of_a_cell_counts_in_its_place(tmp_path: Path) -> None:
     lines = [(0, 0, "PASS"), (1, 0, "ERROR"), (0, 1, "PASS"), (1, 0, "FAIL"), (0, 0, "FAIL")]
     records = (_record(case, sample, verdict=verdict) for case, sample, verdict in lines)
     path = _write(tmp_path / "a.jsonl", records)
     with path.open("a", encoding="utf-8") as file:
         file.write('\n{"schema_version":2,"run_id":"r","test_id":"case2","mod')
-    cells = stored_cells(path)
+    cells = open_records(path, Cell)
     assert [(item.test_id, item.sample_index, item.verdict) for item in cells] == [
-        ("case0", 0, "FAIL"), ("case1", 0, "FAIL"), ("case0", 1, "PASS"),
+        ("case0", 1, "PASS"), ("case1", 0, "FAIL"), ("case0", 0, "FAIL"),
     ]  # fmt: skip
     assert [*cells.names()] == [(item.test_id, item.model_label, item.sample_index) for item in cells]
-    assert [item.sample_index for item in cells[1:]] == [0, 1]
-    assert cells[-1].sample_index == 1
+    assert [item.test_id for item in cells[1:]] == ["case1", "case0"]
+    assert cells[-1].sample_index == 0
 
 
 BAD: dict[str, tuple[str, str]] = {
@@ -152,7 +150,7 @@ def test_the_first_invalid_line_of_a_is_reported_whatever_is_read_first(
 def test_an_outdated_line_is_checked_too(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.jsonl", iter([_record(0, 0), _record(1, 0, verdict="MAYBE"), _record(1, 0)]))
     with pytest.raises(RunFormatError, match=r"a\.jsonl:2: verdict"):
-        stored_cells(path)
+        open_records(path, Cell)
 
 
 @pytest.mark.parametrize("change", ["cut", "cut in a line", "moved", "gone"])

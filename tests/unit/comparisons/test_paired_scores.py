@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.analysis.compare.paired_scores import PairedScores
-from visioneval.records.cells.cell_lines import CellColumns, matching_positions, without
+from visioneval.records.cell_names import CellColumns, matching_positions, without
 
 NUMBERS = (
     st.booleans() | st.integers(-3, 9) | st.floats(-1e18, 1e18) | st.sampled_from([0.1, 1 / 3, 1e16, -1e16, 2.0**62])

@@ -19,7 +19,7 @@ from visioneval.analysis.agreement.pairs import (
 )
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
 from visioneval.errors import ExitCode, count_of
-from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.types import Frozen
 
 

@@ -10,8 +10,7 @@ from typing import Literal
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.summary.judge_card import PairCard
 from visioneval.errors import UsageError
-from visioneval.records.labeling.draws import RecordedDraw
-from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
+from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, RecordedDraw, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.records.preferences import Preference
 from visioneval.suite.labels import WHY, LabelQuestion

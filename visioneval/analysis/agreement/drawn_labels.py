@@ -10,7 +10,7 @@ from datetime import datetime
 from visioneval.analysis.agreement.answers import Facet, LabeledRun
 from visioneval.analysis.agreement.graders import score_of
 from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
-from visioneval.records.labeling.draws import DrawnCell, RecordedDraw, frame_of
+from visioneval.records.labels import DrawnCell, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
 from visioneval.types import Status
 

@@ -14,7 +14,7 @@ from visioneval.analysis.agreement.graders import Confusion
 from visioneval.analysis.compare.preferences import PreferenceFinding, Result, summarize_preferences
 from visioneval.analysis.stats.interval import kappa_measure, rate_measure
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.records.labeling.labels import PAIR_ANSWERS
+from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.preferences import Preference
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen

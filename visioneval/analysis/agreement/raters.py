@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
-from visioneval.records.labeling.labels import Label
+from visioneval.records.labels import Label
 from visioneval.types import Frozen
 
 

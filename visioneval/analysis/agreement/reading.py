@@ -7,8 +7,7 @@ from pathlib import Path
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.run_lookup import Warn, labels_of, read_run
 from visioneval.analysis.summary.judge_card import pair_cards
-from visioneval.records.labeling.draws import read_draws
-from visioneval.records.labeling.labels import LABELS, read_anchors, read_labels
+from visioneval.records.labels import LABELS, read_anchors, read_draws, read_labels
 from visioneval.records.preferences import read_preferences
 
 

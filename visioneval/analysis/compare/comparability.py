@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Side
-from visioneval.records.keys import key_parts
-from visioneval.records.model import Fingerprint
+from visioneval.records.model import Fingerprint, key_parts
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
 _PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from visioneval.analysis.cell_tables import Cells
+from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.comparability import GradingDifference
 from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells

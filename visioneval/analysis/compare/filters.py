@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.cell_tables import Cells
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.cells import Cell, Cells
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from visioneval.analysis.cell_tables import Cells
-from visioneval.analysis.cells import PooledCell
+from visioneval.analysis.cells import Cells, PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
 from visioneval.errors import count_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visioneval.records.cells.cell_lines import view_of
+from visioneval.records.cell_names import view_of
 from visioneval.types import Score
 
 if TYPE_CHECKING:

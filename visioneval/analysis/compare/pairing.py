@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, overload
 
-from visioneval.analysis.cell_tables import Cells
-from visioneval.analysis.cells import Cell, PooledCell
+from visioneval.analysis.cells import Cell, Cells, PooledCell
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
-from visioneval.records.cells.cell_lines import CellColumns, matching_positions, taken, without
-from visioneval.records.keys import VERDICT_PARTS, changed_parts
+from visioneval.records.cell_names import CellColumns, matching_positions, taken, without
+from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.suite.loading.messages import did_you_mean

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import FailOn
@@ -31,9 +30,8 @@ def compare_stored(
 
     ``is_confirmed``: B's samples of an earlier confirmation are used. Raises ``UsageError`` and ``RunFormatError``.
     """
-    reader = CellReader()
     named = (*filters.metrics, *(gate.metric or "" for gate in gates))
-    first, second = (with_built_in(read_side(name, runs, warn, reader), named) for name in (a, b))
+    first, second = (with_built_in(read_side(name, runs, warn), named) for name in (a, b))
     second = newest_run(second)
     if is_confirmed:
         second = replace(second, unused_confirmations=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.types import Frozen, Verdict
 
 HARMLESS = "harmless"

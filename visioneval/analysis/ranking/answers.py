@@ -9,7 +9,7 @@ from math import fsum
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.compare.preferences import Result, summarize_preferences
-from visioneval.records.labeling.labels import Label, newest
+from visioneval.records.labels import Label, newest
 from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
 from visioneval.suite.cases.outputs import split_run

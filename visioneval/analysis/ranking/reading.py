@@ -10,9 +10,10 @@ from visioneval.analysis.ranking.findings import RankedBy
 from visioneval.analysis.ranking.ranking import AnsweredRun
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.errors import UsageError
-from visioneval.records.labeling.labels import LABELS, read_labels
-from visioneval.records.model import RunInfo, read_records
+from visioneval.records.labels import LABELS, read_labels
+from visioneval.records.model import RunInfo
 from visioneval.records.preferences import read_preferences
+from visioneval.records.reader import read_records
 from visioneval.suite.filters import any_glob
 
 

@@ -17,8 +17,8 @@ from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
-from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import parse_gate, show_failed
 from visioneval.suite.meanings import Meaning
 from visioneval.suite.selection.shards import Shard

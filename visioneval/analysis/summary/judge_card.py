@@ -9,8 +9,7 @@ from pathlib import Path
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.analysis.summary.variance import votes_of
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.types import Frozen, Metric
 

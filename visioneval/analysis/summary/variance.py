@@ -19,8 +19,7 @@ from visioneval.analysis.stats.components import (
     components,
 )
 from visioneval.analysis.stats.student import t_quantile
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 

@@ -25,7 +25,7 @@ from visioneval.judging.ask import (
 )
 from visioneval.judging.attachments import Attachment, load_attachments, message_parts
 from visioneval.providers.base import Question, Reply
-from visioneval.records.keys import digest
+from visioneval.records.model import digest
 from visioneval.suite.entries.judge_prompt import template_name
 
 Requirements = Sequence[Mapping[str, Any]]

@@ -26,7 +26,7 @@ from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
 from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
-from visioneval.records.keys import digest
+from visioneval.records.model import digest
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import GeckoQuestion

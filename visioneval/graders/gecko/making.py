@@ -15,7 +15,7 @@ from visioneval.graders.gecko.reading import ParsedQuestions, coverage, question
 from visioneval.judging.ask import Ask, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
-from visioneval.records.keys import digest
+from visioneval.records.model import digest
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import (

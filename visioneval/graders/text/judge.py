@@ -21,7 +21,7 @@ from visioneval.judging.ask import (
     object_schema,
 )
 from visioneval.providers.base import Question, Reply
-from visioneval.records.keys import digest
+from visioneval.records.model import digest
 
 _LINES = {"lines": TEXTS}
 _DESCRIBED = {"description": {"type": "string"}}

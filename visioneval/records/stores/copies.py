@@ -30,11 +30,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, StorageError, UsageError
-from visioneval.records.files.jsonl import append_lines
-from visioneval.records.files.run_folders import read_header
+from visioneval.records.run_folders import read_header
 from visioneval.records.stores.claims import read_claim
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
-from visioneval.records.writer import is_run_id
+from visioneval.records.writer import append_lines, is_run_id
 
 LOGS = ("results", "stale", "preferences", "confirmations", "labels", "anchors", "labeling", "labeling_draws")
 """The files of a run that grow, without ``.jsonl``."""

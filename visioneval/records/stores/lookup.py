@@ -8,10 +8,10 @@ from typing import Any
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
-from visioneval.records.files import run_folders
-from visioneval.records.files.jsonl import append_lines
+from visioneval.records import run_folders
 from visioneval.records.stores.locations import copies_at, copies_of, display_name, runs_folder
 from visioneval.records.stores.store import in_threads
+from visioneval.records.writer import append_lines
 
 
 def find_run(name: str, root: Path) -> Path:

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, VisionEvalError
-from visioneval.records.files.jsonl import partial_line
 from visioneval.records.stores.claims import LostClaimError, RunClaim, setting
 from visioneval.records.stores.copies import (
     DOCUMENTS,
@@ -29,6 +28,7 @@ from visioneval.records.stores.copies import (
     ordered_segments,
 )
 from visioneval.records.stores.store import in_threads
+from visioneval.records.writer import partial_line
 
 _TICK_S = 0.02
 """Times of files are rounded down to the tick of the system's clock."""

@@ -15,8 +15,8 @@ from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.compare.tallies.metrics import AlignmentPair
 from visioneval.analysis.sides import Side
-from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellKey
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.report.sentences import notes
 from visioneval.types import MUST_PASS
 

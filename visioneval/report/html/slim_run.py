@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import Fingerprint, Record, RunInfo, records_at, suite_order
+from visioneval.records.model import Record, RunInfo, suite_order
+from visioneval.records.reader import Records, records_of
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.types import Verdict
@@ -19,7 +17,6 @@ from visioneval.types import Verdict
 _MIN_RANKED = 1000
 _DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read", "gaps")
 _QUESTION_FIELDS = ("question", "type", "score")
-_SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +37,22 @@ class GalleryFilters:
 class SlimRun:
     """A run whose ``cells``, those in the gallery in the order of the suite, lack large fields.
 
-    ``records`` are all cells, which stay on disk. ``positions[i]`` is the index of cell i in the output of
-    ``full_records``, which is in the order of the file.
+    ``records`` are all cells, which stay on disk, and ``gallery`` those in the gallery, in full and in the order of the
+    file. ``positions[i]`` is the index of cell i in it.
     """
 
     folder: Path
     info: RunInfo
-    records: StoredRecords
+    records: Records[Record]
     cells: list[Record]
     positions: list[int]
-    lines: frozenset[int]
+    gallery: Records[Record]
     label: str | None = None
     """The model run, if it is only one of the run."""
 
     def full_records(self) -> Iterator[Record]:
         """Reads the cells of the gallery in full from the file. Raises ``RunFormatError``."""
-        return records_at(self.folder, self.lines)
+        return iter(self.gallery)
 
     @property
     def left_out(self) -> str | None:
@@ -71,75 +68,50 @@ class SlimRun:
 def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: GalleryFilters | None = None) -> SlimRun:
     """Reads a run, or its model runs whose label matches. Raises ``UsageError`` and ``RunFormatError``."""
     filters = filters or GalleryFilters()
-    stored = StoredRecords.of_run(folder)
+    stored = records_of(folder)
     if label is not None:
         scope = Scope(models=(label,))
         stored = stored.within(scope)
         info = info.within(scope, len(stored))
     position = suite_order(info)
-    chosen = _chosen_lines(stored, filters, position)
+    chosen = _chosen(stored, filters, position)
     if not chosen and len(stored):
         raise UsageError("--case, --tag: no cell of the run is of these cases and tags")
-    shared: dict[Any, Any] = {}
-    numbered = zip(sorted(chosen), records_at(folder, chosen), strict=False)
-    slim = [(number, _slim_record(record, shared)) for number, record in numbered]
-    order = sorted(range(len(slim)), key=lambda at: position(*slim[at][1].cell))
-    return SlimRun(folder, info, stored, [slim[at][1] for at in order], order, frozenset(chosen), label)
+    gallery = stored.take(chosen)
+    slim = [_slim_record(record) for record in gallery]
+    order = sorted(range(len(slim)), key=lambda at: position(*slim[at].cell))
+    return SlimRun(folder, info, stored, [slim[at] for at in order], order, gallery, label)
 
 
-def _chosen_lines(
-    records: StoredRecords, filters: GalleryFilters, position: Callable[[str, str, int], tuple[int, int, int]]
-) -> frozenset[int]:
-    """The numbers of the lines of the cells in the gallery: those that did not pass first, then in suite order."""
+def _chosen(
+    records: Records[Record], filters: GalleryFilters, position: Callable[[str, str, int], tuple[int, int, int]]
+) -> list[int]:
+    """The positions of the cells in the gallery, sorted: those that did not pass first, then in suite order."""
     ranked: list[tuple[bool, tuple[int, int, int], int]] = []
-    for number, record in records.numbered():
+    for at, record in enumerate(records):
         if filters.covers(record):
-            ranked.append((record.verdict in (Verdict.PASS, Verdict.NONE), position(*record.cell), number))
+            ranked.append((record.verdict in (Verdict.PASS, Verdict.NONE), position(*record.cell), at))
             if len(ranked) >= 2 * filters.max_cells + _MIN_RANKED:
                 ranked = sorted(ranked)[: filters.max_cells]
-    return frozenset(number for _, _, number in sorted(ranked)[: filters.max_cells])
+    return sorted(at for _, _, at in sorted(ranked)[: filters.max_cells])
 
 
-def _slim_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:
+def _slim_details(details: Mapping[str, Any]) -> dict[str, Any]:
     """The details that the summary needs: judge verdicts, and text and scores of a gecko grader's questions."""
-    slim: dict[str, Any] = {name: _intern(details[name], shared) for name in _DETAIL_FIELDS if name in details}
+    slim: dict[str, Any] = {name: details[name] for name in _DETAIL_FIELDS if name in details}
     if isinstance(details.get("questions"), list):
         questions = (question for question in details["questions"] if isinstance(question, dict))
-        slim["questions"] = [
-            {name: _intern(question.get(name), shared) for name in _QUESTION_FIELDS} for question in questions
-        ]
+        slim["questions"] = [{name: question.get(name) for name in _QUESTION_FIELDS} for question in questions]
     return slim
 
 
-def _intern(value: Any, shared: dict[Any, Any]) -> Any:
-    """Shares equal strings, to save memory."""
-    return shared.setdefault(value, value) if isinstance(value, str) else value
-
-
-def _slim_answer(answer: JudgeAnswer, shared: dict[Any, Any]) -> JudgeAnswer:
-    names = {"judge": _intern(answer.judge, shared), "model": _intern(answer.model, shared)}
+def _slim_record(record: Record) -> Record:
     emptied: dict[str, Any] = {"reasons": {}, "failure_tags": (), "usage": None}
-    details = _slim_details(answer.details, shared)
-    return answer.model_copy(update={**names, **emptied, "details": details})
-
-
-@cache
-def _slim_fingerprint(judge_model: str | None) -> Fingerprint:
-    return Fingerprint(judge_model=judge_model, config_sha256="")
-
-
-def _slim_record(record: Record, shared: dict[Any, Any]) -> Record:
-    graders = tuple(
-        grader.model_copy(
-            update={
-                "details": _slim_details(grader.details, shared),
-                "fingerprint": _slim_fingerprint(grader.fingerprint.judge_model),
-                "judges": tuple(_slim_answer(answer, shared) for answer in grader.judges),
-            }
+    graders = []
+    for grader in record.graders:
+        judges = tuple(
+            answer.model_copy(update={**emptied, "details": _slim_details(answer.details)}) for answer in grader.judges
         )
-        for grader in record.graders
-    )
-    emptied: dict[str, Any] = {"metadata": {}, "run_params": {}, "usage": None, "generation_key": "", "grade_key": ""}
-    values = ((name, getattr(record, name)) for name in _SHARED)
-    shared_values = {name: shared.setdefault(value, value) for name, value in values}
-    return record.model_copy(update={"graders": graders, **emptied, **shared_values})
+        graders.append(grader.model_copy(update={"details": _slim_details(grader.details), "judges": judges}))
+    emptied = {"metadata": {}, "run_params": {}, "usage": None, "generation_key": "", "grade_key": ""}
+    return record.model_copy(update={**emptied, "graders": tuple(graders)})

@@ -12,8 +12,8 @@ from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
 from visioneval.providers.base import Address, Download, Downloader, Generation, OutputFile
-from visioneval.records.cells.operations import DownloadFiles, url_digest
 from visioneval.records.fields import MOST_PIXELS
+from visioneval.records.operations import DownloadFiles, url_digest
 from visioneval.running.calls.caching.cache import Content, content_digest
 from visioneval.running.sanitize import Sanitizer
 from visioneval.threads import finish_in_thread

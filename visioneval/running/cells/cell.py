@@ -15,8 +15,8 @@ from visioneval.aio import primary_error
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.media.formats import artifact
-from visioneval.records.files.links import file_inside, is_inside
 from visioneval.records.model import CellError, Record
+from visioneval.records.run_folders import file_inside, is_inside
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.cells.generation import generate, store_output
 from visioneval.running.cells.grading import CellGrades, GradedOutput, grade

@@ -12,8 +12,8 @@ from pathlib import Path
 from visioneval.errors import ProviderError, StoppedError
 from visioneval.media.formats import ending
 from visioneval.providers.base import GenerationRequest
-from visioneval.records.cells.operations import DownloadFiles, OperationFile
 from visioneval.records.model import CellError, Record
+from visioneval.records.operations import DownloadFiles, OperationFile
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.calls.judges import raise_if_stopping

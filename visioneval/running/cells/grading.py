@@ -15,8 +15,7 @@ from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
 from visioneval.graders.measures import Measure
 from visioneval.graders.panel import combine_panel
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import CellError, Fingerprint, GraderRecord
+from visioneval.records.model import CellError, Fingerprint, GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
 from visioneval.running.calls.attempts import call_user_code
 from visioneval.running.calls.judges import JudgeMeters, Meter

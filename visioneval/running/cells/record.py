@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellError, GraderRecord, Record
+from visioneval.records.run_folders import file_inside
 from visioneval.records.writer import model_slug
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.cells.grading import CellGrades

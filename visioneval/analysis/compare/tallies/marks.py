@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, Pairs
 from visioneval.analysis.left_out import LeftOut
-from visioneval.records.cells.cell_lines import CellColumns, positions_of
+from visioneval.records.cell_names import CellColumns, positions_of
 from visioneval.records.model import CellKey
 from visioneval.types import MUST_PASS, Verdict
 

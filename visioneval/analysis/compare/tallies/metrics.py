@@ -16,7 +16,7 @@ from visioneval.analysis.compare.paired_scores import PairedScores
 from visioneval.analysis.compare.pairing import CellPair, Pairs
 from visioneval.analysis.compare.tallies.runs import RunScores
 from visioneval.analysis.scores import ExactSum
-from visioneval.records.cells.cell_lines import positions_of
+from visioneval.records.cell_names import positions_of
 from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.types import Metric, Verdict
 

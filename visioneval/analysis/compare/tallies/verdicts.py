@@ -22,7 +22,7 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.compare.tallies.runs import RunPasses
 from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
-from visioneval.records.cells.cell_lines import NameNumbers, view_of
+from visioneval.records.cell_names import NameNumbers, view_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric
 

@@ -1,4 +1,4 @@
-"""Detects outputs that were changed after they were generated, such as an image that was overwritten."""
+"""Outputs of runs: those of a ``files`` model run, and those that were changed after they were generated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.records.reader import read_records
+from visioneval.records.run_folders import file_inside, is_inside
+from visioneval.records.stores.lookup import fetch_outputs, find_run
+from visioneval.suite.cases.outputs import ExistingOutput, Finished, RecordedOutput, split_run
+from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.model import Suite
+from visioneval.suite.runs import dataset_outputs
+from visioneval.types import ModelRun
 
 MARGIN_S = 60.0
 """By how much the clock of the run may differ from that of the file system."""
@@ -71,3 +78,26 @@ def digest_of(path: Path) -> str | None:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
+
+
+def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> Finished:
+    """The outputs of another run, a dataset or the cases; none for a pattern. Raises ``VisionEvalError``."""
+    config: BaseProvider = run.config
+    if config.source_run is None:
+        return dataset_outputs(run, suite, folder)
+    name, label = split_run(config.source_run)
+    source = find_run(name, root)
+    fetch_outputs(source)
+    outputs: dict[str, dict[int, ExistingOutput | None]] = {}
+    for record in read_records(source):
+        if record.model_label == label:
+            outputs.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record)
+    return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in outputs.items()}
+
+
+def _in_run(source: Path, record: Record) -> RecordedOutput | None:
+    """An output of another run; ``None`` if there is none or it is a link to a file outside that run."""
+    relative = record.artifact_path
+    if not relative or not is_inside(source, relative):
+        return None
+    return RecordedOutput(path=str(source.absolute() / relative), sha256=record.artifact_sha256 or "")

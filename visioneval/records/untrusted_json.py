@@ -1,10 +1,11 @@
-"""Parses untrusted JSON into models. Each problem is reported as one line that names the location."""
+"""Parses untrusted JSON into models, and checks its version. Each problem is one line that names the location."""
 
 from __future__ import annotations
 
 import json
 import math
 import unicodedata
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,13 +16,15 @@ from visioneval.errors import RunFormatError
 
 ValueT = TypeVar("ValueT")
 
+SCHEMA_VERSION = 2
+"""The format of the files of a run. Since 0.2, what a released version wrote stays readable."""
 LARGEST = 2**63
 """The largest absolute value of an integer: runs write none beyond it, and sums and squares fit into a float."""
 _MOST_DIGITS = 4300
 """The maximum of digits of an integer in a suite, as in Python: parsing more takes quadratic time."""
 _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 19
-"""Digits of an integer that may be larger than ``LARGEST``."""
+"""Digits of an integer that may be larger than ``LARGEST``, or of a text."""
 _MAX_SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -32,6 +35,19 @@ class UnreadableJsonError(RunFormatError):
 
 class UnfitJsonError(RunFormatError):
     """The JSON does not fit the model: a field is missing, unknown, out of range or of the wrong type."""
+
+
+def check_version(data: Mapping[str, Any], where: str) -> None:
+    """Raises ``RunFormatError`` unless data of a file of a run are of the current version."""
+    version = data.get("schema_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
+    if version != SCHEMA_VERSION:
+        is_newer = version > SCHEMA_VERSION
+        raise RunFormatError(
+            f"{where}: schema_version {version} is {'newer' if is_newer else 'older'} than the supported version"
+            f" {SCHEMA_VERSION}: {'upgrade visioneval' if is_newer else 'create it again with this version'}"
+        )
 
 
 def read_json(
@@ -62,18 +78,13 @@ def _has_safe_numbers(data: bytes) -> bool:
 
     Much faster than a regular expression, which also takes parts of hashes for numbers.
     """
-    if has_long_number(data):
+    if _LONG in data.translate(_TO_ZERO):
         return False
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:  # not JSON, or with NaN, an infinity or a number beyond the range of floats
         return False
     return True
-
-
-def has_long_number(data: bytes) -> bool:
-    """Whether there may be an integer beyond ``LARGEST``: 19 digits in a row, also in text."""
-    return _LONG in data.translate(_TO_ZERO)
 
 
 class _NumberError(Exception):

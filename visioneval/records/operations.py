@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from visioneval.records.files.links import file_inside
+from visioneval.records.run_folders import file_inside
 from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.types import Frozen
 

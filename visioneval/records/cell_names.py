@@ -1,21 +1,17 @@
-"""Finds the cells of a file of records without parsing them: the names of each, and where its last line starts."""
+"""The names of many cells in columns of numbers: 12 bytes for each cell, whatever its case and label are called."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from visioneval.errors import RunFormatError
-from visioneval.records.files.lines import located_lines, open_lines
-from visioneval.records.model import CellKey, cell_of_line
+from visioneval.records.fields import MOST_SAMPLES
+from visioneval.records.model import CellKey
 
 if TYPE_CHECKING:
     import numpy as np
-
-_MOST_SAMPLES = 1_000_000
 
 
 class NameNumbers(dict[str, int]):
@@ -38,7 +34,7 @@ class CellColumns:
     sample: array[int]
 
     @classmethod
-    def of(cls, names: Iterator[CellKey]) -> Self:
+    def of(cls, names: Iterable[CellKey]) -> Self:
         """The columns of cells with these names."""
         cases, labels = NameNumbers(), NameNumbers()
         columns = array("i"), array("i"), array("i")
@@ -68,71 +64,24 @@ class CellColumns:
     @property
     def used_cases(self) -> tuple[str, ...]:
         """The names of the cases of these cells, in order."""
-        return tuple(self.cases[number] for number in _distinct(self.case))
+        return tuple(self.cases[number] for number in dict.fromkeys(self.case))
 
     @property
     def used_labels(self) -> tuple[str, ...]:
         """The labels of the model runs of these cells, in order."""
-        return tuple(self.labels[number] for number in _distinct(self.label))
+        return tuple(self.labels[number] for number in dict.fromkeys(self.label))
 
-    def order(self, cases: Mapping[str, int], labels: Mapping[str, int]) -> array[int]:
-        """The positions sorted by case, model run and sample; names without a place come last, in their order."""
-        import numpy as np
+    def order(self, cases: Sequence[int], labels: Sequence[int]) -> list[int]:
+        """The positions sorted by case, model run and sample, given a rank for each case and label.
 
-        case, label = (
-            np.array([places.get(name, len(places)) for name in names], np.intc)[view_of(column)]
-            for places, names, column in ((cases, self.cases, self.case), (labels, self.labels, self.label))
+        Equal cells stay in their order. Each position is sorted as one number: tuples need three times the memory.
+        """
+        count, runs = len(self), max(labels, default=0) + 1
+        ranks = (
+            ((cases[case] * runs + labels[label]) * (MOST_SAMPLES + 1) + sample) * count + at
+            for at, (case, label, sample) in enumerate(zip(self.case, self.label, self.sample, strict=True))
         )
-        return positions_of(np.lexsort((view_of(self.sample), label, case)))
-
-
-@dataclass(frozen=True, slots=True)
-class CellLines:
-    """The cells of a file in the order of their first lines, and the byte at which the last line of each starts.
-
-    ``outdated`` are the bytes at which lines start that a later line of their cell replaced.
-    """
-
-    columns: CellColumns
-    starts: array[int]
-    outdated: array[int]
-
-
-def find_cell_lines(path: Path) -> CellLines:
-    """Finds the cells of a file of records. Raises ``RunFormatError`` for a line that names none."""
-    cases, labels = NameNumbers(), NameNumbers()
-    case, label, sample, starts = array("i"), array("i"), array("i"), array("q")
-    with open_lines(path, "record") as lines:
-        for line, where in located_lines(lines, path, "record"):
-            cell = cell_of_line(line, where)
-            if cell is None:
-                continue
-            if not 0 <= cell[2] <= _MOST_SAMPLES:
-                raise RunFormatError(f"{where}: sample_index: must be from 0 to {_MOST_SAMPLES}")
-            case.append(cases[cell[0]])
-            label.append(labels[cell[1]])
-            sample.append(cell[2])
-            starts.append(lines.tell() - len(line))
-    return _last_lines(CellColumns(list(cases), list(labels), case, label, sample), starts)
-
-
-def _last_lines(columns: CellColumns, starts: array[int]) -> CellLines:
-    import numpy as np
-
-    by_name = [view_of(column) for column in (columns.sample, columns.label, columns.case)]
-    order = np.lexsort(by_name)  # stable: the lines of a cell stay in the order of the file
-    is_new = np.zeros(len(order), bool)
-    is_new[:1] = True
-    for column in by_name:
-        is_new[1:] |= column[order[1:]] != column[order[:-1]]
-    if is_new.all():
-        return CellLines(columns, starts, array("q"))
-    is_last = np.append(is_new[1:], True)
-    first_lines, last_lines = order[is_new], order[is_last]
-    in_file = np.argsort(first_lines)
-    firsts, lasts = positions_of(first_lines[in_file]), positions_of(last_lines[in_file])
-    outdated = positions_of(np.sort(order[~is_last]))
-    return CellLines(columns.take(firsts), taken(starts, lasts), taken(starts, outdated))
+        return [rank % count for rank in sorted(ranks)]
 
 
 def matching_positions(a: CellColumns, b: CellColumns, labels: Mapping[str, str]) -> tuple[array[int], array[int]]:
@@ -186,15 +135,6 @@ def positions_of(values: np.ndarray[Any, np.dtype[Any]]) -> array[int]:
     return array("i", values.astype(np.intc).tobytes())
 
 
-def taken(column: array[int], positions: Sequence[int]) -> array[int]:
+def taken(column: array[int], positions: Iterable[int]) -> array[int]:
     """The values at these positions."""
-    import numpy as np
-
-    return array(column.typecode, view_of(column)[np.asarray(positions, np.intc)].tobytes())
-
-
-def _distinct(column: array[int]) -> list[int]:
-    import numpy as np
-
-    distinct, first = np.unique(view_of(column), return_index=True)
-    return [int(number) for number in distinct[np.argsort(first)]]
+    return array(column.typecode, map(column.__getitem__, positions))

@@ -1,1 +1,0 @@
-"""Files of JSON and JSON Lines from anybody: reading with clear errors, locked appends, and links."""

@@ -1,1 +1,0 @@
-"""Labels of people, and the draws that chose what they label."""
