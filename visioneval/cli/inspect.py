@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from visioneval.records.model import Record, RunInfo
+    from visioneval.records.reader import Records
     from visioneval.suite.cases.case import TestCase
     from visioneval.suite.filters import Scope
 
