@@ -22,9 +22,9 @@ from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval import Metric, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.confirm import sampled_cases
 from visioneval.analysis.compare.gates import check_gates, needs_all_cases, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
-from visioneval.analysis.compare.sampled import sampled_cases
 from visioneval.analysis.sides import Side
 from visioneval.types import Score
 

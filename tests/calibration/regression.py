@@ -21,10 +21,9 @@ from tests.calibration.designs import Floats, odds, repetitions
 from visioneval import ExitCode, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.doubt import is_in_doubt, samples_in_doubt
+from visioneval.analysis.compare.confirm import ConfirmedCase, is_in_doubt, sampled_cases, samples_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
-from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import Side, pooled_side
 from visioneval.analysis.stats.student import t_two_sided_p
 

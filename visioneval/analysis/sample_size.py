@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from visioneval.analysis.cells import Cell
-from visioneval.analysis.compare.differences import ALPHA, metric_difference, pass_rate_difference
+from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference
 from visioneval.analysis.compare.pairing import pair_cells
+from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
@@ -194,13 +195,16 @@ def _single_noise(
 
 
 def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: VarianceComponents) -> Noise:
-    pairs = [pair for pair in pair_cells(sides[0], sides[1]).pairs if not pair.flaky]
-    if detect.metric is None:
-        difference = pass_rate_difference(pairs)
-    else:
-        known = sides[0].counter_examples or ()
-        counted = [pair for pair in pairs if not _is_left_out(detect.metric, pair.a, known)]
-        difference = metric_difference(detect.metric, detect.kind, counted)
+    import numpy as np
+
+    known, cases = sides[0].counter_examples or (), CaseNumbers()
+    scores = [
+        (cases[pair.b.test_id], _value(detect, pair.a), _value(detect, pair.b))
+        for pair in pair_cells(sides[0], sides[1]).pairs
+        if not pair.flaky and not _is_left_out(detect.metric, pair.a, known)
+    ]
+    case, a, b = np.array(scores, float).reshape(-1, 3).T  # None becomes nan
+    difference = scores_difference(detect.metric or PASS_RATE, detect.kind, (case, a, b))
     names = " and ".join(side.name for side in sides)
     if difference.variance is None:
         raise UsageError(f"--like: {names} have fewer than two cases in common, which show no variance")

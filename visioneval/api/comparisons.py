@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.decision import decide, parse_criteria
-from visioneval.analysis.compare.filters import ComparisonFilters
+from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code
-from visioneval.analysis.compare.reading import compare_stored
+from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs

@@ -120,7 +120,7 @@ def compare(
     measured cells or cells of A, or excuses cells that A does not (see --allow). Makes calls only with --confirm, which
     needs a complete run B that generated its images.
     """
-    from visioneval.analysis.compare.filters import ComparisonFilters
+    from visioneval.analysis.compare.pairing import ComparisonFilters
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
     from visioneval.cli.progress import ProgressCounts, plain_listener

@@ -163,8 +163,7 @@ def _gates(summary: Summary) -> Section:
     else:
         title = "Gates" if summary.state == "complete" else "Gates (incomplete run)"
     columns = [Column("", min_width=8), Column("gate", min_width=12), Column("scope", min_width=8)]
-    columns += [Column("value [95%]"), Column("cells", is_number=True)]
-    columns += [Column("a repeat fails", min_width=8, short="repeats fail")]
+    columns += [Column("value [95%]"), Column("cells", is_number=True), Column("a repeat fails", min_width=8)]
     rows = [_gate(gate, summary) for gate in summary.gates]
     if not any(gate_repeat(gate) for gate in summary.gates):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -278,10 +277,8 @@ def _separations(summary: Summary) -> Iterator[Section]:
     columns = [Column("metric", min_width=12), Column("model run", short="#"), Column("aligned", is_number=True)]
     columns += [Column("counterexamples", is_number=True, short="counter")]
     columns += [Column(name, is_number=True) for name in ("difference", "AUROC")]
-    left_out = [
-        metric for metric, by_label in summary.separations.items() if any(found.left_out for found in by_label.values())
-    ]
-    names = " and ".join(left_out)
+    separations = summary.separations.items()
+    names = " and ".join(name for name, found in separations if any(entry.left_out for entry in found.values()))
     notes = [dim("AUROC: how often an aligned cell scores higher than a counterexample; a tie counts as half.")]
     notes += [quoted(f"Means, rates and question types of {names} leave out counterexamples.", "dim")] if names else []
     title = "Counterexamples: mean (cells), difference [95%] and AUROC [95%]"

@@ -12,8 +12,8 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.coverage import check_coverage
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult, OverallState, overall_state
+from visioneval.analysis.compare.metrics import Amount
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
-from visioneval.analysis.compare.tallies.metrics import Amount
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
 from visioneval.records.stores.locations import display_name
@@ -108,7 +108,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
-    yield from _moved_by_rules(comparison.marks.moved_by_rules(comparison.pairs))
+    yield from _moved_by_rules(comparison.moved_by_rules)
     if comparison.b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"
     if comparison.has_other_source:

@@ -10,11 +10,15 @@ from itertools import islice
 from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.doubt import samples_in_doubt
+from visioneval.analysis.compare.confirm import (
+    ConfirmedCase,
+    sampled_cases,
+    samples_in_doubt,
+    why_not_continued,
+    why_not_generated,
+)
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts, must_pass_cases
-from visioneval.analysis.compare.new_samples import why_not_continued, why_not_generated
-from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations

@@ -77,8 +77,9 @@ class Matchups:
     same: int = 0
 
     def __str__(self) -> str:
-        notes = ((self.missing, "pairs lack an image"), (self.same, "pairs have two identical images"))
-        return "; ".join([f"{len(self.pairs)} pairs", *(f"{count} {text}" for count, text in notes if count)])
+        notes = ((self.missing, "without an image"), (self.same, "with two identical images"))
+        skipped = (f"{count_of(count, 'pair')} {text}" for count, text in notes if count)
+        return "; ".join([count_of(len(self.pairs), "pair"), *skipped])
 
     def add(self, call: Call, sample: int, a: Contender | None, b: Contender | None) -> None:
         """Adds a pair, or counts the reason to skip it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from math import ceil
 
-from visioneval.analysis.compare.doubt import can_show_regression
+from visioneval.analysis.compare.confirm import can_show_regression
 from visioneval.analysis.gate_rates import GateRates, gate_rates, parse_planned_gate
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, parse_detect, stated_noise

@@ -15,9 +15,8 @@ from urllib.parse import quote
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.reading import read_labeled
-from visioneval.analysis.compare.decision import decide, parse_criteria
-from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.reading import compare_stored
+from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.model import RunInfo, read_info

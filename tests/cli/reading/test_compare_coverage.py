@@ -14,7 +14,7 @@ from visioneval import CellError, Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
-from visioneval.analysis.compare.filters import ComparisonFilters
+from visioneval.analysis.compare.pairing import ComparisonFilters
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
 

@@ -10,10 +10,10 @@ import pytest
 from compare_factory import cell, mark, side
 from toys import LOOK, SECOND, Toy
 
+from visioneval.analysis.compare.comparability import dropped_rules
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import NAMES, check_gates, parse_fail_on
-from visioneval.analysis.compare.tallies.excuses import dropped_rules
+from visioneval.analysis.compare.pairing import ComparisonFilters
 
 MUST: dict[str, Any] = {"tags": ["must_pass", "x"]}
 BAD: dict[str, Any] = {"metadata": {"look": "bad"}}
@@ -214,7 +214,7 @@ def test_a_cell_without_an_output_excuses_no_grader() -> None:
 def test_a_rule_is_dropped_unless_another_threshold_replaces_it(
     before: list[str], after: list[str], dropped: list[str]
 ) -> None:
-    assert list(dropped_rules(before, after)) == dropped
+    assert list(dropped_rules(tuple(before), tuple(after))) == dropped
 
 
 def test_errors_in_both_runs_are_named() -> None:

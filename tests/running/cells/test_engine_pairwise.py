@@ -147,8 +147,8 @@ def test_only_selected_model_runs_and_cases_are_paired(toy: Toy) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mime": None}, "1 pairs; 1 pairs lack an image"),
-        ({"artifact_sha256": "0" * 64}, "1 pairs; 1 pairs have two identical images"),
+        ({"mime": None}, "1 pair; 1 pair without an image"),
+        ({"artifact_sha256": "0" * 64}, "1 pair; 1 pair with two identical images"),
         ({}, "2 pairs"),
     ],
 )

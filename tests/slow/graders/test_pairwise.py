@@ -240,11 +240,11 @@ def test_unpaired_cells_are_reported(toy: Toy, api: FakeAPI, script: Script) -> 
     toy("run", path, "--run-id", "s", "--quiet")
     result = toy("pairwise", "r@x", "s@y")
     assert result.exit_code == 0, result.output
-    assert "1 pairs; 1 pairs lack an image; 1 pairs have two identical images" in result.stderr
+    assert "1 pair; 1 pair without an image; 1 pair with two identical images" in result.stderr
     assert not (toy.folder / "runs/r/preferences.jsonl").exists()
     assert {(item.a, item.b) for item in read_preferences(toy.folder / "runs/s")} == {("r@x", "s@y")}
     result = toy("pairwise", "r@x", "r@y", "--case", "case2")
-    assert "1 pairs" in result.stderr.splitlines()[0]
+    assert "1 pair" in result.stderr.splitlines()[0]
     assert "alone" not in result.stderr
 
 

@@ -12,7 +12,7 @@ from visioneval import Metric, UsageError
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.filters import ComparisonFilters
+from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.sides import Side
 from visioneval.report.sentences import assessment
 

@@ -12,7 +12,7 @@ from compare_factory import cell, scored, side, verdicts
 from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.doubt import samples_in_doubt
+from visioneval.analysis.compare.confirm import SingleCase, samples_in_doubt
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
@@ -25,7 +25,6 @@ from visioneval.analysis.compare.gates import (
 )
 from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.regressed import check_regressed
-from visioneval.analysis.compare.sampled import SingleCase
 
 SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}

@@ -1,20 +1,56 @@
-"""Differences in how two runs were graded, which may explain differences in their scores. Pure."""
+"""Why numbers of two runs may not be comparable: metrics that mean two things, cells that were graded differently, and
+what B excuses and A does not. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Side
 from visioneval.records.model import Fingerprint, key_parts
+from visioneval.rules import parse_rule
+from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
+from visioneval.types import MUST_PASS, Metric, Verdict
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
 _PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
+_EXCLUDES = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
+"""What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes."""
+
+
+def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
+    """The metrics of both sides that mean two things. Of a file of records, only types and values are known."""
+    for name, before in a.metrics.items():
+        after = b.metrics.get(name)
+        if after is None:
+            continue
+        if isinstance(before, Meaning) and isinstance(after, Meaning):
+            is_same = same_meaning(before, after)
+        else:
+            is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
+        if not is_same:
+            yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
+
+
+def _fits(side: Side, name: str, metric: Metric) -> bool:
+    """Whether the values of a file of records are in the range of a metric."""
+    low, high = metric.range or (None, None)
+    lowest, highest = side.values.get(name, (low, high))
+    return not (low is not None and lowest is not None and lowest < low) and not (
+        high is not None and highest is not None and highest > high
+    )
+
+
+def _describe(side: Side, name: str, other: Metric) -> str:
+    if name in side.values:
+        return "number with values from {:g} to {:g}".format(*side.values[name])
+    return describe_meaning(side.metrics[name], other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,66 +64,49 @@ class GradingDifference:
     pairs: int
 
 
-class GradingTally:
-    """Counts how pairs of cells were graded."""
+class Gradings:
+    """Compares how the cells of each pair were graded."""
 
     def __init__(self) -> None:
         """No pairs."""
-        self._changed: Counter[str] = Counter()
-        """Pairs by the part of their grading keys that differs, of those that do not belong to a grader."""
-        self._examples: dict[str, tuple[str, str]] = {}
-        self._times: Counter[tuple[str, int, int]] = Counter()
-        """Pairs by grader and identity of its fingerprints, as equal fingerprints are shared."""
-        self._fingerprints: dict[int, Fingerprint] = {}
+        self._parts: dict[str, GradingDifference] = {}
+        """By the part of grading keys that differs, of the parts that do not belong to a grader."""
+        self._fingerprints: dict[tuple[str, int, int], tuple[Fingerprint, Fingerprint, int]] = {}
+        """By grader and identity of its fingerprints, as equal ones are shared: the fingerprints and the pairs."""
 
     def add(self, pair: CellPair) -> None:
-        """Counts a pair."""
+        """Compares a pair."""
         a, b = pair.a, pair.b
         if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
-            self._add_keys(a.grade_key, b.grade_key)
+            before, after = key_parts(a.grade_key), key_parts(b.grade_key)
+            for part, what in _PARTS.items():
+                if before.get(part) != after.get(part):
+                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"), 0)
+                    known = self._parts.get(part, new)
+                    self._parts[part] = replace(known, pairs=known.pairs + 1)
         fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
         for grader in b.graders:
-            before = fingerprints.get(grader.key)
-            if before is not None and before is not grader.fingerprint:
-                self._add_fingerprints(grader.key, before, grader.fingerprint)
+            first, second = fingerprints.get(grader.key), grader.fingerprint
+            if first is not None and first is not second:
+                key = grader.key, id(first), id(second)
+                self._fingerprints[key] = first, second, self._fingerprints.get(key, (first, second, 0))[2] + 1
 
-    def _add_keys(self, a: str, b: str) -> None:
-        before, after = key_parts(a), key_parts(b)
-        for part in _PARTS:
-            if before.get(part) != after.get(part):
-                self._changed[part] += 1
-                self._examples.setdefault(part, (before.get(part, "none"), after.get(part, "none")))
-
-    def _add_fingerprints(self, key: str, a: Fingerprint, b: Fingerprint) -> None:
-        self._fingerprints[id(a)], self._fingerprints[id(b)] = a, b
-        self._times[key, id(a), id(b)] += 1
-
-    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> tuple[GradingDifference, ...]:
+    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> Iterator[GradingDifference]:
         """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
-        sources = {name: (*a.sources.get(name, ()), *b.sources.get(name, ())) for name in {**a.sources, **b.sources}}
-        return (*self._of_keys(), *self._of_graders(metrics, {**a.writers, **b.writers}, sources))
-
-    def _of_keys(self) -> Iterator[GradingDifference]:
-        return (
-            GradingDifference(PASS_RATE, what, *self._examples[part], self._changed[part])
-            for part, what in _PARTS.items()
-            if self._changed[part]
-        )
-
-    def _of_graders(
-        self, metrics: Sequence[str], writers: Mapping[str, str], sources: Mapping[str, Sequence[str]]
-    ) -> Iterator[GradingDifference]:
+        yield from (self._parts[part] for part in _PARTS if part in self._parts)
         by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
-        for (key, before, after), times in self._times.items():
-            for what, a, b in _changed_fields(self._fingerprints[before], self._fingerprints[after]):
+        for (key, *_), (before, after, pairs) in self._fingerprints.items():
+            for what, value_a, value_b in _changed_fields(before, after):
                 examples = by_grader.setdefault(key, {})
-                first_a, first_b, count = examples.get(what, (a, b, 0))
-                examples[what] = first_a, first_b, count + times
+                first_a, first_b, count = examples.get(what, (value_a, value_b, 0))
+                examples[what] = first_a, first_b, count + pairs
+        writers = {**a.writers, **b.writers}
         for metric in metrics:
-            keys = dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources.get(metric, (metric,)))
-            for key in keys:
-                for what, (a, b, times) in by_grader.get(key, {}).items():
-                    yield GradingDifference(metric, what, a, b, times)
+            is_computed = metric in a.sources or metric in b.sources
+            sources = (*a.sources.get(metric, ()), *b.sources.get(metric, ())) if is_computed else (metric,)
+            for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
+                for what, example in by_grader.get(key, {}).items():
+                    yield GradingDifference(metric, what, *example)
 
 
 def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
@@ -108,3 +127,78 @@ def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[s
 
 def _short_hash(digest: str | None) -> str:
     return (digest or "")[:_HASH_LENGTH]
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """What B excuses in some cells, and the cases of these cells."""
+
+    what: str
+    cells: int
+    cases: tuple[str, ...]
+
+
+class Excuses:
+    """Finds pairs that could fail in A for a reason that cannot fail them in B."""
+
+    def __init__(self, a: Side, b: Side) -> None:
+        """No pairs of these sides."""
+        self._rules_of_a, self._rules_of_b = a.rules_of, b.rules_of
+        self._cases: dict[str, list[str]] = {}
+        """By what is excused: the case of each cell."""
+        self._ungraded: dict[str, list[str]] = {}
+        """By grader: the cases of cells that it grades in A and not in B."""
+        self._graders_of_b: set[str] = set()
+
+    def add(self, pair: CellPair) -> None:
+        """Compares a pair."""
+        self._graders_of_b.update(grader.key for grader in pair.b.graders)
+        for what in self._excused(pair.a, pair.b):
+            self._cases.setdefault(what, []).append(pair.b.test_id)
+
+    def _excused(self, a: Cell, b: Cell) -> Iterator[str]:
+        if b.flaky and not a.flaky:
+            yield "flaky"
+        if MUST_PASS in a.tags and MUST_PASS not in b.tags:
+            yield f"not tagged {MUST_PASS}"
+        if a.grade_key and a.grade_key == b.grade_key:
+            return  # the same rules and graders
+        if (rules_of_b := self._rules_of_b(b.test_id, b.model_label)) is not None:
+            rules_of_a = self._rules_of_a(a.test_id, a.model_label)  # records without a suite show those that failed
+            for rule in dropped_rules(a.failed_rules if rules_of_a is None else rules_of_a, rules_of_b):
+                yield f"not failed by the rule {rule!r}"
+        if b.graders or b.verdict is Verdict.PASS:  # else nothing was generated that could be graded
+            yield from self._ungraded_or_optional(a, b)
+
+    def _ungraded_or_optional(self, a: Cell, b: Cell) -> Iterator[str]:
+        in_b = {grader.key: grader for grader in b.graders}
+        for grader in a.graders:
+            if grader.is_optional or grader.never_asked:
+                continue  # one that was never asked is not optional in the record, whatever the suite of A says
+            if grader.key not in in_b:
+                self._ungraded.setdefault(grader.key, []).append(b.test_id)
+            elif in_b[grader.key].is_optional:
+                yield f"not in need of the grader {grader.key!r}, which is optional"
+
+    def result(self) -> Iterator[Excuse]:
+        """The excuses. A grader that B has nowhere excuses nothing: its metrics are missing, or another writes them."""
+        ungraded = {
+            f"not graded by {key!r}": cases for key, cases in self._ungraded.items() if key in self._graders_of_b
+        }
+        for what, cases in {**self._cases, **ungraded}.items():
+            yield Excuse(what, len(cases), tuple(dict.fromkeys(cases)))
+
+
+@lru_cache(maxsize=1024)
+def dropped_rules(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """The rules of ``before`` that neither ``after`` has, nor one with another threshold in their stead."""
+    rules_after = set(after)
+    replacing = {value for rule in rules_after.difference(before) for value in _excluded(rule)}
+    return tuple(rule for rule in before if rule not in rules_after and not replacing.issuperset(_excluded(rule)))
+
+
+def _excluded(text: str) -> Iterator[tuple[str, str]]:
+    """The metric of a rule, with each kind of value that the rule excludes."""
+    rule = parse_rule(text)
+    excluded = (("no",) if rule.expected else ("yes",)) if rule.op is None else _EXCLUDES[rule.op]
+    return ((rule.metric, kind) for kind in excluded)

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.cells import Cells
-from visioneval.analysis.compare.comparability import GradingDifference
+from visioneval.analysis.compare.comparability import (
+    Excuse,
+    Excuses,
+    GradingDifference,
+    Gradings,
+    changed_meanings,
+)
 from visioneval.analysis.compare.differences import Difference, adjusted
-from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells
-from visioneval.analysis.compare.pairing import Change, Pairs, pair_cells, parse_map
-from visioneval.analysis.compare.tallies.excuses import Excuse, ExcuseTally
-from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
-from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, MetricCoverage
-from visioneval.analysis.compare.tallies.tally import Tally
-from visioneval.analysis.compare.tallies.verdicts import CasePasses
+from visioneval.analysis.compare.metrics import AlignmentPairs, Amount, MetricCoverage, amount, metric_differences
+from visioneval.analysis.compare.pairing import (
+    CHANGES,
+    CellPair,
+    Change,
+    ComparisonFilters,
+    Pairs,
+    check_filters,
+    pair_cells,
+    parse_map,
+    select_cells,
+)
+from visioneval.analysis.compare.pass_rates import (
+    CasePasses,
+    noise_of_runs,
+    pass_counts,
+    pass_rate,
+    pass_rates_by_run,
+    pass_rates_by_tag,
+    passes_by_case,
+    shares_by_failure_tag,
+)
+from visioneval.analysis.compare.table import ERROR, PairTable, read_cells, read_pairs
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
-from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
+from visioneval.suite.meanings import ChangedMeaning, tags_read
 from visioneval.types import Metric, Verdict
+
+if TYPE_CHECKING:
+    from visioneval.analysis.compare.table import Rows
+
+GECKO = "gecko"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +66,7 @@ class Comparison:
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
     match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
+    ``table`` has the numbers of all ``pairs``, and ``only_a_rows`` and ``only_b_rows`` those of ``read_cells``.
     """
 
     a: Side
@@ -62,33 +92,45 @@ class Comparison:
     seconds: Amount
     alignments: AlignmentPairs
     coverage: MetricCoverage
-    marks: PairMarks
-    marks_of_only_a: CellMarks
-    marks_of_only_b: CellMarks
+    table: PairTable
+    only_a_rows: Rows
+    only_b_rows: Rows
 
     @property
     def counts(self) -> dict[Change, int]:
         """The number of pairs by change."""
-        return self.marks.counts()
+        changes = self.table.rows["change"].tolist()
+        return {change: changes.count(code) for code, change in enumerate(CHANGES)}
 
     def changed(self, change: Change) -> Pairs:
         """The pairs with this change, ``must_pass`` cases first and flaky cases last."""
-        return self.marks.changed(change, self.pairs)
+        import numpy as np
+
+        rows = self.table.rows
+        positions = np.flatnonzero(rows["change"] == CHANGES.index(change))
+        must_pass = (rows["must_pass_a"] | rows["must_pass_b"])[positions]
+        return self.pairs.take(positions[np.lexsort((~must_pass, rows["flaky"][positions]))].tolist())
 
     @property
     def differing_pairs(self) -> Pairs:
         """The pairs that do not pass on both sides."""
-        return self.marks.differing(self.pairs)
+        return self.pairs.where(self.table.rows["change"] != CHANGES.index("still_passing"))
 
     @property
     def stable_pairs(self) -> Pairs:
         """The pairs whose case is not flaky: only these can fail a gate."""
-        return self.marks.stable(self.pairs)
+        return self.pairs.where(~self.table.rows["flaky"])
 
     @property
     def measured_pairs(self) -> Pairs:
         """Those of the ``stable_pairs`` that are an error on neither side."""
-        return self.marks.without_errors(self.pairs)
+        rows = self.table.rows
+        return self.pairs.where(~rows["flaky"] & (rows["verdict_a"] != ERROR) & (rows["verdict_b"] != ERROR))
+
+    @property
+    def moved_by_rules(self) -> Pairs:
+        """The pairs whose verdict differs although output and scores are identical."""
+        return self.pairs.where(self.table.rows["moved_by_rules"])
 
     @property
     def has_samples(self) -> bool:
@@ -137,14 +179,27 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         for name in names
     }
     left_out = _left_out(a, b, filters)
-    tally = Tally(tags, pairing, ExcuseTally(a, b), left_out)
-    of_judges = selections[0].reroutings, selections[1].reroutings
-    tally.read(of_judges)
-    a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
-    differences = tally.scores.differences(metrics)
-    types = {name for name in names for key in tally.gecko_keys if name.startswith(f"{key}.")}
-    pass_rate, metric_differences = adjusted(
-        tally.verdicts.pass_rate(), [difference for difference in differences if difference.name not in types]
+    gradings, excuses = Gradings(), Excuses(a, b)
+    of_a, of_b = selections[0].reroutings, selections[1].reroutings
+    gecko_keys, alignment_keys = set[str](), set[str]()
+
+    def also(pair: CellPair) -> None:
+        gradings.add(pair)
+        excuses.add(pair)
+        of_a.add_graders(pair.a.graders)
+        of_b.add_graders(pair.b.graders)
+        gecko_keys.update(grader.key for grader in (*pair.a.graders, *pair.b.graders) if grader.type == GECKO)
+        alignment_keys.update(grader.key for grader in pair.b.graders if grader.type == ALIGNMENT)
+
+    table = read_pairs(pairing.pairs, names, left_out, a.runs, also)
+    only_a_rows = read_cells(pairing.only_a, a.runs, lambda cell: of_a.add_graders(cell.graders))
+    only_b_rows = read_cells(pairing.only_b, b.runs, lambda cell: of_b.add_graders(cell.graders))
+    a, b = replace(a, reroutings=of_a.result()), replace(b, reroutings=of_b.result())
+    differences, coverage = metric_differences(table, pairing.pairs, metrics, tags)
+    types = {name for name in names for key in gecko_keys if name.startswith(f"{key}.")}
+    passes, noise = pass_counts(table), noise_of_runs(table)
+    rate, metric_families = adjusted(
+        pass_rate(passes, noise), [difference for difference in differences if difference.name not in types]
     )
     return Comparison(
         a=a,
@@ -153,26 +208,26 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         metric_tags=tags,
         counter_examples=left_out,
         changed_metrics=tuple(changed[name] for name in named if name in changed),
-        excuses=tally.excuses.result(),
+        excuses=tuple(excuses.result()),
         pairs=pairing.pairs,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
-        pass_rate=pass_rate,
-        cases=tally.verdicts.cases(),
-        noise=tally.verdicts.noise,
-        metrics=tuple(metric_differences),
-        by_run=tally.verdicts.by_run() if len(pairing.labels) > 1 else (),
-        by_tag=tally.verdicts.by_tag(),
+        pass_rate=rate,
+        cases=passes_by_case(table, passes, noise),
+        noise=noise,
+        metrics=tuple(metric_families),
+        by_run=pass_rates_by_run(table, passes, noise) if len(pairing.labels) > 1 else (),
+        by_tag=pass_rates_by_tag(table, passes, noise),
         by_type=tuple(difference for difference in differences if difference.name in types),
-        by_failure_tag=tally.verdicts.by_failure_tag(),
-        grading_differences=tally.gradings.differences([difference.name for difference in differences], a, b),
-        cost_usd=tally.cost_usd.result(mean=False),
-        seconds=tally.seconds.result(mean=True),
-        alignments=tally.alignments(changed),
-        coverage=tally.scores.coverage(),
-        marks=tally.marks,
-        marks_of_only_a=tally.marks_of_only_a,
-        marks_of_only_b=tally.marks_of_only_b,
+        by_failure_tag=tuple(shares_by_failure_tag(table)),
+        grading_differences=tuple(gradings.differences([difference.name for difference in differences], a, b)),
+        cost_usd=amount(table.cost_usd, is_mean=False),
+        seconds=amount(table.seconds, is_mean=True),
+        alignments=AlignmentPairs(table, pairing.pairs, sorted(alignment_keys - changed.keys())),
+        coverage=coverage,
+        table=table,
+        only_a_rows=only_a_rows,
+        only_b_rows=only_b_rows,
     )
 
 
@@ -181,35 +236,6 @@ def _left_out(a: Side, b: Side, filters: ComparisonFilters) -> frozenset[str]:
     or tags."""
     known = a.counter_examples if a.counter_examples is not None else b.counter_examples
     return frozenset() if filters.cases or filters.tags else known or frozenset()
-
-
-def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
-    """The metrics of both sides that mean two things. Of a file of records, only types and values are known."""
-    for name, before in a.metrics.items():
-        after = b.metrics.get(name)
-        if after is None:
-            continue
-        if isinstance(before, Meaning) and isinstance(after, Meaning):
-            is_same = same_meaning(before, after)
-        else:
-            is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
-        if not is_same:
-            yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
-
-
-def _fits(side: Side, name: str, metric: Metric) -> bool:
-    """Whether the values of a file of records are in the range of a metric."""
-    low, high = metric.range or (None, None)
-    lowest, highest = side.values.get(name, (low, high))
-    return not (low is not None and lowest is not None and lowest < low) and not (
-        high is not None and highest is not None and highest > high
-    )
-
-
-def _describe(side: Side, name: str, other: Metric) -> str:
-    if name in side.values:
-        return "number with values from {:g} to {:g}".format(*side.values[name])
-    return describe_meaning(side.metrics[name], other)
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:

@@ -1,25 +1,31 @@
-"""What a comparison lost between A and B: metrics, measured cells, and cells. Pure.
+"""What a comparison lost between A and B (metrics, measured cells, cells), and what its gates leave out. Pure.
 
 A number over the rest says nothing about what is gone, so each loss is reported like a gate that was not measured,
-until ``--allow`` accepts it.
+until ``--allow`` accepts it. Cells that are an ERROR on both sides are named, and do not count: B lost nothing by them,
+and A was accepted with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import CANNOT_TELL, FailOn, GateResult, cells_lost
+from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.gates import CANNOT_TELL, REGRESSED, FailOn, GateResult, cells_lost
+from visioneval.analysis.compare.must_pass import MAX_NAMES, shortened
+from visioneval.analysis.compare.pairing import CHANGES
+from visioneval.analysis.compare.table import ERROR
 from visioneval.analysis.left_out import LeftOut, parse_allow
 from visioneval.errors import count_of
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.types import MUST_PASS
 
 METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells", "excuses")
 KINDS = (METRICS, ERRORS, CELLS, EXCUSES, CANNOT_TELL)
 UNMEASURED = "unmeasured"
-"""Pairs that a gate leaves out, see ``unmeasured``."""
-_MAX_NAMES = 5
+"""Pairs that a gate leaves out because a side was not measured."""
 
 Allowed = Mapping[str, float]
 """The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
@@ -51,24 +57,24 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 def _lost_metrics(comparison: Comparison) -> str:
     lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
     for name, cases in comparison.coverage.other_tags.items():
-        listed = _listed(cases, ", ")
-        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {listed}")
+        names = shortened(cases)
+        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {names}")
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
         if before and (not after or LeftOut(before - after, before).is_too_much()):
             lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
-    return _listed(lost, "; ")
+    return shortened(lost, "; ")
 
 
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
-    new = comparison.marks.new_errors(comparison.pairs)
+    new = comparison.pairs.where(comparison.table.rows["new_error"])
     if not new:
         in_both = comparison.changed("still_error").columns.used_cases
-        named = f"; ERROR in both: {_listed(in_both, ', ')}" if in_both else ""
+        named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
         return GateResult(FailOn(ERRORS), "passed", f"no cell of B has an error that A has not{named}")
     rate = len(new) / len(comparison.pairs)
-    names = _listed(new.columns.used_cases, ", ")
+    names = shortened(new.columns.used_cases)
     message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
     if is_true(rate, "<=", allowed_rate):
         return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
@@ -77,16 +83,15 @@ def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
 
 def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
-    names = _listed(lost.columns.used_cases, ", ")
+    names = shortened(lost.columns.used_cases)
     return f"not in B: {count_of(len(lost), 'cell')} of A: {names}" if lost else ""
 
 
 def _excuses(comparison: Comparison) -> str:
     excuses = [
-        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {_listed(excuse.cases, ', ')}"
-        for excuse in comparison.excuses
+        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
     ]
-    return f"excused in B, but not in A: {_listed(excuses, '; ')}" if excuses else ""
+    return f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
 
 
 def _no_cell_lost(comparison: Comparison) -> str:
@@ -95,6 +100,51 @@ def _no_cell_lost(comparison: Comparison) -> str:
     return f"every cell of A is in B, except {len(comparison.only_a):,} that flags left out"
 
 
-def _listed(names: Sequence[str], separator: str) -> str:
-    more = len(names) - _MAX_NAMES
-    return separator.join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
+    """The results with what each gate leaves out. Where that is too much, a gate cannot tell.
+
+    A cell that broke is broken however many others were not measured, so that such a gate remains failed.
+    """
+    return tuple(_with_unmeasured(result, comparison, allowed) for result in results)
+
+
+def granted_loss(allowed: Allowed) -> float:
+    """The share of the pairs, or of new samples, that a gate may leave out."""
+    return max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+
+
+def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowed) -> GateResult:
+    limit = granted_loss(allowed)
+    lost = [(name, left_out) for name, left_out in _left_out_of(result, comparison) if left_out.unmeasured]
+    if not lost:
+        return result
+    too_many = [entry for entry in lost if entry[1].is_too_much(limit)]
+    numbers = [f"{name}: {left_out.sentence('pair', limit)}" for name, left_out in (too_many or lost)[:MAX_NAMES]]
+    more = len(too_many or lost) - len(numbers)
+    message = "; ".join([result.message, *numbers, *([f"{more} more metrics"] if more else [])])
+    if not too_many:
+        return replace(result, message=message)
+    is_certain = result.state == "failed" and result.fail_on.text.startswith("broken")
+    message += f" (--allow {UNMEASURED}=RATE accepts more)"
+    return replace(result, state=result.state if is_certain else "unmeasured", message=message)
+
+
+def _left_out_of(result: GateResult, comparison: Comparison) -> Iterator[tuple[str, LeftOut]]:
+    """What a gate leaves out of each number that it is about. The cases of ``must_pass`` have counts of their own."""
+    gate = result.fail_on
+    if gate.text == MUST_PASS or not comparison.stable_pairs:
+        return
+    if gate.metric is None or gate.metric == PASS_RATE:
+        rows = comparison.table.stable
+        rows = rows[rows["same_output"]] if gate.text == "broken_same_output" else rows
+        only_in_b = int((rows["change"] == CHANGES.index("error_before")).sum())
+        yield PASS_RATE, LeftOut(only_in_b, int((rows["verdict_b"] != ERROR).sum()))
+    differences = (*comparison.metrics, *(comparison.by_type if gate.metric is not None else ()))
+    for difference in differences:
+        if difference.name == gate.metric or (gate.text == REGRESSED and _is_tested(difference)):
+            lost = comparison.coverage.left_out.get(difference.name, 0)
+            yield difference.name, LeftOut(lost, difference.n_pairs + lost)
+
+
+def _is_tested(difference: Difference) -> bool:
+    return difference.metric.better != "none" and difference.name not in BUILT_IN

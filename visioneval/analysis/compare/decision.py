@@ -1,4 +1,4 @@
-"""What decides a comparison: its gates, what they leave out, and what B lost. Pure.
+"""Reads and compares two runs, and decides: gates, what they leave out, and what B lost.
 
 The command, the API and the pages of ``view`` all decide here, so that they never differ.
 """
@@ -6,10 +6,17 @@ The command, the API and the pages of ``view`` all decide here, so that they nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.coverage import Allowed, check_coverage, parse_allowed
+from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.coverage import (
+    Allowed,
+    check_coverage,
+    granted_loss,
+    parse_allowed,
+    with_unmeasured,
+)
 from visioneval.analysis.compare.gates import (
     CANNOT_TELL,
     FailOn,
@@ -21,8 +28,35 @@ from visioneval.analysis.compare.gates import (
     parse_fail_on,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.unmeasured import granted_loss, with_unmeasured
+from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.run_lookup import Warn, read_side
+from visioneval.analysis.sides import newest_run, with_built_in
 from visioneval.errors import UsageError
+
+
+def compare_stored(
+    a: str,
+    b: str,
+    runs: Path,
+    gates: Sequence[FailOn],
+    *,
+    filters: ComparisonFilters,
+    model_map: Sequence[str] = (),
+    is_confirmed: bool = False,
+    warn: Warn,
+) -> Comparison:
+    """Compares two sides, named as for ``read_side``; the metrics that ``gates`` name are among its metrics.
+
+    Of a baseline of several runs as B, the newest run counts.
+
+    ``is_confirmed``: B's samples of an earlier confirmation are used. Raises ``UsageError`` and ``RunFormatError``.
+    """
+    named = (*filters.metrics, *(gate.metric or "" for gate in gates))
+    first, second = (with_built_in(read_side(name, runs, warn), named) for name in (a, b))
+    second = newest_run(second)
+    if is_confirmed:
+        second = replace(second, unused_confirmations=False)
+    return compare(first, second, filters, model_map)
 
 
 @dataclass(frozen=True, slots=True)

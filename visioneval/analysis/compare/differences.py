@@ -5,22 +5,25 @@ Estimate, interval and p-value are about one quantity: the mean over cases of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from operator import truediv
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visioneval.analysis.cells import MEASURED
-from visioneval.analysis.compare.paired_scores import PairedScores, PairedSums
-from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, two_sided, within_variance, worse_p
-from visioneval.types import Metric, Verdict
+from visioneval.types import Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Numbers = np.ndarray[Any, np.dtype[Any]]
+    PairScores = tuple[Numbers, Numbers, Numbers]
+    """Of each pair: the number of its case, the score of A, and that of B."""
 
 ALPHA = 0.05
 CASE_ALPHA = 0.025
@@ -33,6 +36,7 @@ PASSED = Metric(type="bool", better="higher")
 """The metric of a pass rate."""
 _NOISE = 1e-24
 """A variance below this, relative to the squared mean, comes from rounding."""
+_SAFE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,28 +111,6 @@ class Difference:
         return None if size is not None and widest is not None and size > widest else size
 
 
-def pass_rate_difference(pairs: Iterable[CellPair]) -> Difference:
-    """The difference of the pass rates, without pairs with an error."""
-    scores, cases = PairedScores(), CaseNumbers()
-    for pair in pairs:
-        scores.add(cases[pair.b.test_id], passed(pair.a.verdict), passed(pair.b.verdict))
-    return scores_difference(PASS_RATE, PASSED, scores)
-
-
-def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> Difference:
-    """The difference of a metric over pairs in which both cells have it."""
-    scores, cases = PairedScores(), CaseNumbers()
-    for pair in pairs:
-        if name in pair.a.scores and name in pair.b.scores:
-            scores.add(cases[pair.b.test_id], pair.a.scores[name], pair.b.scores[name])
-    return scores_difference(name, metric, scores)
-
-
-def passed(verdict: Verdict) -> bool | None:
-    """Whether a cell passed; ``None`` if it was not measured."""
-    return verdict is Verdict.PASS if verdict in MEASURED else None
-
-
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 
@@ -152,12 +134,6 @@ def _decided(difference: Difference, p_holm: float | None, alpha: float) -> Diff
     return replace(difference, p_holm=p_holm, detectable=difference.detectable_at(alpha))
 
 
-def scores_difference(name: str, metric: Metric, scores: PairedScores, noise: RunNoise = NO_NOISE) -> Difference:
-    """The difference of the scores of a metric, each row of which has the number of a case."""
-    counts = PairCounts(scores.higher, scores.lower, scores.unmeasured)
-    return cases_difference(name, metric, scores.by_case(), counts, noise=noise)
-
-
 class PairCounts(NamedTuple):
     """The pairs in which B is higher or lower, and those that lack a score."""
 
@@ -166,10 +142,53 @@ class PairCounts(NamedTuple):
     unmeasured: int
 
 
+class CaseSums(NamedTuple):
+    """For each case: the number of its pairs, the sum of the scores of A, and that of B's differences from A."""
+
+    pairs: Sequence[int]
+    before: Sequence[float]
+    change: Sequence[float]
+
+
+def scores_difference(name: str, metric: Metric, scores: PairScores, noise: RunNoise = NO_NOISE) -> Difference:
+    """The difference of the scores of a metric, nan where a pair lacks it."""
+    import numpy as np
+
+    case, a, b = scores
+    measured = ~(np.isnan(a) | np.isnan(b))
+    counts = PairCounts(int((b > a).sum()), int((b < a).sum()), len(case) - int(measured.sum()))
+    return cases_difference(name, metric, case_sums((case[measured], a[measured], b[measured])), counts, noise=noise)
+
+
+def case_sums(scores: PairScores) -> CaseSums:
+    """The sums of each case, rounded once, so that they do not depend on the order of the pairs."""
+    import numpy as np
+
+    order = np.argsort(scores[0], kind="stable")
+    case, a, b = (column[order] for column in scores)
+    starts = np.flatnonzero(np.diff(case, prepend=-1))
+    if not len(starts):
+        return CaseSums((), (), ())
+    pairs: list[int] = np.diff(starts, append=len(case)).tolist()
+    if len(starts) == len(case) or (_has_exact_sums(a) and _has_exact_sums(b)):
+        before = np.add.reduceat(a, starts)
+        return CaseSums(pairs, before.tolist(), (np.add.reduceat(b, starts) - before).tolist())
+    groups = [slice(start, start + number) for start, number in zip(starts.tolist(), pairs, strict=True)]
+    changes = [fsum([*b[group].tolist(), *(-a[group]).tolist()]) for group in groups]
+    return CaseSums(pairs, [fsum(a[group].tolist()) for group in groups], changes)
+
+
+def _has_exact_sums(scores: Numbers) -> bool:
+    """Whether the scores are whole numbers so small that floats add them exactly, however many there are."""
+    import numpy as np
+
+    return bool((np.abs(scores) <= _SAFE).all() and (np.rint(scores) == scores).all())
+
+
 def cases_difference(
     name: str,
     metric: Metric,
-    cases: PairedSums,
+    cases: CaseSums,
     counts: PairCounts,
     strata: Sequence[Counts] = (),
     noise: RunNoise = NO_NOISE,

@@ -9,8 +9,8 @@ from typing import Literal
 
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.confirm import is_in_doubt
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
-from visioneval.analysis.compare.doubt import is_in_doubt
 from visioneval.analysis.compare.must_pass import (
     Confirmation,
     MustPassCase,
@@ -20,6 +20,7 @@ from visioneval.analysis.compare.must_pass import (
 )
 from visioneval.analysis.compare.pooled import PooledMetric, PooledPasses, pooled_metrics, pooled_passes
 from visioneval.analysis.compare.regressed import check_regressed
+from visioneval.analysis.compare.table import ERROR, FAIL, PASS
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
@@ -187,16 +188,18 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
     return _check_broken(gate, comparison)
 
 
-_SCOPES = {"broken": "cells", "broken_same_output": "cells with the same output"}
-
-
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
-    subject = _SCOPES[gate.text]
-    pairs, broken, unmeasured = comparison.marks.breaks(same_output=gate.text == "broken_same_output")
-    if not pairs:
+    rows, subject = comparison.table.stable, "cells"
+    is_broken = (rows["verdict_a"] == PASS) & (rows["verdict_b"] == FAIL)
+    if gate.text == "broken_same_output":
+        is_broken, subject = rows["same_output_broke"], "cells with the same output"
+        rows, is_broken = rows[rows["same_output"]], is_broken[rows["same_output"]]
+    if not len(rows):
         return GateResult(gate, "not_applicable", f"no {subject}")
-    message = f"{broken} of {pairs} {subject} broke"
+    broken = int(is_broken.sum())
+    unmeasured = int(((rows["verdict_a"] == PASS) & (rows["verdict_b"] == ERROR)).sum())
+    message = f"{broken} of {len(rows)} {subject} broke"
     if unmeasured:
         message += f", {unmeasured} that passed in A could not be measured in B"
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)

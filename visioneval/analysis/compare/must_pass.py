@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Literal
 
-from visioneval.analysis.cells import Cells, PooledCell
+from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
+from visioneval.analysis.compare.table import ERROR, FAIL, PASS
 from visioneval.errors import count_of
 from visioneval.types import Score, Verdict
 
 CaseKey = tuple[str, str]
 """A case and its model run, by the label in B."""
 CaseState = Literal["passed", "broken", "unmeasured"]
-_MAX_NAMES = 5
+MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,9 @@ class SampleCounts:
         return cls(listed.count(Verdict.PASS), listed.count(Verdict.FAIL), listed.count(Verdict.ERROR))
 
     @classmethod
-    def of_marks(cls, case: MarkedCase) -> SampleCounts:
-        """Counts the cells of a case."""
-        return cls(*(case.verdicts[verdict.value] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.ERROR)))
+    def of_numbers(cls, verdicts: Sequence[int]) -> SampleCounts:
+        """Counts verdicts of a table."""
+        return cls(verdicts.count(PASS), verdicts.count(FAIL), verdicts.count(ERROR))
 
     @property
     def measured(self) -> int:
@@ -168,17 +167,13 @@ def must_pass_cases(
 
     A case that broke by B's own samples is judged with those of ``confirmation``.
     """
-    labels = dict(comparison.labels)
-    tagged, before, after = _tagged_cases(comparison, labels)
-    names_lost = lost.names() if tagged else iter(())
-    missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in names_lost if test_id in tagged)
-    pooled = _pooled_counts(comparison, tagged, labels) if comparison.a.runs > 1 else {}
-    cases: list[MustPassCase] = []
-    for key in dict.fromkeys((*after, *missing)):
-        a, b = before.get(key), after.get(key, MarkedCase())
-        if a is not None and (a.must_pass or b.must_pass) and not a.flaky:
-            counts_a, counts_b = (SampleCounts.of_marks(side) for side in (a, b))
-            cases.append(MustPassCase(*key, pooled.get(key, counts_a), counts_b, missing=missing[key]))
+    labels, tagged = dict(comparison.labels), _tagged_cases(comparison)
+    missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in (lost.names() if tagged else ()))
+    cases = [
+        MustPassCase(*key, case.a, case.b, missing=missing[key])
+        for key, case in tagged.items()
+        if case.is_in_a and case.must_pass and not case.flaky and (case.is_in_b or missing[key])
+    ]
     if confirmation is None:
         return tuple(cases)
     verdicts = confirmation.verdicts
@@ -190,36 +185,47 @@ def must_pass_cases(
 
 def flaky_must_pass(comparison: Comparison) -> int:
     """The number of cases tagged ``must_pass``, on each model run, that are left out as A calls them flaky."""
-    _, before, after = _tagged_cases(comparison, dict(comparison.labels))
-    return sum(case.flaky for key, case in before.items() if case.must_pass or after.get(key, MarkedCase()).must_pass)
+    return sum(case.must_pass and case.flaky for case in _tagged_cases(comparison).values())
 
 
-_MarkedCases = dict[CaseKey, MarkedCase]
+@dataclass(slots=True)
+class _TaggedCase:
+    """The samples of a case on one model run, those of A in all of its runs."""
+
+    a: SampleCounts = SampleCounts()
+    b: SampleCounts = SampleCounts()
+    is_in_a: bool = False
+    is_in_b: bool = False
+    must_pass: bool = False
+    flaky: bool = False
+    """Whether A calls it flaky."""
 
 
-def _tagged_cases(comparison: Comparison, labels: Mapping[str, str]) -> tuple[set[str], _MarkedCases, _MarkedCases]:
-    """The cases that either side tags, and on each side the cells of these cases by model run."""
-    pairs, marks = comparison.pairs, comparison.marks
-    parts_a = ((marks.a, pairs.columns_of_a), (comparison.marks_of_only_a, comparison.only_a.columns))
-    parts_b = ((marks.b, pairs.columns), (comparison.marks_of_only_b, comparison.only_b.columns))
-    tagged = set[str]().union(*(cells.cases_tagged(columns) for cells, columns in (*parts_a, *parts_b)))
-    sides: list[_MarkedCases] = [{}, {}]
-    for parts, names, cases in ((parts_a, labels, sides[0]), (parts_b, {}, sides[1])):
-        for cells, columns in parts if tagged else ():
-            for (test_id, label, _), mark in cells.of_cases(columns, tagged):
-                add_mark(mark, cases.setdefault((test_id, names.get(label, label)), MarkedCase()))
-    return tagged, sides[0], sides[1]
-
-
-def _pooled_counts(comparison: Comparison, tagged: set[str], labels: Mapping[str, str]) -> dict[CaseKey, SampleCounts]:
-    """The samples of these cases in all runs of a baseline."""
-    counts: dict[CaseKey, SampleCounts] = {}
-    for cell in chain((pair.a for pair in comparison.pairs), comparison.only_a):
-        if isinstance(cell, PooledCell) and cell.test_id in tagged:
-            key = cell.test_id, labels.get(cell.model_label, cell.model_label)
-            in_runs = SampleCounts.of(item.verdict for item in cell.cells if item is not None)
-            counts[key] = counts.get(key, SampleCounts()) + in_runs
-    return counts
+def _tagged_cases(comparison: Comparison) -> dict[CaseKey, _TaggedCase]:
+    """The cases of which a model run is tagged ``must_pass``: first those of B in order, then those that only A has."""
+    labels, rows = dict(comparison.labels), comparison.table.rows
+    in_pairs, only_b, only_a = comparison.pairs.columns, comparison.only_b.columns, comparison.only_a.columns
+    rows_a, rows_b = comparison.only_a_rows, comparison.only_b_rows
+    parts = (
+        (in_pairs, rows["must_pass_a"] | rows["must_pass_b"], rows["flaky"], rows["run_verdicts"], rows["verdict_b"]),
+        (only_b, rows_b["must_pass"], None, None, rows_b["verdict"]),
+        (only_a, rows_a["must_pass"], rows_a["flaky"], rows_a["run_verdicts"], None),
+    )
+    tagged = {case for names, must_pass, *_ in parts for case in names.take(must_pass.nonzero()[0].tolist()).used_cases}
+    cases: dict[CaseKey, _TaggedCase] = {}
+    for names, must_pass, flaky, of_a, of_b in parts:
+        for at, (test_id, label, _) in enumerate(names.names() if tagged else ()):
+            if test_id not in tagged:
+                continue
+            case = cases.setdefault((test_id, labels.get(label, label) if of_b is None else label), _TaggedCase())
+            case.must_pass |= bool(must_pass[at])
+            if of_a is not None and flaky is not None:
+                case.is_in_a, case.flaky = True, case.flaky or bool(flaky[at])
+                case.a += SampleCounts.of_numbers(of_a[at].tolist())
+            if of_b is not None:
+                case.is_in_b = True
+                case.b += SampleCounts.of_numbers([of_b[at]])
+    return cases
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:
@@ -242,11 +248,11 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
     is_run_named = len({case.model_label for case in cases}) > 1
     message = f"{len(broken)} of {judged} cases tagged must_pass broke"
     message += f": {_with_samples(broken, is_run_named=is_run_named)}" if broken else ""
-    for text, listed in parts:
-        message += f"; {len(listed)} {text}: {_with_samples(listed, is_run_named=is_run_named)}" if listed else ""
+    for text, some in parts:
+        message += f"; {len(some)} {text}: {_with_samples(some, is_run_named=is_run_named)}" if some else ""
     if missing := sum(case.missing for case in cases):
         names = list(dict.fromkeys(case.test_id for case in cases if case.missing))
-        message += f"; {missing} more cell{'s' * (missing != 1)} of A missing from B: {_shortened(names)}"
+        message += f"; {missing} more cell{'s' * (missing != 1)} of A missing from B: {shortened(names)}"
     return message
 
 
@@ -261,9 +267,10 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
         names.append(
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.measured + unmeasured}{tail})"
         )
-    return _shortened(names)
+    return shortened(names)
 
 
-def _shortened(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+def shortened(names: Sequence[str], separator: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MAX_NAMES
+    return separator.join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")

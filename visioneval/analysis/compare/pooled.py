@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum, nan
+from math import fsum, isfinite, nan
 from typing import Literal
 
-from visioneval.analysis.cells import Cell, PooledCell
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.confirm import chain_key, single_cases
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.doubt import chain_key
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
-from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.compare.sampled import single_cases
-from visioneval.analysis.compare.tallies.metrics import MetricTally
+from visioneval.analysis.compare.metrics import metric_pairs
+from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, shortened
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.stats.permutations import Samples, lowest_p, mean_change, permutation_test
 from visioneval.analysis.stats.within_cases import Counts
 from visioneval.errors import count_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Score, Verdict
-
-_MAX_NAMES = 5
 
 
 @dataclass(slots=True)
@@ -78,9 +73,7 @@ class NewSamples:
         if confirmation.stopped:
             return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped}): {sentence}{cure}"
         is_run_named = len({label for _, label in self.lacking}) > 1
-        listed = list(self.lacking)[:_MAX_NAMES]
-        names = ", ".join(f"{case} on {label}" if is_run_named else case for case, label in listed)
-        names += f" and {len(self.lacking) - _MAX_NAMES:,} more" if len(self.lacking) > _MAX_NAMES else ""
+        names = shortened([f"{case} on {label}" if is_run_named else case for case, label in self.lacking])
         return "unmeasured", f", and {sentence}: {names}{cure}"
 
 
@@ -148,12 +141,8 @@ def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledP
 def pooled_metrics(
     comparison: Comparison, confirmation: Confirmation, differences: Collection[Difference]
 ) -> list[PooledMetric]:
-    """The samples of some metrics, B's own and the new ones. Reads the pairs of the comparison again."""
-    tags = {item.name: comparison.metric_tags[item.name] for item in differences}
-    tally = _SampleTally(tags, comparison.counter_examples)
-    for pair in comparison.stable_pairs:
-        tally.add(0, pair)
-    return [_with_new(item, tally.samples[item.name], confirmation) for item in differences]
+    """The samples of some metrics, B's own and the new ones."""
+    return [_with_new(item, _turns(comparison, item.name), confirmation) for item in differences]
 
 
 @dataclass(slots=True)
@@ -167,26 +156,21 @@ class _Turn:
     """By number of the sample. Those of new ones are negative."""
 
 
-class _SampleTally(MetricTally):
-    """Collects the scores of the samples that each metric compares."""
-
-    def __init__(self, tags: Mapping[str, frozenset[str]], counter_examples: Collection[str]) -> None:
-        """No scores of these metrics, each with the tags that it reads."""
-        super().__init__(tags, counter_examples)
-        self.samples: dict[str, dict[CaseKey, _Turn]] = {name: {} for name in tags}
-
-    def _compared(self, name: str, pair: CellPair) -> None:
-        score_of_b = pair.b.scores[name]
-        if pair.a.scores[name] is None or score_of_b is None:
-            return
-        turn = self.samples[name].setdefault((pair.b.test_id, pair.b.model_label), _Turn())
+def _turns(comparison: Comparison, name: str) -> dict[CaseKey, _Turn]:
+    """The samples that a metric compares and that have a score on both sides."""
+    metric = metric_pairs(comparison.table, name, comparison.metric_tags[name])
+    measured = metric.measured
+    turns: dict[CaseKey, _Turn] = {}
+    names = comparison.pairs.where(measured).columns.names()
+    scores = zip(metric.b[measured].tolist(), metric.of_runs[:, measured].T.tolist(), strict=True)
+    for (test_id, label, sample), (score_b, scores_a) in zip(names, scores, strict=True):
+        turn = turns.setdefault((test_id, label), _Turn())
         turn.pairs += 1
-        turn.b[pair.b.sample_index] = score_of_b
-        runs: Sequence[Cell | None] = pair.a.cells if isinstance(pair.a, PooledCell) else (pair.a,)
-        for run, cell in enumerate(runs):
-            score = None if cell is None else cell.scores.get(name)
-            if score is not None:
-                turn.a[run, pair.b.sample_index] = score
+        turn.b[sample] = score_b
+        for run, score in enumerate(scores_a):
+            if isfinite(score):
+                turn.a[run, sample] = score
+    return turns
 
 
 def _with_new(first: Difference, turns: Mapping[CaseKey, _Turn], confirmation: Confirmation) -> PooledMetric:

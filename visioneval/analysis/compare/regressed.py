@@ -15,23 +15,24 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.doubt import (
+from visioneval.analysis.compare.confirm import (
     FIRST_STEP,
     METRICS_FIRST_STEP,
     METRICS_SECOND_STEP,
     SECOND_STEP,
+    SingleCase,
     cases_in_doubt,
     is_rate_in_doubt,
     metrics_in_doubt,
     one_sided,
+    single_cases,
     tested_again,
     undecided,
 )
-from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
+from visioneval.analysis.compare.must_pass import MAX_NAMES, Confirmation, shortened
+from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
-from visioneval.analysis.compare.sampled import SingleCase, single_cases
-from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
 from visioneval.errors import count_of
@@ -41,7 +42,6 @@ State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
 _STATES: dict[str, State] = {"passed": "passed", "broken": "failed", "unmeasured": "unmeasured"}
 """By the state of a single case."""
-_MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ def check_regressed(
     if one_sided(rate) < level:
         worse.insert(0, f"{rate.name} {_size(rate)} (p {rate.p:.2g})")
     cases = [case for case in comparison.cases if case.p < level]
-    worse += [f"{count_of(len(cases), 'case')}: {_named(cases, comparison)}"] if cases else []
+    worse += (
+        [f"{count_of(len(cases), 'case')}: {shortened([_name(case, comparison) for case in cases])}"] if cases else []
+    )
     if worse:
         return Regression("failed", ", ".join(worse))
     if confirmation is not None and (decided := _second_step(comparison, confirmation, granted)) is not None:
@@ -92,8 +94,8 @@ def _second_step(comparison: Comparison, confirmation: Confirmation, granted: fl
         return None
     state = next(state for state in _WORST_FIRST if any(item.state == state for item in found_again))
     messages = [item.message for item in found_again if item.state == state or item in cases]
-    more = len(messages) - _MAX_NAMES
-    message = "; ".join(messages[:_MAX_NAMES]) + (f"; and {more:,} more" if more > 0 else "")
+    more = len(messages) - MAX_NAMES
+    message = "; ".join(messages[:MAX_NAMES]) + (f"; and {more:,} more" if more > 0 else "")
     if state == "passed" and not rate:
         message += f"; {_missed(comparison.pass_rate.detectable)}"
     return Regression(state, message)
@@ -105,7 +107,7 @@ def _cases_again(doubtful: Sequence[CasePasses], comparison: Comparison, confirm
     judged = [(case, sampled[case.test_id, case.model_label]) for case in doubtful]
     judged.sort(key=lambda item: _WORST_FIRST.index(_STATES[item[1].state]))
     state = _STATES[judged[0][1].state]
-    listed = [f"{_name(case, comparison)}; {_ending(single)}" for case, single in judged[:_MAX_NAMES]]
+    listed = [f"{_name(case, comparison)}; {_ending(single)}" for case, single in judged[:MAX_NAMES]]
     more = len(judged) - len(listed)
     message = f"{count_of(len(judged), 'case')} {'was' if len(judged) == 1 else 'were'} in doubt: {'; '.join(listed)}"
     message += f"; and {more:,} more" if more else ""
@@ -187,12 +189,6 @@ def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]
     for item in comparison.metrics:
         if item.n_pairs and item.p_holm is not None and item.p_holm < level and (item.worse_by or 0) > 0:
             yield item
-
-
-def _named(cases: Sequence[CasePasses], comparison: Comparison) -> str:
-    names = [_name(case, comparison) for case in cases[:_MAX_NAMES]]
-    more = len(cases) - len(names)
-    return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
 def _name(case: CasePasses, comparison: Comparison) -> str:

@@ -11,9 +11,9 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
+from visioneval.analysis.compare.metrics import AlignmentPair
 from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.compare.tallies.metrics import AlignmentPair
 from visioneval.analysis.sides import Side
 from visioneval.records.model import CellKey
 from visioneval.records.untrusted_json import SCHEMA_VERSION
