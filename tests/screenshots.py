@@ -17,8 +17,8 @@ from rich.console import Console  # noqa: E402
 from rich.terminal_theme import MONOKAI  # noqa: E402
 
 import visioneval as ve  # noqa: E402
-from visioneval.report.console import print_report  # noqa: E402
 from visioneval.report.run import run_report  # noqa: E402
+from visioneval.report.terminal import print_report  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 MODELS = ["mock,flaw=none", "mock,flaw=typo", "mock,flaw=spill"]

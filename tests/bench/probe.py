@@ -18,7 +18,7 @@ import visioneval as ve
 from visioneval import ExitCode
 from visioneval.analysis.probe.findings import HARMLESS, ProbeFindings
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.markdown import report_markdown
 from visioneval.report.probe import probe_report
 
 ROOT = Path(__file__).parents[2]

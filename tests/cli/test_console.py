@@ -19,13 +19,13 @@ from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli.results import last_lines
 from visioneval.report.cell import print_cells
-from visioneval.report.console import outcome_line, print_report, print_sections, table
 from visioneval.report.failures import failing_cells, failure_examples
 from visioneval.report.html.overview import worst_failures
 from visioneval.report.numbers import show_usd
 from visioneval.report.outcome import error_note, outcome
 from visioneval.report.run import run_report
 from visioneval.report.sections import Column, Outcome, Value
+from visioneval.report.terminal import outcome_line, print_report, print_sections, table
 from visioneval.report.text import clean, one_line
 
 METRICS: dict[str, Any] = {

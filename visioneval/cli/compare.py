@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
     from visioneval.records.model import Record
+    from visioneval.report.sections import Report
 
 
 NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
@@ -157,12 +158,12 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
 
         write_report(junit, comparison_junit(result.comparison, result.gates, result.confirmation_notes))
     if markdown is not None:
-        from visioneval.report.markdown import comparison_markdown
+        from visioneval.report.markdown import report_markdown
 
-        write_report(markdown, comparison_markdown(result.comparison, result.gates))
+        write_report(markdown, report_markdown(_report(result)))
     if html is not None:
         from visioneval.records.stores.lookup import fetch_outputs
-        from visioneval.report.compare.page import comparison_page
+        from visioneval.report.html.compare import comparison_page
 
         for side in (result.comparison.a, result.comparison.b):
             if side.folder is not None:
@@ -171,16 +172,25 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
 
 
 def _print(result: ComparisonResult, *, as_json: bool) -> None:
-    from visioneval.report.compare.json import comparison_json
-    from visioneval.report.terminal.compare import print_comparison
-
     if as_json:
+        from visioneval.report.compare_json import comparison_json
+
         notes = result.confirmation_notes
         for part in comparison_json(result.comparison, result.gates, result.exit_code, notes):
             print(part, end="")
         print()
     else:
-        print_comparison(result.comparison, result.gates, options.console(), interrupted=result.interrupted)
+        from visioneval.report.terminal import print_end, print_report
+
+        report, console = _report(result), options.console()
+        print_report(report, console)
+        print_end(report, console)
+
+
+def _report(result: ComparisonResult) -> Report:
+    from visioneval.report.compare import comparison_report
+
+    return comparison_report(result.comparison, result.gates, interrupted=result.interrupted)
 
 
 app = typer.Typer(
@@ -238,7 +248,8 @@ def show_baseline(
 
     from visioneval.analysis.compare.baseline_runs import summarize_runs
     from visioneval.records.baselines import baseline_path, read_baseline
-    from visioneval.report.terminal.baseline import print_baseline
+    from visioneval.report.baselines import baseline_section
+    from visioneval.report.terminal import print_section
 
     path = baseline_path(name)
     if not path.is_file():
@@ -247,7 +258,7 @@ def show_baseline(
     if as_json:
         print(json.dumps(summary.model_dump(mode="json"), indent=2))
     else:
-        print_baseline(name, summary, options.console())
+        print_section(baseline_section(name, summary), options.console())
 
 
 def _counts(baseline: Baseline) -> str:
@@ -261,7 +272,8 @@ def _counts(baseline: Baseline) -> str:
 def list_baselines() -> None:
     """List the baselines of this folder, with cells and pass rate of the newest run."""
     from visioneval.records.baselines import FOLDER, read_baseline
-    from visioneval.report.terminal.baseline import print_baselines
+    from visioneval.report.baselines import baselines_section
+    from visioneval.report.terminal import print_section
 
     paths = sorted(FOLDER.glob("*.jsonl"))
     if not paths:
@@ -274,6 +286,6 @@ def list_baselines() -> None:
         except RunFormatError as error:
             options.say(str(error))
     if baselines:
-        print_baselines(baselines, options.console())
+        print_section(baselines_section(baselines), options.console())
     if len(baselines) < len(paths):
         raise typer.Exit(ExitCode.USAGE)

@@ -67,8 +67,8 @@ def list_all(
     from visioneval.records.resume_command import resume_command
     from visioneval.records.runs import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
-    from visioneval.report.console import print_sections
     from visioneval.report.runs import listed_run, run_list
+    from visioneval.report.terminal import print_sections
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -146,10 +146,10 @@ def show(
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
     from visioneval.records.resume_command import asking_hint
-    from visioneval.report.console import print_report, section_part
     from visioneval.report.failures import failing_cells
     from visioneval.report.outcome import never_asked_text
     from visioneval.report.run import run_report
+    from visioneval.report.terminal import print_report, section_part
     from visioneval.suite.filters import Scope
 
     scope = Scope(cases=tuple(case or ()), tags=tuple(tag or ()), models=tuple(model or ()))

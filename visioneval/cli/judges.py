@@ -197,7 +197,8 @@ def pairwise(
 
 
 def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
-    from visioneval.report.terminal.preferences import preference_data, print_preferences
+    from visioneval.report.preferences import preference_data, preferences_section
+    from visioneval.report.terminal import print_section
 
     if as_json:
         data = {
@@ -208,7 +209,7 @@ def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: 
         }
         print(json.dumps(data))
     elif result.preferences:
-        print_preferences(result.preferences, options.console())
+        print_section(preferences_section(result.preferences), options.console())
     if not quiet:
         options.say(str(result.meters))
         if result.preferences:
@@ -366,7 +367,7 @@ def _write_report(report: Report, markdown: Path | None, html: Path | None) -> N
     from visioneval.report.files import write_report
 
     if markdown is not None:
-        from visioneval.report.markdown_blocks import report_markdown
+        from visioneval.report.markdown import report_markdown
 
         write_report(markdown, report_markdown(report))
     if html is not None:
@@ -377,7 +378,7 @@ def _write_report(report: Report, markdown: Path | None, html: Path | None) -> N
 
 def _print_report(report: Report) -> None:
     """Prints a report without what is folded, as these commands have no ``--full``."""
-    from visioneval.report.console import print_end, print_report
+    from visioneval.report.terminal import print_end, print_report
 
     sections = [part for part in report.sections if not getattr(part, "fold", "")]
     print_report(replace(report, sections=sections), options.console())

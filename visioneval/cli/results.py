@@ -27,9 +27,9 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
     ``offline``: the run took all answers from the cache.
     """
     from visioneval.records.resume_command import asking_hint, stopped_text
-    from visioneval.report.console import print_end, print_report
     from visioneval.report.outcome import diversity_text, never_asked_text, unjudged_pairs_text
     from visioneval.report.run import run_report
+    from visioneval.report.terminal import print_end, print_report
 
     summary = result.summary
     report = run_report(summary, with_judges=output.full)
@@ -86,9 +86,10 @@ def print_pairs(result: Run) -> None:
     from visioneval.analysis.compare.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
-        from visioneval.report.terminal.preferences import print_preferences
+        from visioneval.report.preferences import preferences_section
+        from visioneval.report.terminal import print_section
 
-        print_preferences(preferences, options.console())
+        print_section(preferences_section(preferences), options.console())
         print()
 
 
@@ -110,7 +111,7 @@ def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None
 
         write_report(junit, junit_xml([(run.folder, run.info, run.records, run.summary) for run in runs]))
     if markdown is not None:
-        from visioneval.report.markdown_blocks import MAX_ROWS, report_markdown
+        from visioneval.report.markdown import MAX_ROWS, report_markdown
         from visioneval.report.run import run_report
 
         reports = (run_report(run.summary, examples=MAX_ROWS) for run in runs)

@@ -19,9 +19,9 @@ from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
+from visioneval.report.comparison_notes import notes
 from visioneval.report.numbers import bound_note, gate_missing, gate_value
 from visioneval.report.outcome import outcome
-from visioneval.report.sentences import notes
 from visioneval.report.text import clean, one_line
 from visioneval.types import Verdict
 

@@ -1,51 +1,57 @@
-"""Runs and comparisons as Markdown, for a job summary or a comment on a pull request.
-
-Text from a suite or a model is put in code spans, which render no links, mentions or markup.
-"""
+"""Renders a report as Markdown, for a job summary or a comment on a pull request."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from itertools import groupby
 
-from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
-from visioneval.analysis.compare.gates import GateResult
-from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.report.sentences import (
-    TITLES,
-    assessment,
-    compare_outcome,
-    cost_and_time_rows,
-    describe_change,
-    has_few_cases,
-    headline,
-    mismatch_lines,
-    notes,
-    power_lines,
-    show_difference,
-    show_n,
-    show_p,
-    show_value,
-    unpaired_lines,
-)
+from visioneval.report.sections import Cell, Report, Section, Value
 from visioneval.report.text import one_line
 
 MAX_ROWS = 20
-EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
-COLLAPSED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATE_LABELS = {
-    "passed": "passed",
-    "failed": "**FAILED**",
-    "unmeasured": "**NOT MEASURED**",
-    "cannot_tell": "**CANNOT TELL**",
-    "not_applicable": "not applicable",
-    "skipped": "skipped",
-    "deferred": "after merging",
-}
+"""Rows of a table; a comment has a maximum length."""
+_BOLD = ("fail", "error", "strong")
 
-MAX_ALIGNED = 50
-"""Rows of the alignment of a comparison."""
+
+def report_markdown(report: Report) -> str:
+    """A report: the outcome in the title, then what to know of it, then its sections."""
+    return "\n\n".join(_blocks(report)) + "\n"
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    title = ": ".join(filter(None, (escaped(report.title), code(report.subject), escaped(report.outcome.sentence))))
+    yield f"## {title}"
+    if report.facts:
+        yield ", ".join(map(inline, report.facts))
+    if report.lines:
+        yield "\n".join(f"- {inline(line)}" for line in report.lines)
+    shown = (part for part in report.sections if isinstance(part, Section))
+    for fold, sections in groupby(shown, lambda part: part.fold or part.title * part.is_closed):
+        body = "\n\n".join(map(section_markdown, sections))
+        yield f"<details><summary>{escaped(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
+
+
+def section_markdown(section: Section) -> str:
+    """A section, with at most ``MAX_ROWS`` rows unless it ``is_whole``."""
+    shown = len(section.rows) if section.is_whole else MAX_ROWS
+    more = len(section.rows) - shown
+    parts = [
+        f"### {_title(section.title)}" if section.title and not section.is_closed else "",
+        "\n".join(map(inline, section.about)),
+        _table(section, shown) if section.columns else "",
+        f"... and {more:,} more" if more > 0 else "",
+        "\n".join(f"- {inline(note)}" for note in section.notes),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def inline(cell: Cell) -> str:
+    """A text on one line: quoted text in a code span, and what is bad in bold."""
+    if not isinstance(cell, Value):
+        return escaped(cell)
+    text = "<br>".join(code(line) if cell.quoted else escaped(line) for line in cell.text.splitlines())
+    return f"**{text}**" if text and cell.tone in _BOLD else text
 
 
 def code(text: str) -> str:
@@ -58,126 +64,21 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """A comparison: the gates in the title, then broken and fixed cells, then metrics."""
-    return "\n\n".join(_comparison(comparison, gates)) + "\n"
+def escaped(text: str) -> str:
+    """Our own text, in which ``*``, ``<`` and such could be taken for markup."""
+    return re.sub(r"([\\`*<]|\](?=[(\[:]))", r"\\\1", one_line(text, 2000))
 
 
-def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[str]:
-    first, *rest = headline(comparison)
-    yield f"## visioneval compare: {compare_outcome(comparison, gates)[1]}"
-    yield f"**{first}**"
-    yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(comparison)))
-    unlike = list(mismatch_lines(comparison))
-    if unlike:
-        yield "> **Graded differently: the differences below may come from that, not from the outputs.**\n" + "\n".join(
-            f"> - {code(line)}" for line in unlike
-        )
-    for change in EXPANDED:
-        pairs = comparison.changed(change)
-        if pairs:
-            yield f"### {TITLES[change]}: {len(pairs)}\n\n{_changed_table(pairs, comparison)}"
-    for change in COLLAPSED:
-        pairs = comparison.changed(change)
-        if pairs:
-            title, body = f"{TITLES[change]}: {len(pairs)}", _changed_table(pairs, comparison)
-            yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
-    if comparison.alignments:
-        yield f"### Alignment side by side, largest loss first\n\n{_alignment_table(comparison)}"
-    if has_few_cases(comparison):
-        title, body = f"Statistics of fewer than {FEWEST_CASES} cases", "\n\n".join(_statistics(comparison))
-        yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
-    else:
-        yield from _statistics(comparison)
-    rows = list(cost_and_time_rows(comparison))
-    if rows:
-        yield "### Cost and time\n\n" + _table(("", "A", "B", "pairs"), rows)
-    unpaired = unpaired_lines(comparison)
-    if unpaired:
-        yield "### Not compared: only in one run\n\n" + "\n".join(f"- {code(line)}" for line in unpaired)
-    yield "### Gates (`--fail-on`)\n\n" + _table(
-        ("", "gate", "result"),
-        [(_STATE_LABELS[gate.state], code(gate.fail_on.text), code(gate.message)) for gate in gates],
-    )
+def _title(text: str) -> str:
+    """A title, in a code span if a name in it could be a mention or a link."""
+    return code(text) if re.search(r"[@#]|://|www\.", text) else escaped(text)
 
 
-def _changed_table(pairs: Sequence[CellPair], comparison: Comparison) -> str:
-    rows = [
-        (
-            code(pair.b.test_id),
-            code(pair.b.model_label),
-            str(pair.b.sample_index),
-            "<br>".join(map(code, describe_change(pair, comparison.b.writers))),
-            ", ".join(_pair_notes(pair)),
-        )
-        for pair in pairs[:MAX_ROWS]
-    ]
-    table = _table(("case", "model run", "sample", "rules and reasons", ""), rows)
-    return table if len(pairs) <= MAX_ROWS else f"{table}\n\n... and {len(pairs) - MAX_ROWS:,} more"
-
-
-def _pair_notes(pair: CellPair) -> Iterator[str]:
-    yield from ("must_pass",) if pair.must_pass else ()
-    yield from ("flaky",) if pair.flaky else ()
-    yield from ("same output",) if pair.same_output else ()
-    yield from ("changed rules only",) if pair.is_moved_by_rules else ()
-
-
-def _alignment_table(comparison: Comparison) -> str:
-    rows = [
-        (
-            code(f"{item.pair.b.test_id} [{item.pair.b.sample_index}]"),
-            code(item.pair.b.model_label),
-            *("" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
-            *(code(gaps) for gaps in (item.a_gaps, item.b_gaps)),
-        )
-        for item in comparison.alignments[:MAX_ALIGNED]
-    ]
-    return _table(("case", "model run", "A", "B", "gaps in A", "gaps in B"), rows)
-
-
-def _statistics(comparison: Comparison) -> Iterator[str]:
-    tested = (comparison.pass_rate, *comparison.metrics)
-    yield "### Pass rate and metrics\n\n" + _differences("metric", tested, adjusted=True)
-    power = list(power_lines(tested))
-    if power:
-        yield "\n".join(f"- {code(line)}" for line in power)
-    for title, heading, differences, of_verdicts in (
-        ("Pass rate by model run", "model run", comparison.by_run, True),
-        ("Pass rate by tag", "tag", comparison.by_tag, True),
-        ("By question type", "type", comparison.by_type, False),
-        ("Cells by failure tag", "tag", comparison.by_failure_tag, False),
-    ):
-        if differences:
-            yield f"### {title}\n\n{_differences(heading, differences, adjusted=False, of_verdicts=of_verdicts)}"
-
-
-def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool, of_verdicts: bool = False) -> str:
-    p_columns = ("p", "p Holm") if adjusted else ("p (not adjusted)",)
-    verdict_columns = ("broken", "fixed") if of_verdicts else ()
-    head = (heading, "A", "B", "B - A [95%]", *p_columns, "n (cases)", *verdict_columns, "")
-    rows = [
-        (
-            code(difference.name),
-            show_value(difference, difference.a),
-            show_value(difference, difference.b),
-            show_difference(difference),
-            show_p(difference.p),
-            *((show_p(difference.p_holm),) if adjusted else ()),
-            show_n(difference),
-            *((f"{difference.lower:,}", f"{difference.higher:,}") if of_verdicts else ()),
-            f"**significantly {assessment(difference)}**" if difference.significant else assessment(difference),
-        )
-        for difference in differences
-    ]
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(section: Section, shown: int) -> str:
     """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(_escape_bar(cell) for cell in line)} |" for line in lines)
-
-
-def _escape_bar(cell: str) -> str:
-    return cell.replace("|", "\\|")
+    head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
+    rows = [list(map(inline, row)) for row in section.rows[:shown]]
+    lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    )

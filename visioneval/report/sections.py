@@ -106,7 +106,9 @@ class Section:
 
     A table that ``splits`` shows in a terminal as many columns side by side as fit, and the rest below, with the first
     column repeated, such as a column for each model run. Sections with the same ``fold`` are together behind this
-    title, which is closed at first; a terminal shows them with ``--full`` only, and says so.
+    title, which is closed at first; a terminal shows them with ``--full`` only, and says so. One that ``is_closed`` is
+    behind its own title, except in a terminal. ``narrow`` is its form where its columns do not fit a terminal. Markdown
+    cuts long tables, except one that ``is_whole``, such as gates.
     """
 
     title: str
@@ -116,6 +118,9 @@ class Section:
     about: Sequence[Cell] = ()
     splits: bool = False
     fold: str = ""
+    is_closed: bool = False
+    is_whole: bool = False
+    narrow: Section | None = None
     name: str = ""
     """Identifies the section in HTML, for its style and for links."""
 
@@ -158,6 +163,7 @@ class Report:
 
     ``title`` is our own text, and ``subject`` the name of what it is about. ``facts`` are the short parts of its first
     line, and ``lines`` the sentences below it. ``commands`` come last, and are not wrapped, so that they can be copied.
+    ``more`` tells readers of a terminal how to see the folded sections.
     """
 
     title: str
@@ -167,3 +173,4 @@ class Report:
     lines: Sequence[Cell] = ()
     sections: Sequence[Section | ImageStrip] = ()
     commands: Sequence[str] = field(default_factory=tuple)
+    more: str = "--full"

@@ -24,7 +24,7 @@ from visioneval.records.run_folders import check_run_folder, read_header
 from visioneval.records.runs import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.agreement import agreement_report
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages, ReportImages
 from visioneval.report.html.pages import PageFrame, sections_page
 from visioneval.report.html.report import suite_folder, write_files

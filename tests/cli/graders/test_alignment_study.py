@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compare_factory import cell, mark, side
+from compare_factory import cell, comparison_markdown, comparison_text, mark, side
 from record_factory import info, record
 from report_runs import save_run
 from rich.console import Console
@@ -18,13 +18,11 @@ from visioneval import Record, RunInfo, read_info
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.report.compare.json import comparison_json
-from visioneval.report.console import print_report
+from visioneval.report.compare_json import comparison_json
 from visioneval.report.html.page_data import index_of
 from visioneval.report.html.slim_run import read_slim
-from visioneval.report.markdown import comparison_markdown
 from visioneval.report.run import run_report
-from visioneval.report.terminal.compare import print_comparison
+from visioneval.report.terminal import print_report
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(
@@ -135,20 +133,14 @@ def test_a_comparison_shows_both_images_side_by_side() -> None:
         "c1": (50, "No dog."),
         "c2": (90, ""),
     }
-    console = Console(file=io.StringIO(), width=120)
-    print_comparison(result, [], console, max_rows=2)
-    assert isinstance(console.file, io.StringIO)
-    text = " ".join(console.file.getvalue().split())
-    assert "Alignment side by side, largest loss first" in text
-    assert "... and 1 more: --json lists all" in text
-    markdown = comparison_markdown(result, [])
-    assert "| `c0 [0]` | `m` | 100.0 | 40.0 |  | `No cat.` |" in markdown
+    assert "Alignment side by side, largest loss first" in comparison_text(result)
+    assert "| `c0` | 100.0 | 40.0 |  | `No cat.` |" in comparison_markdown(result)
 
 
 def test_a_comparison_without_alignment_has_no_such_table() -> None:
     result = compare(side([cell("a")]), side([cell("a")], "b"))
     assert not result.alignments
-    assert "Alignment" not in comparison_markdown(result, [])
+    assert "Alignment" not in comparison_markdown(result)
 
 
 def test_a_report_counts_the_gaps_that_its_gallery_sorts_by(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from visioneval import Summary
 from visioneval.cli import app
-from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.markdown import report_markdown
 from visioneval.report.run import run_report
 
 RIGHT = [("yes", "no"), ("yes", "no"), ("yes", "no"), ("no", "no"), ("yes", "no")]

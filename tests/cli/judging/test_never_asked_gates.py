@@ -11,7 +11,7 @@ from panel_runs import CACHE, COMMANDS, is_incomplete, offline, record_of
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import load_run
-from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.markdown import report_markdown
 from visioneval.report.run import run_report
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from compare_factory import cell, side
+from compare_factory import cell, comparison_markdown, comparison_text, side
 from record_factory import record, run_of
 from report_runs import save_run
 from rich.console import Console
@@ -17,11 +17,9 @@ from visioneval import Record, RunInfo
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.report.compare.json import comparison_json
-from visioneval.report.console import print_report
-from visioneval.report.markdown import comparison_markdown
+from visioneval.report.compare_json import comparison_json
 from visioneval.report.run import run_report
-from visioneval.report.terminal.compare import print_comparison
+from visioneval.report.terminal import print_report
 
 CASES = {"a": {}, "b": {}, "c": {}}
 
@@ -77,10 +75,8 @@ def test_a_comparison_shows_the_share_of_cells_with_each_tag() -> None:
 
 def test_every_form_of_a_comparison_has_the_tags() -> None:
     result = compare(side([cell("a", failure_tags=("wrong",)), *map(cell, "bcde")]), side([*map(cell, "abcde")], "b"))
-    console = printed(120)
-    print_comparison(result, [], console)
-    assert "Cells by failure tag (p not adjusted)" in text_of(console)
-    assert "### Cells by failure tag" in comparison_markdown(result, [])
+    assert "Cells by failure tag (p not adjusted)" in comparison_text(result)
+    assert "### Cells by failure tag" in comparison_markdown(result)
     data = json.loads("".join(comparison_json(result, [], 0)))
     assert [(item["name"], item["a"], item["b"]) for item in data["by_failure_tag"]] == [("wrong", 0.2, 0.0)]
 

@@ -19,10 +19,20 @@ FLAKY = [{**case, "flaky": True} for case in FINE]
 FAILED = [{**case, "metadata": {"look": "bad"}} for case in FINE]
 
 
+STATES = {
+    "passed": "passed",
+    "FAILED": "failed",
+    "NOT MEASURED": "unmeasured",
+    "CANNOT TELL": "cannot_tell",
+    "not applicable": "not_applicable",
+}
+
+
 def decided(page: str) -> tuple[str, list[tuple[str, str]]]:
     """The headline of a page, and the state and name of each gate."""
     (headline,) = re.findall(r"<h1>(.*?)</h1>", page)
-    return headline, re.findall(r'<span class="state (\w+)">.*?<code>(.*?)</code>', page)
+    gates = re.findall(r'<th scope="row"><span class="\w+">(.*?)</span></th>\s*<td>([\w<>:-]*)</td>', page)
+    return headline, [(STATES[state], name.replace("<wbr>", "")) for state, name in gates if state in STATES]
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,25 @@ def test_pairs_without_a_score_on_both_sides(gate: str, lost: int, allow: tuple[
     assert f"look: {lost} of 20 pairs" in message
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_loss_that_several_metrics_share_is_said_once(lost: int) -> None:
+    """Of ``m1``, one more pair is lost, and only the first five metrics are named."""
+    metrics = {f"m{at}": METRICS["look"] for at in range(6 + lost)}
+    cells = [
+        cell(f"c{at}", scores={name: None if at < lost + (name == "m1") else 3 for name in metrics}) for at in range(40)
+    ]
+    comparison = compare(side(cells, metrics=metrics), side(cells, "b", metrics=metrics))
+    message = decide(comparison, parse_criteria(["regressed"]))[0].message
+    shared, other = (
+        f"{number} of 40 pairs {'was' if number == 1 else 'were'} not measured" for number in (lost, lost + 1)
+    )
+    if lost == 1:
+        assert f"; m0, m2, m3, m4: {shared}; m1: {other}; 2 more metrics" in message
+    else:
+        assert message.count("not measured") == 1, "only those of which too many are lost are named"
+        assert f"; m1: {other}, more than 5% (--allow" in message
+
+
 def test_a_metric_that_neither_run_measured_is_not_unchanged() -> None:
     cells = scored("look", [None] * 9)
     assert compared(cells, cells, "regressed")[::2] == (["unmeasured"], 3)

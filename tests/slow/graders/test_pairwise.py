@@ -148,7 +148,7 @@ def test_stored_preferences_are_reused_unless_disabled(toy: Toy, api: FakeAPI, s
     assert len(api.requests) == 12
     assert len(read_preferences(toy.folder / "runs/r")) == 6
     text = toy("pairwise", "r@x", "r@y").stdout
-    assert "A preferred: case0 0, case1 0, case2 0" in text
+    assert "A preferred: case0 [0], case1 [0], case2 [0]" in text
 
 
 @pytest.mark.parametrize("fault", [Fault("refusal"), Fault("off_schema")])

@@ -217,7 +217,7 @@ def test_only_the_planted_regression_is_reported(quickstart: Path) -> None:
     assert data["labels"] == [["mock,flaw=none", "mock,flaw=spill"]]
     text = report.read_text()
     assert "A gate failed" in text
-    assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
+    assert "| **`sign_word`** | `place: " in text
     assert "`flyer`" not in text
     assert CliRunner().invoke(app, arguments).exit_code == 3
     assert CliRunner().invoke(app, [*arguments, "--allow", "cannot-tell"]).exit_code == 0

@@ -14,7 +14,7 @@ from compared_runs import compared_run, page_of
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 
 if TYPE_CHECKING:
     from browser import OpenPage
@@ -31,7 +31,7 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     assert "50.0%" not in page.inner_text("main"), "statistics of four cases are folded"
-    page.click("details.statistics summary")
+    page.click("#view-overview details summary")
     text = page.inner_text("main")
     assert text.index("Broken (passed in A, fails in B): 1") < text.index("Fixed (failed in A, passes in B): 1")
     for fact in (
@@ -150,9 +150,9 @@ def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage)
         compared_run(tmp_path, "after", "PFPF", "red", tags=["a&b"]),
     )
     page = open_page(page_of(tmp_path, a, b))
-    page.click("details.statistics summary")
+    page.click("#view-overview details summary")
     row = page.locator("tr", has_text="a&b")
-    assert row.locator("td").all_inner_texts()[-3:] == ["1", "1", "cannot tell: too few cases"]
+    assert row.locator("td").all_inner_texts()[-2:] == ["1 / 1", "cannot tell: too few cases"]
     assert row.locator("td.number").all_inner_texts()[:2] == ["50.0%", "50.0%"]
     row.locator("a").click()
     wait_until(page, "document.querySelector('[name=tag]').value === 'a&b'")

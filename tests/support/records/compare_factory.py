@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from rich.console import Console
 
 from visioneval import Fingerprint, Metric, Verdict
 from visioneval.analysis.cells import Cell, CellGrader
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.sides import Side
+from visioneval.report.compare import comparison_report
+from visioneval.report.markdown import report_markdown
+from visioneval.report.terminal import print_end, print_report
 
 METRICS = {
     "copy": Metric(type="bool"),
@@ -51,3 +59,18 @@ def mark(key: str = "rubric", kind: str = "rubric", **changes: Any) -> CellGrade
     """A grader of a cell."""
     hashes = {"template_sha256": "t" * 64, "schema_sha256": "s" * 64, "config_sha256": "c" * 64}
     return CellGrader(key, kind, Fingerprint(**{"judge_model": "judge-1", **hashes, **changes}))
+
+
+def comparison_text(comparison: Comparison, gates: Sequence[GateResult] = (), width: int = 120, **changes: Any) -> str:
+    """What the command prints."""
+    console = Console(file=io.StringIO(), width=width)
+    report = comparison_report(comparison, gates, **changes)
+    print_report(report, console)
+    print_end(report, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] = ()) -> str:
+    """What ``--markdown`` writes."""
+    return report_markdown(comparison_report(comparison, gates))

@@ -14,7 +14,7 @@ from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side, side_of_run
 from visioneval.records.reader import open_records
-from visioneval.report.compare.page import comparison_page
+from visioneval.report.html.compare import comparison_page
 
 CASES = ("same", "broke", "repaired", "poor")
 

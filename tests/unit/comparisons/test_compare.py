@@ -14,7 +14,7 @@ from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.sides import Side
-from visioneval.report.sentences import assessment
+from visioneval.report.differences import assessment
 
 
 def compared(before: list[Cell], after: list[Cell], **changes: Any) -> Comparison:

@@ -17,7 +17,7 @@ from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
 from visioneval.analysis.compare.pairing import ComparisonFilters
-from visioneval.report.compare.json import comparison_json
+from visioneval.report.compare_json import comparison_json
 
 MUST = ("must_pass",)
 LETTERS = {"P": Verdict.PASS, "F": Verdict.FAIL, "!": Verdict.ERROR}

@@ -11,8 +11,8 @@ from rich.console import Console
 from visioneval import Fingerprint, GraderRecord, Summary
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.console import print_report
 from visioneval.report.run import run_report
+from visioneval.report.terminal import print_report
 from visioneval.suite.model import Suite
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from visioneval import Fingerprint, GraderRecord, Record
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.console import print_report
 from visioneval.report.run import run_report
+from visioneval.report.terminal import print_report
 from visioneval.suite.model import Suite
 
 SUITE = Suite.model_validate(

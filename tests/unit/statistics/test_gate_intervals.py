@@ -12,7 +12,7 @@ from visioneval import Record, Summary
 from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.report.markdown_blocks import report_markdown
+from visioneval.report.markdown import report_markdown
 from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.report.outcome import outcome
 from visioneval.report.run import run_report

@@ -13,9 +13,9 @@ from rich.console import Console
 from visioneval import GraderRecord, Record, Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.analysis.summary.variance import ONE_CASE, ONE_SAMPLE, ONE_VOTE, NoiseFinding
-from visioneval.report.console import print_report
 from visioneval.report.run import run_report
 from visioneval.report.sections import Section
+from visioneval.report.terminal import print_report
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}

@@ -119,9 +119,12 @@ def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowe
     if not lost:
         return result
     too_many = [entry for entry in lost if entry[1].is_too_much(limit)]
-    numbers = [f"{name}: {left_out.sentence('pair', limit)}" for name, left_out in (too_many or lost)[:MAX_NAMES]]
-    more = len(too_many or lost) - len(numbers)
-    message = "; ".join([result.message, *numbers, *([f"{more} more metrics"] if more else [])])
+    names_by_sentence: dict[str, list[str]] = {}
+    for name, left_out in (too_many or lost)[:MAX_NAMES]:
+        names_by_sentence.setdefault(left_out.sentence("pair", limit), []).append(name)
+    numbers = [f"{', '.join(names)}: {sentence}" for sentence, names in names_by_sentence.items()]
+    more = len(too_many or lost) - MAX_NAMES
+    message = "; ".join([result.message, *numbers, *([f"{more} more metrics"] if more > 0 else [])])
     if not too_many:
         return replace(result, message=message)
     is_certain = result.state == "failed" and result.fail_on.text.startswith("broken")

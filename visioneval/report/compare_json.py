@@ -17,8 +17,11 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Side
 from visioneval.records.model import CellKey
 from visioneval.records.untrusted_json import SCHEMA_VERSION
-from visioneval.report.sentences import notes
+from visioneval.report.comparison_notes import notes
 from visioneval.types import MUST_PASS
+
+_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
+"""Fields of a difference."""
 
 
 def comparison_json(
@@ -72,18 +75,13 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _cell_name(cell: CellKey) -> dict[str, Any]:
-    test_id, model_label, sample_index = cell
-    return {"test_id": test_id, "model_label": model_label, "sample_index": sample_index}
-
-
-def _name_in_b(pair: CellPair) -> dict[str, Any]:
-    return _cell_name(pair.b.key)
+    return dict(zip(("test_id", "model_label", "sample_index"), cell, strict=True))
 
 
 def _pair(pair: CellPair) -> dict[str, Any]:
     return {
         "change": pair.change,
-        **_name_in_b(pair),
+        **_cell_name(pair.b.key),
         "rules_broken": pair.rules_broken,
         "rules_fixed": pair.rules_fixed,
         "tags": pair.tags,
@@ -98,7 +96,7 @@ def _pair(pair: CellPair) -> dict[str, Any]:
 
 def _aligned(item: AlignmentPair) -> dict[str, Any]:
     return {
-        **_name_in_b(item.pair),
+        **_cell_name(item.pair.b.key),
         "grader": item.grader,
         "a": {"score": item.a, "gaps": item.a_gaps},
         "b": {"score": item.b, "gaps": item.b_gaps},
@@ -126,23 +124,12 @@ def _gate(gate: GateResult) -> dict[str, Any]:
 
 def _must_pass_case(case: MustPassCase) -> dict[str, Any]:
     """``b`` counts B's own samples, ``new`` those that confirm."""
-    return {
-        "test_id": case.test_id,
-        "model_label": case.model_label,
-        "state": case.state,
-        "a": asdict(case.a),
-        "b": asdict(case.b),
-        "missing": case.missing,
-        "new": asdict(case.new),
-    }
+    counts = {"a": asdict(case.a), "b": asdict(case.b), "missing": case.missing, "new": asdict(case.new)}
+    return {"test_id": case.test_id, "model_label": case.model_label, "state": case.state, **counts}
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    fields = {
-        name: value
-        for name, value in asdict(difference).items()
-        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
-    }
+    fields = {name: value for name, value in asdict(difference).items() if name not in _INTERNAL}
     return {
         **fields,
         "type": difference.metric.type,

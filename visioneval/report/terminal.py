@@ -39,7 +39,7 @@ def print_report(report: Report, console: Console, *, is_full: bool = False) -> 
         Group(*([facts] if facts else []), outcome_line(report.outcome, console.width), *map(text_of, report.lines))
     )
     console.print()
-    print_sections(report.sections, console, is_full=is_full)
+    print_sections(report.sections, console, is_full=is_full, more=report.more)
 
 
 def print_end(report: Report, console: Console) -> None:
@@ -56,7 +56,14 @@ def outcome_line(outcome: Outcome, width: int) -> Text:
     return Text("\n".join(lines).replace("\xa0", " "), style=f"bold {STYLES[outcome.tone]}".strip())
 
 
-def print_sections(sections: Iterable[Section | ImageStrip], console: Console, *, is_full: bool = False) -> None:
+def print_section(section: Section, console: Console) -> None:
+    """Prints a section that is no part of a report."""
+    console.print(section_part(section, console.width))
+
+
+def print_sections(
+    sections: Iterable[Section | ImageStrip], console: Console, *, is_full: bool = False, more: str = "--full"
+) -> None:
     """Prints sections, without images, and without those that are folded, unless ``is_full``."""
     tables = [section for section in sections if isinstance(section, Section)]
     for section in tables:
@@ -64,7 +71,7 @@ def print_sections(sections: Iterable[Section | ImageStrip], console: Console, *
             console.print(section_part(section, console.width))
             console.print()
     if not is_full and (folds := list(dict.fromkeys(section.fold for section in tables if section.fold))):
-        console.print(Text(clean(f"--full shows more: {'; '.join(folds)}"), style="dim"))
+        console.print(Text(clean(f"{more} shows more: {'; '.join(folds)}"), style="dim"))
         console.print()
 
 
@@ -76,6 +83,8 @@ def section_part(section: Section, width: int) -> RenderableType:
 
 def _tables(section: Section, width: int) -> Iterator[RenderableType]:
     """The table of a section, or several with as many columns side by side as fit."""
+    while section.narrow and fit_columns(section.columns, section.rows, width) is None:
+        section = section.narrow
     columns, rows = section.columns, section.rows
     if columns and not section.splits:
         yield table(columns, rows, width)

@@ -1,0 +1,246 @@
+"""A comparison in a terminal, in Markdown and in HTML: text of a model is no markup, link or mention."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from typing import Literal
+
+import pytest
+from compare_factory import cell, comparison_markdown, comparison_text, scored, side, verdicts
+
+from visioneval import Metric, Verdict
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.gates import GateResult, check_gates, parse_fail_on
+from visioneval.analysis.stats.basic import Interval
+from visioneval.records.model import RunState
+from visioneval.report.compare import MAX_ROWS
+from visioneval.report.compare_json import comparison_json
+from visioneval.report.differences import power_lines, show_difference
+from visioneval.report.html.compare import comparison_page
+
+FAIL = Verdict.FAIL
+
+NAME = "magnification_of_it"
+
+
+def lines_of(width: int) -> list[str]:
+    metrics = {NAME: Metric(type="bool", better="higher")}
+    before, after = (
+        side([cell(case, scores={NAME: case in good}) for case in "abcdef"], name, metrics=metrics)
+        for name, good in (("a", "abcdef"), ("b", "abc"))
+    )
+    return comparison_text(compare(before, after), width=width).splitlines()
+
+
+def test_80_columns_break_no_name_and_have_two_lines_for_each_metric() -> None:
+    lines = lines_of(80)
+    (row,) = (at for at, line in enumerate(lines) if line.startswith(f"{NAME}  "))
+    assert "50.0%" in lines[row]
+    assert lines[row + 1].split()[0].startswith("[")
+    assert ["metric", "A", "B", "[95%]", "Holm", "(cases)", "result"] in [line.split() for line in lines]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_wide_terminal_has_one_line_for_each_metric() -> None:
+    (row,) = (line for line in lines_of(140) if line.startswith(f"{NAME}  "))
+    assert "-50.0 [" in row
+
+
+def printed(before: str, after: str, *fail_on: str) -> str:
+    result = compare(side(verdicts(before)), side(verdicts(after), "b"))
+    return comparison_text(result, check_gates(result, parse_fail_on(fail_on)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "low", "high", "text"),
+    [
+        ("bool", -0.03, -0.067, 0.0, "-3.0 [-6.7, 0]"),  # 0 is in the interval
+        ("bool", -0.03, -0.067, -1e-12, "-3.0 [-6.7, <0]"),  # the test excludes 0, and nothing else
+        ("bool", 0.03, 1e-12, 0.067, "+3.0 [>0, +6.7]"),
+        ("bool", -0.005, -0.01, -0.0002, "-0.5 [-1.0, -0.02]"),
+        ("bool", -0.004, -0.008, 0.0004, "-0.4 [-0.8, +0.04]"),
+        ("bool", 0.0, -0.05, 0.05, "0 [-5.0, +5.0]"),
+        ("bool", -1e-17, -0.05, 0.05, "0 [-5.0, +5.0]"),
+        ("bool", -0.0001, -0.0002, 0.0, "-0.01 [-0.02, 0]"),
+        ("number", -0.5, -1.2345, -1e-12, "-0.5 [-1.23, <0]"),
+        ("number", 0.25, 0.0, 0.5, "+0.25 [0, +0.5]"),
+        ("number", 0.25, 0.00004, 0.5, "+0.25 [+4e-05, +0.5]"),
+    ],
+)
+def test_the_ends_of_an_interval_show_their_side_of_0(
+    kind: Literal["bool", "number"], value: float, low: float, high: float, text: str
+) -> None:
+    item = Difference("look", Metric(type=kind), difference=value, interval=Interval(low, high, 0.95))
+    assert show_difference(item) == text
+
+
+@pytest.mark.parametrize(
+    ("broken", "p", "end"), [(3, 0.1, 0.43), (4, 0.038, -1e-12)], ids=["0 is included", "0 is excluded"]
+)
+def test_every_output_shows_whether_an_interval_has_0(broken: int, p: float, end: float) -> None:
+    samples = [cell(f"c{case}", sample_index=at) for case in range(5) for at in range(8)]
+    result = compare(side(samples), side([replace(item, verdict=FAIL) for item in samples[:broken]] + samples[broken:]))
+    rate = result.pass_rate
+    assert rate.p is not None
+    assert rate.interval is not None
+    assert (rate.p, rate.interval.high) == pytest.approx((p, end), abs=0.005)
+    pages = (
+        comparison_text(result),
+        comparison_markdown(result).replace("\\", ""),
+        unescape(comparison_page(result, [])),
+    )
+    assert [", <0]" in page for page in pages] == [rate.p < 0.05] * 3
+    (interval,) = re.findall(r'"name": "pass_rate".*?"interval": \[(.*?)\]', "".join(comparison_json(result, [], 0)))
+    assert float(interval.split(", ")[1]) == rate.interval.high
+
+
+def test_fewer_than_five_cases_show_what_broke_and_no_statistics() -> None:
+    text = printed("PPPP", "FFFF")
+    assert text.startswith("A gate cannot tell (exit code 3)\n4 broken\n")
+    assert "Broken (passed in A, fails in B): 4" in text
+    assert "--json shows more: Statistics of fewer than 5 cases" in text
+    assert "CANNOT TELL" in text
+    assert "B - A" not in text
+    assert "can be missed" not in text
+    assert "B - A" in printed("PPPPP", "FFFFF")
+
+
+def test_nothing_says_that_a_change_would_be_missed_that_was_found() -> None:
+    for p, lines in ((0.2, ["With 6 cases, any change can be missed (ok)"]), (0.01, [])):
+        difference = Difference("ok", Metric(type="bool", better="higher"), difference=-1.0, n_cases=6, p=p)
+        assert list(power_lines([difference])) == lines
+
+
+def test_an_interrupted_comparison_states_the_exit_code_that_it_ends_with() -> None:
+    text = comparison_text(compare(side([cell("a")]), side([cell("a")], "b")), interrupted=True)
+    first, *_, last = filter(None, text.splitlines())
+    assert first == last == "Interrupted (exit code 130)"
+
+
+def test_a_comparison() -> None:
+    before = verdicts("P" * 9 + "F")
+    after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
+    result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
+    assert text.startswith("## visioneval compare: A gate failed\n\n- **9 broken, 1 still failing**")
+    assert "| **`c0`** | `` fine: @all \\| see `x` `` |" in text
+    assert "<details><summary>Still failing: 1</summary>" in text
+    assert "**significantly worse**" in text
+    assert "| **FAILED** | `regressed` | `pass_rate -90.0 points (p 0.002)` |" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in tables)
+
+
+def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
+    few, enough = (
+        comparison_markdown(compare(side(verdicts("P" * n)), side(verdicts("F" * n), "b")), []) for n in (4, 5)
+    )
+    assert (
+        "<details><summary>Statistics of fewer than 5 cases</summary>\n\n### Pass rate and metrics (paired)\n\n| metric |"
+        in few
+    )
+    assert few.index("### Broken") < few.index("<details>") < few.index("</details>") < few.index("### Gates")
+    assert "Statistics of fewer" not in enough
+
+
+def test_pipe_is_escaped_only_in_tables() -> None:
+    result = compare(
+        side([cell("a|b"), cell("gone|x")]),
+        side([cell("a|b", "FAIL")], "b"),
+    )
+    text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
+    assert "| **`a\\|b`** |" in text
+    assert "- `only in A: 1 cell: m: gone|x [0]`" in text
+
+
+def test_long_lists_are_truncated_with_a_note() -> None:
+    many = MAX_ROWS + 3
+    result = compare(side(verdicts("P" * many)), side(verdicts("F" * many), "b"))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
+    assert "... and 3 more" in text
+    assert text.count("| **`c") == MAX_ROWS
+
+
+def test_gates_in_the_title() -> None:
+    for after, outcome in (("P", "All gates passed"), ("F", "A gate failed"), ("!", "A gate was not measured")):
+        result = compare(side(verdicts("P")), side(verdicts(after), "b"))
+        assert f"compare: {outcome}\n" in comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
+    result = compare(side(verdicts("P")), side(verdicts("F"), "b"))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["must_pass"])))
+    assert text.startswith("## visioneval compare: All gates passed, but 1 cell broke\n")
+
+
+def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
+    result = compare(side(verdicts("PPF", tags=("logo",))), side(verdicts("FPP", tags=("logo",)), "b"))
+    assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 / 1 | cannot tell: too few cases |" in (
+        comparison_markdown(result)
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "names", "outcome"),
+    [
+        ("complete", ["broken"], "A gate failed"),
+        ("complete", ["broken", "level:1"], "A gate failed, and another was not measured"),
+        ("interrupted", ["broken"], "A gate failed, and B is incomplete"),
+        ("interrupted", ["must_pass"], "B is incomplete"),
+    ],
+)
+def test_a_failed_gate_is_in_the_title_beside_what_is_missing(state: RunState, names: list[str], outcome: str) -> None:
+    result = compare(side(verdicts("P")), side(verdicts("F"), "b", state=state))
+    gates = [
+        GateResult(gate, "unmeasured", "no pair with both cells measured") if gate.metric else checked
+        for gate, checked in zip(
+            parse_fail_on(names), check_gates(result, parse_fail_on(names[:1])) * len(names), strict=True
+        )
+    ]
+    assert comparison_markdown(result, gates).startswith(f"## visioneval compare: {outcome}\n")
+
+
+def test_incomplete_run_is_in_the_title() -> None:
+    result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
+    assert text.startswith("## visioneval compare: B is incomplete\n")
+
+
+def test_lower_is_better_in_words() -> None:
+    result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
+    assert (
+        "| `copy.cer` | 0.1 | 0.4 | +0.3 [+0.137, +0.388] | 0.0022 | 0.0022 | 7 | **significantly worse** |"
+        in comparison_markdown(result)
+    )
+
+
+@pytest.mark.parametrize(("name", "a", "b"), [("copy.cer", 0.1, 0.4), ("look", 4, 2)])
+def test_worse_is_left_of_zero_in_a_plot(name: str, a: float, b: float) -> None:
+    page = comparison_page(compare(side(scored(name, [a] * 7)), side(scored(name, [b] * 7), "b")), [])
+    plots = page[page.index(f">{name}</th>") :]
+    zero, *ends = (
+        float(re.findall(pattern, plots)[0])
+        for pattern in ('class="grid" x1="(.*?)"', 'class="dot" cx="(.*?)"', 'class="whisker" x1="(.*?)"',
+                        'class="whisker" x1=".*?" x2="(.*?)"')
+    )  # fmt: skip
+    assert max(ends) < zero
+
+
+def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
+    same = "A and B are the same run: this compares it with itself"
+    a, b = side(verdicts("PF"), run_ids=(("1", "r"),)), side(verdicts("PF"), run_ids=(("2", "r"),))
+    other_model = side(verdicts("PF", model_label="n"), run_ids=(("1", "r"),))
+    texts = [comparison_markdown(compare(a, other), []) for other in (a, b, other_model)]
+    assert [same in text for text in texts] == [True, False, False]
+    assert same not in comparison_markdown(compare(side(verdicts("P")), side(verdicts("P"))), [])
+
+
+def test_markdown_leaves_out_no_metric_and_no_gate() -> None:
+    names = [f"m{at:02}" for at in range(25)]
+    metrics = {name: Metric(type="number", better="higher", range=(0, 5)) for name in names}
+    cells = [cell(f"c{at}", scores=dict.fromkeys(names, 3)) for at in range(6)]
+    result = compare(side(cells, metrics=metrics), side(cells, "b", metrics=metrics))
+    gates = check_gates(result, parse_fail_on([f"{name}:1" for name in names]))
+    text = comparison_markdown(result, gates)
+    assert all(f"| `{name}` | 3 | 3 |" in text and f"| `{name}:1` |" in text for name in names)
+    assert " more" not in text.replace("more than one time in five", "")

@@ -1,0 +1,212 @@
+"""A comparison as a report: what broke and what was fixed, then the numbers, then the gates."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlencode
+
+from visioneval.analysis.cells import Cell as RunCell
+from visioneval.analysis.cells import Cells
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import GateResult, State
+from visioneval.analysis.compare.pairing import CellPair, Change
+from visioneval.errors import count_of
+from visioneval.records.stores.locations import display_name
+from visioneval.report.comparison_notes import (
+    CHANGE_WORDS,
+    MAX_LISTED,
+    compared_lines,
+    comparison_outcome,
+    counts_text,
+    grading_lines,
+    listed,
+    notes,
+)
+from visioneval.report.differences import difference_sections
+from visioneval.report.sections import Cell, Column, Report, Section, Tone, Value, dim, quoted
+from visioneval.report.text import one_line
+from visioneval.rules import parse_rule
+
+MAX_ROWS = 20
+"""Rows of a table of pairs, which are read from disk."""
+_TONES: Mapping[Change, Tone] = {"broken": "fail", "error_after": "error", "fixed": "pass", "error_before": "pass"}
+_GATE_STATES: Mapping[State, Value] = {
+    "passed": Value("passed", "pass"),
+    "failed": Value("FAILED", "fail"),
+    "unmeasured": Value("NOT MEASURED", "error"),
+    "cannot_tell": Value("CANNOT TELL", "error"),
+    "not_applicable": dim("not applicable"),
+}
+_MAX_REASON, _MAX_GAPS = 200, 200
+"""Characters of a reason, and of the gaps of an image."""
+
+
+def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Report:
+    """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell."""
+    lines = (*compared_lines(comparison), *notes(comparison))
+    return Report(
+        "visioneval compare",
+        comparison_outcome(comparison, gates, interrupted=interrupted),
+        lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
+        sections=list(_sections(comparison, gates)),
+        commands=list(_commands(comparison)),
+        more="--json",
+    )
+
+
+def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[Section]:
+    if unlike := [Value(line, "error", quoted=True) for line in grading_lines(comparison)]:
+        title = "Graded differently: the differences below may come from that, not from the outputs"
+        yield Section(title, notes=unlike, name="unlike")
+    for change in CHANGE_WORDS:
+        if change != "still_passing" and comparison.counts[change]:
+            yield _changes(change, comparison)
+    if comparison.alignments:
+        yield _alignments(comparison)
+    yield from difference_sections(comparison)
+    yield from _cost_and_time(comparison)
+    if unpaired := [
+        quoted(f"only in {name}: {count_of(len(cells), 'cell')}: {_cell_names(cells)}")
+        for name, cells in (("A", comparison.only_a), ("B", comparison.only_b))
+        if cells
+    ]:
+        yield Section("Not compared: only in one run", notes=unpaired)
+    yield Section(
+        "Gates (--fail-on)",
+        (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
+        [(_GATE_STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
+        is_whole=True,
+        name="gates",
+    )
+
+
+def _changes(change: Change, comparison: Comparison) -> Section:
+    pairs = comparison.changed(change)
+    rows = [
+        (*_pair_cells(pair, comparison, _TONES.get(change, "plain")), quoted("\n".join(change_lines(pair, comparison))))
+        for pair in pairs[:MAX_ROWS]
+    ]
+    return Section(
+        f"{CHANGE_WORDS[change][0]}: {len(pairs):,}",
+        (*_pair_columns(comparison), Column("rules and reasons", min_width=24)),
+        rows,
+        _more(len(pairs)),
+        is_closed=change in ("still_failing", "still_error"),
+        name=change,
+    )
+
+
+def _alignments(comparison: Comparison) -> Section:
+    """Both sides of each pair, with what each image misses; passing ones are included."""
+    rows: list[list[Cell]] = [
+        [
+            *_pair_cells(item.pair, comparison),
+            *("-" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
+            *(quoted(one_line(gaps, _MAX_GAPS)) for gaps in (item.a_gaps, item.b_gaps)),
+        ]
+        for item in comparison.alignments[:MAX_ROWS]
+    ]
+    columns = (
+        *_pair_columns(comparison),
+        *(Column(name, is_number=True) for name in "AB"),
+        *(Column(name, min_width=16) for name in ("gaps in A", "gaps in B")),
+    )
+    title = "Alignment side by side, largest loss first"
+    return Section(title, columns, rows, _more(len(comparison.alignments)))
+
+
+def _more(number: int) -> list[Value]:
+    return [dim(f"... and {number - MAX_ROWS:,} more: --json lists all")] if number > MAX_ROWS else []
+
+
+def _pair_columns(comparison: Comparison) -> Iterator[Column]:
+    yield Column("case [sample]" if comparison.has_samples else "case", min_width=12)
+    if len(comparison.labels) > 1:
+        yield Column("model run", min_width=10)
+
+
+def _pair_cells(pair: CellPair, comparison: Comparison, tone: Tone = "plain") -> Iterator[Value]:
+    """The case, with what is special about the pair below it, and the model run if there are several."""
+    name = f"{pair.b.test_id} [{pair.b.sample_index}]" if comparison.has_samples else pair.b.test_id
+    remarks = pair_remarks(pair)
+    below = f"\n({', '.join(remarks)})" if remarks else ""
+    yield quoted(name + below, tone, f"#pairs?{urlencode({'change': pair.change, 'q': pair.b.test_id})}")
+    if len(comparison.labels) > 1:
+        yield quoted(pair.b.model_label)
+
+
+def pair_remarks(pair: CellPair) -> list[str]:
+    """What is special about a pair."""
+    remarks = {
+        "must_pass": pair.must_pass,
+        "flaky": pair.flaky,
+        "same output": pair.same_output,
+        "changed rules only": pair.is_moved_by_rules,
+    }
+    return [remark for remark, applies in remarks.items() if applies]
+
+
+def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
+    """Failed rules that changed, with reasons for those of B; then errors."""
+    lines = [_with_reason(rule, pair.b, comparison.b.writers) for rule in pair.rules_broken]
+    lines += [f"now passing: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
+    still_failing = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
+    lines += [f"still failing: {', '.join(still_failing)}"] if still_failing else []
+    for name, cell in (("A", pair.a), ("B", pair.b)):
+        if (error := cell.error) and (name == "B" or pair.change != "still_failing"):
+            lines.append(f"{name}: {error.stage}, {error.kind}: {one_line(error.message, _MAX_REASON)}")
+    refusal = pair.b.reasons.get("refused")
+    lines += [f"refused: {one_line(refusal, _MAX_REASON)}"] if refusal and "refused" in pair.b.failure_tags else []
+    return lines
+
+
+def _with_reason(rule: str, cell: RunCell, writers: Mapping[str, str]) -> str:
+    try:
+        metric = parse_rule(rule).metric
+    except ValueError:
+        metric = rule
+    reason = cell.reasons.get(metric) or cell.reasons.get(writers.get(metric, ""), "")
+    return f"{rule}: {one_line(reason, _MAX_REASON)}" if reason else rule
+
+
+def _cost_and_time(comparison: Comparison) -> Iterator[Section]:
+    """Amounts known on both sides of at least one pair."""
+    cost, seconds = comparison.cost_usd, comparison.seconds
+    amounts = [("USD, generation and grading", cost, ".4f")] if cost.pairs else []
+    if seconds.pairs and max(seconds.a or 0, seconds.b or 0) >= 0.005:
+        amounts.append(("seconds per generation", seconds, ".2f"))
+    rows = [
+        (name, format(amount.a or 0, form), format(amount.b or 0, form), count_of(amount.pairs, "pair"))
+        for name, amount, form in amounts
+    ]
+    if rows:
+        columns = (
+            Column("amount", min_width=8),
+            Column("A", is_number=True),
+            Column("B", is_number=True),
+            Column("pairs"),
+        )
+        yield Section("Cost and time", columns, rows)
+
+
+def _cell_names(cells: Cells) -> str:
+    """The first cells of the first model runs."""
+    first: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for test_id, label, sample in cells.names():
+        counts[label] += 1
+        if counts[label] <= MAX_LISTED:
+            first.setdefault(label, []).append(f"{test_id} [{sample}]")
+    parts = [f"{label}: {listed(names, counts[label])}" for label, names in list(first.items())[:MAX_LISTED]]
+    more_runs = len(first) - MAX_LISTED
+    return "; ".join(parts) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
+
+
+def _commands(comparison: Comparison) -> Iterator[str]:
+    """The command that shows the first broken cell, if B is a run."""
+    if comparison.counts["broken"] and comparison.b.folder is not None:
+        cell = comparison.changed("broken")[0].b
+        run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
+        yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"

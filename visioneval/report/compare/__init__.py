@@ -1,1 +1,0 @@
-"""A comparison as an HTML page and as JSON."""
