@@ -16,7 +16,7 @@ from visioneval import GraderRecord, Record
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.summary.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
+from visioneval.analysis.summary.judges import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.judges import judge_sections, judge_sections_of_runs
 from visioneval.report.sections import Value

@@ -16,7 +16,7 @@ from typing import Any
 
 import visioneval as ve
 from visioneval import ExitCode
-from visioneval.analysis.probe.findings import HARMLESS, ProbeFindings
+from visioneval.analysis.probe import HARMLESS, ProbeFindings
 from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.report.markdown import report_markdown
 from visioneval.report.probe import probe_report

@@ -23,22 +23,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.agreement.among_raters import agreement_among_raters
 from visioneval.analysis.agreement.answers import YES_NO, Answers, Facet
-from visioneval.analysis.agreement.ceiling import against_other_raters
 from visioneval.analysis.agreement.measures import (
     Failures,
     Kind,
+    against_other_raters,
     chance_measures,
     failure_measures,
     headline_measure,
     rank_measures,
 )
+from visioneval.analysis.agreement.raters import agreement_among_raters
 from visioneval.analysis.compare.preferences import summarize_preferences
-from visioneval.analysis.stats.agreement.chance import quadratic_kappa
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import kendall, pearson, spearman
-from visioneval.analysis.stats.ranks.pairwise_accuracy import pairwise_accuracy
+from visioneval.analysis.stats.agreement import quadratic_kappa
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.correlation import kendall, pairwise_accuracy, pearson, spearman
 from visioneval.records.preferences import Preference
 
 Floats = NDArray[np.float64]

@@ -16,10 +16,8 @@ import numpy as np
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from tests.calibration.intervals import CASES, CORRELATIONS, RATES, SAMPLES
 from visioneval.analysis.compare.differences import ALPHA
-from visioneval.analysis.stats.basic import holm
-from visioneval.analysis.stats.clusters import PairedTest, paired_test
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import Counts, within_variance, worse_p
+from visioneval.analysis.stats.tests import Counts, PairedTest, holm, paired_test, within_variance, worse_p
 
 DROP, LEVEL = 0.1, ALPHA / 2
 ESTIMATES = 100

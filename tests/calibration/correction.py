@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from visioneval.analysis.stats.agreement.prediction_powered import (
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.prediction_powered import (
     Codes,
     Floats,
     LabeledSample,
@@ -25,7 +26,6 @@ from visioneval.analysis.stats.agreement.prediction_powered import (
     judge_mean,
     labeled_mean,
 )
-from visioneval.analysis.stats.basic import Interval
 
 CELLS = 500
 STEPS = np.arange(1.0, 6.0)

@@ -17,7 +17,7 @@ import numpy as np
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval.analysis.gate_rates import gate_rates
 from visioneval.analysis.sample_size import parse_detect, stated_noise
-from visioneval.analysis.summary.gate_repeats import repeat_fails
+from visioneval.analysis.summary.gates import repeat_fails
 from visioneval.rules import gate_passes, parse_gate
 
 SIZES = ((10, 1), (30, 1), (30, 3), (100, 1), (20, 8))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval.analysis.sample_size import parse_detect, stated_noise
-from visioneval.analysis.stats.within_cases import Counts, worse_p
+from visioneval.analysis.stats.tests import Counts, worse_p
 
 POINTS = (5, 10, 20)
 RATES = (0.5, 0.8, 0.95)

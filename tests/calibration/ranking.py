@@ -19,8 +19,7 @@ from math import sqrt
 
 import numpy as np
 
-from visioneval.analysis.stats.ranks.bradley_terry import Floats, strengths, tiers
-from visioneval.analysis.stats.ranks.rank_intervals import rank_group
+from visioneval.analysis.stats.ranks import Floats, rank_group, strengths, tiers
 
 STRENGTHS = np.array([0.9, 0.3, 0.0, 0.0, -1.2])
 SIZE, LAST, EQUAL = len(STRENGTHS), len(STRENGTHS) - 1, (2, 3)

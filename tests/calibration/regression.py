@@ -25,7 +25,7 @@ from visioneval.analysis.compare.confirm import ConfirmedCase, is_in_doubt, samp
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.sides import Side, pooled_side
-from visioneval.analysis.stats.student import t_two_sided_p
+from visioneval.analysis.stats.basic import t_two_sided_p
 
 GATES = parse_fail_on([])
 RUNS, CONFIRM, NIGHTS = (1, 5), 3, 20

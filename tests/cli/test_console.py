@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from visioneval import Fingerprint, GraderRecord, Record, Summary
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli.results import last_lines
 from visioneval.report.cell import print_cells

@@ -13,7 +13,7 @@ from tracked_runs import HOSTILE, LABELS, MANY, tracked_demo
 from typer.testing import CliRunner
 
 from visioneval import Run, RunInfo, TrackerError, UsageError, load_run, track
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.api.options import run_options
 from visioneval.api.runs import track_finished
 from visioneval.cli import app

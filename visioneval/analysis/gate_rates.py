@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import floor
 
 from visioneval.analysis.sample_size import DEFAULT_CORRELATION, Noise
-from visioneval.analysis.stats.repeats import counts_at_rate, failing_share
+from visioneval.analysis.stats.power import counts_at_rate, failing_share
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.rules import NOISE, Gate, gate_passes, parse_gate
 from visioneval.types import Metric

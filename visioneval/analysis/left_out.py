@@ -7,10 +7,11 @@ its units cannot pass, unless the user granted a larger share. Units to which a 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from visioneval.errors import UsageError, count_of
+from visioneval.errors import NEVER_ASKED, UsageError, count_of
 from visioneval.records.model import Record, RunInfo
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.rules import is_true, parse_gate
@@ -18,7 +19,7 @@ from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.filters import GateRule, Scope
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.types import Status
+from visioneval.types import Frozen, Status
 
 MAX_SHARE = 0.05
 """The largest share of its units that any gate may leave out, if nothing grants more."""
@@ -106,7 +107,8 @@ class DueMetrics:
             return cell.scores[metric] is None
         if cell.status is not Status.ERROR or metric not in self._of_case(cell.test_id):
             return False
-        return metric not in BUILT_IN or not _reads_outputs(cell.provider)
+        reads_outputs = cell.provider in PROVIDERS and config_of(PROVIDERS, cell.provider).reads_outputs
+        return metric not in BUILT_IN or not reads_outputs
 
     def _of_case(self, case_id: str) -> frozenset[str]:
         if not self._by_case:
@@ -116,5 +118,38 @@ class DueMetrics:
         return self._by_case.get(case_id, frozenset())
 
 
-def _reads_outputs(provider: str) -> bool:
-    return provider in PROVIDERS and config_of(PROVIDERS, provider).reads_outputs
+class NeverAsked(Frozen):
+    """A judge that was not asked about some cells or pairs, or a model not for some outputs. Nothing excuses that.
+
+    Its name is ``GRADER``, ``GRADER by JUDGE`` of a panel, ``generation by LABEL``, or ``provider:model`` for pairs.
+    """
+
+    name: str
+    what: Literal["cell", "pair", "output"]
+    number: int
+
+
+class NeverAskedCells:
+    """Counts the cells that were not generated, or about which a judge was not asked."""
+
+    def __init__(self) -> None:
+        """Starts without cells."""
+        self._cells: Counter[str] = Counter()
+        self._outputs: Counter[str] = Counter()
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        if cell.error is not None and cell.error.stage == "generate" and cell.error.kind in NEVER_ASKED:
+            self._outputs[f"generation by {cell.model_label}"] += 1
+        for grader in cell.graders:
+            if grader.never_asked:
+                of_panel = [f"{grader.key} by {answer.judge}" for answer in grader.judges if answer.never_asked]
+                self._cells.update(of_panel or [grader.key])
+
+    def result(self) -> tuple[NeverAsked, ...]:
+        """The judges and models by name, so that the order of the cells does not matter."""
+        cells = (NeverAsked(name=name, what="cell", number=number) for name, number in sorted(self._cells.items()))
+        outputs = (
+            NeverAsked(name=name, what="output", number=number) for name, number in sorted(self._outputs.items())
+        )
+        return (*cells, *outputs)

@@ -61,17 +61,12 @@ class Reroutings:
         if not self._judges:
             return
         for grader in graders:
-            for judge, answered in self._answers(grader):
+            names = self._judges.get(grader.key, ())
+            replies = [(answer.judge, answer.model) for answer in grader.judges]
+            for judge, answered in [(names[0], grader.fingerprint.judge_model)] if len(names) == 1 else replies:
                 asked = self._models.get(judge)
                 if asked and answered and not is_same_model(asked, answered):
                     self._counts[grader.key, judge, asked, answered] += 1
-
-    def _answers(self, grader: GraderMark) -> list[tuple[str, str | None]]:
-        """The judges of a grader that may have answered, each with the model of its reply."""
-        names = self._judges.get(grader.key, ())
-        if len(names) == 1:
-            return [(names[0], grader.fingerprint.judge_model)]
-        return [(answer.judge, answer.model) for answer in grader.judges]
 
     def result(self) -> tuple[Rerouting, ...]:
         """Returns the reroutings, by grader."""

@@ -11,8 +11,8 @@ from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_dif
 from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
+from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
 from visioneval.errors import UsageError
 from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.suite.loading.messages import did_you_mean

@@ -12,9 +12,9 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code
 from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.ranking.answers import read_answered_runs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
-from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options

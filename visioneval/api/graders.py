@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from visioneval.analysis.agreement.agreement import Agreement, agree
-from visioneval.analysis.agreement.minimums import Minimum, parse_allowed
-from visioneval.analysis.agreement.reading import read_labeled
+from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree, parse_allowed
+from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import LOG, Run, log_listener

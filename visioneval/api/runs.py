@@ -16,10 +16,9 @@ from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, named_run, open_part, read_side, warn_missing
-from visioneval.analysis.summary.accumulators import read_pair_costs
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.judge_card import read_pair_cards
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.counts import read_pair_costs
+from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.diversity import read_diversity

@@ -20,7 +20,7 @@ from visioneval.types import Verdict
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from visioneval.analysis.summary.accumulators import Costs
+    from visioneval.analysis.summary.counts import Costs
     from visioneval.records.model import Record, RunInfo
     from visioneval.running.cells.services import Listener
     from visioneval.running.prepare import PreparedRun
@@ -83,7 +83,7 @@ class ProgressCounts:
     @classmethod
     def of(cls, records: Iterable[Record], info: RunInfo) -> ProgressCounts:
         """The counts of records of a run."""
-        from visioneval.analysis.summary.accumulators import Costs
+        from visioneval.analysis.summary.counts import Costs
 
         counts = cls(Costs(info))
         for record in records:
@@ -116,7 +116,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
 
     @contextmanager
     def watch(prepared: PreparedRun) -> Iterator[Listener]:
-        from visioneval.analysis.summary.accumulators import Costs
+        from visioneval.analysis.summary.counts import Costs
         from visioneval.running.cells.services import Listener
 
         on_error = _on_error(debug=debug)

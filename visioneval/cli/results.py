@@ -12,7 +12,7 @@ from visioneval.errors import NOT_CACHED
 from visioneval.settings import RUNS
 
 if TYPE_CHECKING:
-    from visioneval.analysis.summary.findings import Summary
+    from visioneval.analysis.summary.summary import Summary
     from visioneval.api.runs import Run
 
 _NOT_CACHED_HINT = (

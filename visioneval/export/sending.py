@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import TrackerError, VisionEvalError
 from visioneval.export.tracked import TrackedEntry, TrackedRun, tracked_run
 from visioneval.records.model import RunInfo

@@ -13,7 +13,9 @@ from typing import Any
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.summary.counts import Counts, ModelFindings
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import ExitCode, count_of
 from visioneval.export.table import Column, Table, error_text, kind_of, score_of, typed
 from visioneval.records.model import Record, RunInfo, suite_order

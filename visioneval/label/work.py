@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
-from visioneval.analysis.review_priority import ReviewPriority
+from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.errors import UsageError
 from visioneval.extras import install_command

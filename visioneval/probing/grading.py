@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.aio import gather_all
-from visioneval.analysis.probe.findings import ProbedCell
+from visioneval.analysis.probe import ProbedCell
 from visioneval.errors import ClosingError, ImageError
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256

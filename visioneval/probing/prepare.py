@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.analysis.probe.gates import MinDetection, check_max_false_alarm, parse_min_detection
+from visioneval.analysis.probe import MinDetection, check_max_false_alarm, parse_min_detection
 from visioneval.analysis.run_lookup import named_run
 from visioneval.errors import UsageError
 from visioneval.probing.counter_prompts import PROMPT_KINDS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from visioneval.analysis.left_out import LeftOut, granted_share
-from visioneval.analysis.probe.findings import ProbeFindings
-from visioneval.analysis.probe.summary import summarize_probe
+from visioneval.analysis.probe import ProbeFindings, summarize_probe
 from visioneval.errors import count_of
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure

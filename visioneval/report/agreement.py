@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.analysis.agreement.agreement import Agreement
-from visioneval.analysis.agreement.among_raters import RaterAgreement
+from visioneval.analysis.agreement.agreement import FLAGS, Agreement, MinimumResult
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.analysis.agreement.graders import Disputed, GraderAgreement
-from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
-from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
-from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.agreement.raters import MatchCount, RaterAgreement, RaterFinding
+from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import count_of
 from visioneval.report.judges import judge_sections_of_runs
 from visioneval.report.numbers import with_interval

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
-from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Value, dim, quoted
 from visioneval.report.text import one_line

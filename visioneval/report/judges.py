@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.analysis.agreement.anchors import AnchorMatch, RunJudges
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
+from visioneval.analysis.agreement.judges import AnchorMatch, RunJudges
+from visioneval.analysis.summary.judges import JudgeCard, PairCard
+from visioneval.analysis.summary.summary import Summary
 from visioneval.report.numbers import with_interval
 from visioneval.report.sections import Column, Section, quoted
 

@@ -15,8 +15,8 @@ from xml.etree import ElementTree as ET
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult, overall_state
-from visioneval.analysis.summary.findings import GateFinding, Summary
-from visioneval.analysis.summary.summary import in_order
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary, in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.comparison_notes import notes

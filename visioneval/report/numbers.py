@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import GateFinding
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from visioneval.analysis.never_asked import NeverAsked
-from visioneval.analysis.summary.diversity import unmeasured_groups
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.left_out import NeverAsked
+from visioneval.analysis.summary.graders import unmeasured_groups
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.rules import parse_gate
 

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
+from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
 from visioneval.errors import count_of
 from visioneval.report.numbers import show_interval
 from visioneval.report.sections import (

@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.alignments import lowest_first
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.findings import Counts, GateFinding, Summary
+from visioneval.analysis.summary.counts import Counts
+from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.summary import Summary
 from visioneval.analysis.summary.variance import LEVERS, NoiseFinding
 from visioneval.errors import count_of
 from visioneval.report.failures import failure_sections, model_run

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.summary.accumulators import count, most_common
-from visioneval.analysis.summary.findings import Counts
+from visioneval.analysis.summary.counts import Counts, count, most_common
 from visioneval.errors import RunFormatError
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records

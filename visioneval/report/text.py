@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from visioneval.analysis.rerouting import Rerouting
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.summary.findings import PanelFinding
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.summary.judges import PanelFinding
 from visioneval.errors import count_of
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.accumulators import read_pair_costs
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.judge_card import read_pair_cards
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.counts import read_pair_costs
+from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StorageError
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import RunInfo, StoppedBy

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.accumulators import read_pair_costs
-from visioneval.analysis.summary.findings import Summary
-from visioneval.analysis.summary.judge_card import read_pair_cards
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.counts import read_pair_costs
+from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity

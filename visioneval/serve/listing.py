@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.reader import records_of
 from visioneval.records.run_folders import check_run_folder, is_inside

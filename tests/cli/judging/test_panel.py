@@ -12,9 +12,9 @@ import pytest
 from suite_runner import SuiteRunner
 
 from visioneval import GraderRecord, Metric, Record, RunInfo
-from visioneval.analysis.stats.agreement.chance import interval_alpha, krippendorff_alpha
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.summary.panels import Panels
+from visioneval.analysis.stats.agreement import interval_alpha, krippendorff_alpha
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.summary.judges import Panels
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.records.model import JudgeAnswer

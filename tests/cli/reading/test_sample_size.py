@@ -14,8 +14,7 @@ from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.sample_size import Detect, Noise, noise_of, parse_detect, stated_noise
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.clusters import paired_test
-from visioneval.analysis.stats.within_cases import Counts, worse_p
+from visioneval.analysis.stats.tests import Counts, paired_test, worse_p
 
 METRICS = {
     "good": Metric(type="bool"),

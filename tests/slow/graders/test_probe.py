@@ -19,9 +19,16 @@ from typer.testing import CliRunner, Result
 
 import visioneval as ve
 from visioneval import TestCase, UsageError, Verdict
-from visioneval.analysis.probe.findings import ProbedCell
-from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
-from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
+from visioneval.analysis.probe import (
+    MinDetection,
+    ProbedCell,
+    check_gates,
+    exit_code,
+    parse_min_detection,
+    rate_of,
+    rates_of,
+    weakest_caught,
+)
 from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.errors import ClosingError

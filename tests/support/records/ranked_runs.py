@@ -9,7 +9,7 @@ from typing import Any
 from record_factory import record, run_of
 
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.analysis.ranking.ranking import AnsweredRun
+from visioneval.analysis.ranking.answers import AnsweredRun
 from visioneval.records.labels import LABELS, Label, append_labels
 from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter

@@ -1,26 +1,178 @@
-"""Agreement of graders with human labels, among raters, and of each rater with their earlier answers. Pure."""
+"""Agreement of graders with human labels, among raters, and of raters over time; what is required of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement_among_raters
-from visioneval.analysis.agreement.anchors import RunJudges, judges_by_run
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
-from visioneval.analysis.agreement.correction import Correction, correct, name_of
+from visioneval.analysis.agreement.correction import Correction, correct
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
-from visioneval.analysis.agreement.minimums import Minimum, MinimumResult, check_minimums, exit_code
-from visioneval.analysis.agreement.pairs import (
+from visioneval.analysis.agreement.judges import (
     HumanPreferences,
     PairwiseJudgeAgreement,
+    RunJudges,
     against_pairwise_judges,
+    judges_by_run,
     preferences_of_people,
 )
-from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
-from visioneval.errors import ExitCode, count_of
+from visioneval.analysis.agreement.measures import MEASURES
+from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
+from visioneval.analysis.left_out import parse_allow, worst
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.rules import is_true
+from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
+
+Bound = Literal["low", "estimate"]
+UNMEASURED = "unmeasured"
+"""What ``--allow`` accepts."""
+FLAGS: Mapping[Bound, str] = {"low": "--min", "estimate": "--min-point"}
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum:
+    """The minimum agreement of a metric with human labels, -1..1.
+
+    ``target`` is ``METRIC`` or ``METRIC:MEASURE``; without a measure it means the headline. ``bound`` is what must
+    reach ``value``: the lower bound of the 95 % interval, or the estimate.
+    """
+
+    target: str
+    value: float
+    bound: Bound = "low"
+
+
+class MinimumResult(Frozen):
+    """The result of a ``Minimum``: the estimate ``value`` and lower bound ``low`` of the question that agrees least.
+
+    ``bound`` names the one that counts. ``unmeasured`` labeled cells are in no measure. ``note`` names them, and
+    explains a minimum that did not pass.
+    """
+
+    metric: str
+    measure: str | None
+    bound: Bound
+    required: float
+    value: float | None = None
+    low: float | None = None
+    question: str | None = None
+    unmeasured: int = 0
+    state: Literal["passed", "failed", "unmeasured"]
+    note: str | None = None
+
+
+def parse_allowed(values: Iterable[str]) -> float:
+    """The share of labeled cells that need not be measured, from the values of ``--allow``. Raises ``UsageError``."""
+    return parse_allow(values, (UNMEASURED,), rated=(UNMEASURED,)).get(UNMEASURED, 0.0)
+
+
+def check_minimums(
+    minimums: Sequence[Minimum], graders: Sequence[GraderAgreement], metrics: Collection[str], allowed: float = 0.0
+) -> tuple[MinimumResult, ...]:
+    """Checks minimums, in order. ``allowed`` is the share of labeled cells that need not be measured.
+
+    Raises ``UsageError`` for an unknown metric or measure, or a wrong value.
+    """
+    return tuple(_check(minimum, *_parse(minimum, metrics), graders, allowed) for minimum in minimums)
+
+
+def exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
+    """3 if a minimum could not be measured, else 1 if one failed, else 0."""
+    states = {minimum.state for minimum in minimums}
+    if "unmeasured" in states:
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
+
+
+def _parse(minimum: Minimum, metrics: Collection[str]) -> tuple[str, str | None]:
+    """The metric and the measure of a minimum."""
+    flag = FLAGS[minimum.bound]
+    if not -1 <= minimum.value <= 1:
+        raise UsageError(f"{flag} {minimum.target}:{minimum.value}: write a value from -1 to 1")
+    metric, _, measure = minimum.target.rpartition(":")
+    if minimum.target in metrics:
+        return minimum.target, None
+    if metric not in metrics:
+        unknown = metric if measure in MEASURES else minimum.target
+        raise UsageError(f"{flag} {minimum.target}: no run has the metric {unknown!r}{did_you_mean(unknown, metrics)}")
+    if measure not in MEASURES:
+        raise UsageError(f"{flag} {minimum.target}: no measure {measure!r}{did_you_mean(measure, MEASURES)}")
+    return metric, measure
+
+
+def _check(
+    minimum: Minimum, metric: str, measure: str | None, graders: Sequence[GraderAgreement], allowed: float
+) -> MinimumResult:
+    findings = [finding for finding in graders if finding.metric == metric]
+    if measure and findings and not any(measure in finding.measures for finding in findings):
+        names = ", ".join(findings[0].measures)
+        raise UsageError(f"{FLAGS[minimum.bound]} {minimum.target}: the measures of {metric} are {names}")
+    candidates = [
+        (finding, name, finding.measures[name])
+        for finding in findings
+        if finding.cells and (name := measure or finding.headline) in finding.measures
+    ]
+    left_out = worst(finding.left_out for finding in findings)
+    result = MinimumResult(
+        metric=metric,
+        measure=measure,
+        bound=minimum.bound,
+        required=minimum.value,
+        unmeasured=left_out.unmeasured,
+        state="unmeasured",
+    )
+    if not candidates:
+        return result.model_copy(update={"note": _nothing_to_compare(metric, graders)})
+    finding, name, lowest = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
+    number = lowest.low if minimum.bound == "low" else lowest.value
+    passed = number is not None and is_true(number, ">=", minimum.value)
+    is_unmeasured = number is None or left_out.is_too_much(allowed)
+    hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
+    notes = (_note(lowest, minimum, passed=passed), left_out.sentence("labeled cell", allowed) + hint)
+    return result.model_copy(
+        update={
+            "measure": name,
+            "value": lowest.value,
+            "low": lowest.low,
+            "question": finding.question,
+            "state": "unmeasured" if is_unmeasured else "passed" if passed else "failed",
+            "note": "; ".join(filter(None, notes)) or None,
+        }
+    )
+
+
+def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement]) -> str:
+    """Why a metric has no agreement: nobody was asked about it, or no cell has both a label and a score."""
+    lost = worst(finding.left_out for finding in graders if finding.metric == metric)
+    if lost.unmeasured:
+        return f"none of the {count_of(lost.units, 'labeled cell')} was measured"
+    asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
+    if asked and all(finding.metric != metric for finding in graders):
+        return f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
+    return "no labeled cell has a score for this metric: label cells of the run"
+
+
+def _order(measure: Statistic, bound: Bound) -> float:
+    """Sorts an unmeasured one first, then by the bound that counts."""
+    number = measure.low if bound == "low" else measure.value
+    return -2.0 if number is None else number
+
+
+def _note(measure: Statistic, minimum: Minimum, *, passed: bool) -> str | None:
+    if minimum.bound == "estimate":
+        return measure.note if measure.value is None else None
+    if measure.value is None:
+        return measure.note
+    reached = is_true(measure.value, ">=", minimum.value)
+    if measure.low is None:
+        return f"{measure.note}; label more cases" + (", or require the estimate with --min-point" if reached else "")
+    if passed or not reached:
+        return None
+    return "the lower bound is below the minimum, the estimate is not: label more cases, or require it with --min-point"
 
 
 class Agreement(Frozen):
@@ -113,6 +265,6 @@ def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
         drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
         if any(label.cell in drawn for label in run.labels):
             yield (
-                f"{name_of(run)}: labels of a stratified draw count alike in the agreement with graders;"
+                f"{run.title}: labels of a stratified draw count alike in the agreement with graders;"
                 " --correct weights them"
             )

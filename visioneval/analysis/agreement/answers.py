@@ -1,23 +1,38 @@
-"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures. Pure."""
+"""Human labels, pooled over runs and coded as numbers, the input of all agreement measures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics
-from visioneval.analysis.summary.judge_card import PairCard
+from visioneval.analysis.run_lookup import Warn, labels_of, read_run
+from visioneval.analysis.summary.judges import PairCard, pair_cards
 from visioneval.errors import UsageError
-from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, RecordedDraw, drop_outdated, newest
+from visioneval.records.labels import (
+    LABELS,
+    PAIR_ANSWERS,
+    Images,
+    Label,
+    RecordedDraw,
+    drop_outdated,
+    newest,
+    read_anchors,
+    read_draws,
+    read_labels,
+)
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.records.preferences import Preference
+from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.labels import WHY, LabelQuestion
 
 Unit = tuple[str, str, str, int, str | None]
 """The subject of an answer: run, case, model run, sample, and for a pair the other side."""
 YES_NO = ("no", "yes")
+Directions = dict[frozenset[str], str]
+"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,11 @@ class LabeledRun:
     preferences: Sequence[Preference] = ()
     pair_cards: Sequence[PairCard] = ()
     """The judges that compared its outputs in pairs."""
+
+    @property
+    def title(self) -> str:
+        """The run as the user named it."""
+        return self.name or self.info.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,9 @@ class Facet:
             return None
         if self.tag is not None:
             return float(isinstance(answer, tuple) and self.tag in answer)
-        return float(self.names.index(answer)) if isinstance(answer, str) else _number(answer)
+        if isinstance(answer, str):
+            return float(self.names.index(answer))
+        return float(answer) if isinstance(answer, (bool, int, float)) else None
 
     def text_of(self, code: float) -> str:
         """The text of an answer."""
@@ -140,7 +162,9 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
         for label in newest(run.labels):
             if label.cell not in cells:
                 answers.unknown_cells += 1
-                _add_unknown(answers.facets, run.info.run_id, label)
+                for facet in answers.facets.get(label.question, ()):
+                    if label.other is None and facet.code(label) is not None:
+                        facet.unknown_cells.add((run.info.run_id, label.cell))
             elif _add(answers.facets, *_in_one_direction(unit_of(run, label), label, directions)):
                 answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
@@ -151,10 +175,6 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
 def unit_of(run: LabeledRun, label: Label) -> Unit:
     """The subject of a label."""
     return (run.info.run_id, *label.cell, label.other)
-
-
-Directions = dict[frozenset[str], str]
-"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
 
 
 def _in_one_direction(unit: Unit, label: Label, directions: Directions) -> tuple[Unit, Label]:
@@ -180,16 +200,6 @@ def _add(facets: Facets, unit: Unit, label: Label) -> bool:
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
-
-
-def _add_unknown(facets: Facets, run_id: str, label: Label) -> None:
-    for facet in facets.get(label.question, ()):
-        if label.other is None and facet.code(label) is not None:
-            facet.unknown_cells.add((run_id, label.cell))
-
-
-def _number(answer: Answer) -> float | None:
-    return float(answer) if isinstance(answer, (bool, int, float)) else None
 
 
 def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
@@ -227,3 +237,12 @@ def _facets_of(key: str, question: LabelQuestion | None) -> list[Facet]:
     if question.type == "one_of":
         return [Facet(key, "one_of", question.choices, question)]
     return [Facet(key, "scale", (), question)] if question.type == "scale" else []
+
+
+def read_labeled(name: str, runs: Path, warn: Warn) -> LabeledRun:
+    """A run, or its model runs whose label matches, with labels, draws and preferences. Raises ``UsageError``."""
+    folder, info, records = read_run(name, runs, warn)
+    labels = labels_of(name, records, read_labels(folder / LABELS))
+    draws = read_draws(folder)
+    anchors, preferences = read_anchors(folder, info), read_preferences(folder)
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))

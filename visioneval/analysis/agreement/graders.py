@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
-from visioneval.analysis.agreement.ceiling import against_other_raters
 from visioneval.analysis.agreement.measures import (
     HEADLINES,
     Kind,
+    against_other_raters,
     chance_measures,
     failure_measures,
     failures,
@@ -24,12 +24,12 @@ from visioneval.analysis.agreement.measures import (
 )
 from visioneval.analysis.left_out import DueMetrics, LeftOut
 from visioneval.analysis.sides import writers_of
-from visioneval.analysis.stats.interval import Floats
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import mean_ranks
+from visioneval.analysis.stats.agreement import Floats
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.correlation import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
-from visioneval.rules import Rule, parse_rule
+from visioneval.rules import parse_rule
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.meanings import describe_meaning, meanings_of, same_meaning
@@ -161,7 +161,9 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
     clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
     people, grader, cases = clear
     people = np.round(people) if kind == "bool" else people
-    rule = _rule(metric, measured.suite) if kind == "scale" else None
+    rules = (parse_rule(entry.rule) for entry in measured.suite.verdict if entry.is_unrestricted)
+    about_metric = (rule for rule in rules if rule.metric == metric and rule.op is not None)
+    rule = next(about_metric, None) if kind == "scale" else None
     measures = {
         **chance_measures(kind, people, grader, cases),
         **failure_measures(failures(kind, meaning, rule, people, grader), cases),
@@ -199,7 +201,7 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
         units.append(unit)
         answers_by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([_mean(codes) for codes in answers_by_unit], dtype=float)
+    people = np.asarray([sum(codes) / len(codes) for codes in answers_by_unit], dtype=float)
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
@@ -212,16 +214,6 @@ def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float 
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
     return due.is_left_out(record, metric), None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _rule(metric: str, suite: Suite) -> Rule | None:
-    """The suite's first unscoped rule that compares the metric with a number."""
-    rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_unrestricted)
-    return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
@@ -264,17 +256,12 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Dispu
                 raters=len(rows.answers[row]),
                 grader=float(rows.grader[row]),
                 gap=float(gaps[row]),
-                reason=_reason(record, measured),
+                reason="; ".join(record.failed_rules)
+                if measured.writer is None
+                else record.reasons.get(measured.name) or record.reasons.get(measured.writer, ""),
             )
         )
     return tuple(disputed)
-
-
-def _reason(record: Record, measured: RunMetric) -> str:
-    """The grader's reason, or the failed rules for a verdict."""
-    if measured.writer is None:
-        return "; ".join(record.failed_rules)
-    return record.reasons.get(measured.name) or record.reasons.get(measured.writer, "")
 
 
 def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:

@@ -1,4 +1,9 @@
-"""The measures of a grader against people, by the kind of its metric. Pure."""
+"""The measures of a grader against people, by the kind of its metric, and how far raters agree among themselves. Pure.
+
+For the ceiling, each rater in turn is left out: the other raters of a cell are the reference for the rater's answer and
+for the grader's score. So a grader that is as good as one more rater has the raters' value, whatever their number. A
+comparison with all raters of a cell would not show that, as the majority or mean of more raters is a better reference.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.agreement.chance import quadratic_kappa
-from visioneval.analysis.stats.interval import (
+from visioneval.analysis.stats.agreement import (
     Floats,
     coefficient_measure,
     kappa_measure,
     pairwise_accuracy_measure,
+    quadratic_kappa,
     rate_measure,
 )
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import kendall, pearson, spearman
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.correlation import kendall, pearson, spearman
 from visioneval.rules import Rule
 from visioneval.types import Metric
 
@@ -37,6 +42,9 @@ MEASURES = (
 )
 _ONE_ANSWER = "the raters and the grader give every cell the same answer: the measure is undefined"
 _CONSTANT = "one side gives every cell the same value: the measure is undefined"
+_NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"
+_ALL_SPLIT = "the other raters of every cell are evenly split: the ceiling is unknown"
+_RATERS_ALIKE = "the raters give every cell the same answer: the measure is undefined"
 
 
 class Failures(NamedTuple):
@@ -79,7 +87,8 @@ def failures(kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, gra
         return Failures(people == worse, grader == worse)
     if rule is None:
         return None
-    return Failures(*(np.asarray([_breaks(rule, value) for value in side], dtype=bool) for side in (people, grader)))
+    outcomes = ([rule.outcome({rule.metric: float(value)}) for value in side] for side in (people, grader))
+    return Failures(*(np.asarray([outcome == "failed" for outcome in side], dtype=bool) for side in outcomes))
 
 
 def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Statistic]:
@@ -98,5 +107,30 @@ def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[
     return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
 
 
-def _breaks(rule: Rule, value: float) -> bool:
-    return rule.outcome({rule.metric: float(value)}) == "failed"
+def against_other_raters(
+    kind: Kind, answers: Sequence[Sequence[float]], grader: Floats, cases: Sequence[str]
+) -> tuple[Statistic, Statistic]:
+    """The headline measure of each rater against the other raters, and of the grader against the same raters.
+
+    ``answers`` are those of all raters by cell; ``grader`` and ``cases`` have one entry per cell. For yes or no, the
+    reference is the majority of the other raters, and evenly split ones are left out; else it is their mean.
+    """
+    raters, references, scores, row_cases = [], [], [], []
+    for codes, score, case in zip(answers, grader, cases, strict=True):
+        total = sum(codes)
+        for code in codes if len(codes) > 1 else ():
+            mean = (total - code) / (len(codes) - 1)
+            if kind != "bool" or mean != 0.5:
+                raters.append(code)
+                references.append(round(mean) if kind == "bool" else mean)
+                scores.append(score)
+                row_cases.append(case)
+    if not raters:
+        reason = _ALL_SPLIT if any(len(codes) > 1 for codes in answers) else _NO_OTHERS
+        return Statistic(note=reason), Statistic(note=reason)
+    reference = np.asarray(references, dtype=float)
+    ceiling, in_place = (
+        headline_measure(kind, np.asarray(column, dtype=float), reference, row_cases, undefined=undefined)
+        for column, undefined in ((raters, _RATERS_ALIKE), (scores, None))
+    )
+    return ceiling, in_place

@@ -1,13 +1,37 @@
-"""Consistency of each rater on repeated items, and agreement with anchors by day. Pure."""
+"""Raters: how far they agree with each other, which limits how far a grader can, and with their own answers. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
+from visioneval.analysis.stats.agreement import (
+    Floats,
+    Level,
+    alpha_measure,
+    category_measure,
+    cohen_kappa,
+    fleiss_kappa,
+    quadratic_kappa,
+)
+from visioneval.analysis.stats.basic import Statistic
 from visioneval.records.labels import Label
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
+
+Compared = tuple[Facet, float, float]
+SHOWN = 10
+MAX_RATER_PAIRS = 500_000
+"""The most pairs of answers to one item for which pairs of raters are compared."""
+_ALL_EQUAL = "all answers are the same: agreement is undefined"
+_TOO_MANY = "too many raters for pairwise kappa: see alpha"
+_NO_KAPPA = "no two raters have common items with differing answers"
+_NO_OVERLAP = "no item has answers from two raters"
 
 
 class MatchCount(Frozen):
@@ -41,9 +65,6 @@ class RaterFinding(Frozen):
     repeats: MatchCount
     anchors: MatchCount
     days: tuple[Day, ...]
-
-
-Compared = tuple[Facet, float, float]
 
 
 def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
@@ -118,3 +139,138 @@ def _compare(answers: Answers, first: Label, second: Label) -> Iterator[Compared
         first_code, second_code = facet.code(first), facet.code(second)
         if first_code is not None and second_code is not None:
             yield facet, first_code, second_code
+
+
+class PairOfRaters(Frozen):
+    """Cohen's kappa of two raters over their ``n`` common items, quadratic-weighted for a scale."""
+
+    raters: tuple[str, str]
+    n: int
+    kappa: float | None
+
+
+class SplitItem(Frozen):
+    """An item on which raters disagree. ``answers`` counts each answer by its text."""
+
+    run_id: str
+    test_id: str
+    model_label: str
+    sample_index: int
+    other: str | None
+    answers: dict[str, int]
+
+
+class RaterAgreement(Frozen):
+    """Agreement among raters on one question, or on one of its tags.
+
+    ``alpha`` is Krippendorff's alpha by level of measurement: nominal, or ordinal and interval for a scale. ``fleiss``
+    covers the items with ``fleiss_raters`` answers, the most common number. ``cohen_mean`` is the mean of ``cohen``
+    over pairs of raters, weighted by common items. Both are empty if there are too many raters.
+    """
+
+    question: str
+    tag: str | None
+    type: str
+    raters: int
+    items: int
+    shared: int
+    alpha: dict[Level, Statistic]
+    fleiss: Statistic
+    fleiss_raters: int | None
+    cohen: tuple[PairOfRaters, ...]
+    cohen_mean: Statistic
+    split_items: tuple[SplitItem, ...]
+
+
+def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
+    """Returns one finding per answered question, in suite order."""
+    return tuple(_agreement_on(facet) for facet in answers.all_facets if facet.answers)
+
+
+def _agreement_on(facet: Facet) -> RaterAgreement:
+    shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
+    counts, values = _counts(list(shared.values()))
+    cases = [chain_of(unit[1]) for unit in shared]
+    levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
+    alpha = dict.fromkeys(levels, Statistic(note=_NO_OVERLAP))
+    for level in levels if shared else ():
+        alpha[level] = alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
+    fleiss, size = _fleiss(counts, cases)
+    has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
+    pairs = () if has_too_many else _cohen(facet, shared)
+    weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
+    if weighted:
+        mean = sum(kappa * n for kappa, n in weighted) / sum(n for _, n in weighted)
+        cohen_mean = Statistic(value=mean, n=len(weighted))
+    else:
+        cohen_mean = Statistic(note=_TOO_MANY if has_too_many else _NO_KAPPA)
+    return RaterAgreement(
+        question=facet.key,
+        tag=facet.tag,
+        type=facet.type,
+        raters=len({rater for by_rater in facet.answers.values() for rater in by_rater}),
+        items=len(facet.answers),
+        shared=len(shared),
+        alpha=alpha,
+        fleiss=fleiss,
+        fleiss_raters=size,
+        cohen=pairs,
+        cohen_mean=cohen_mean,
+        split_items=_split_items(facet, shared),
+    )
+
+
+def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
+    """Counts the values of each item, shape ``(items, values)``, and returns the values in ascending order."""
+    values, codes = np.unique([code for by_rater in items for code in by_rater.values()], return_inverse=True)
+    counts = np.zeros((len(items), len(values)), dtype=np.int64)
+    rows = np.repeat(np.arange(len(items)), [len(by_rater) for by_rater in items])
+    np.add.at(counts, (rows, codes), 1)
+    return counts, np.asarray(values, dtype=float)
+
+
+def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:
+    """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
+    if not len(counts):
+        return Statistic(note=_NO_OVERLAP), None
+    sizes = counts.sum(axis=1)
+    size = max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0]
+    rows = np.flatnonzero(sizes == size)
+    complete, complete_cases = counts[rows], [cases[row] for row in rows]
+    value = fleiss_kappa(complete)
+    return category_measure(value, complete, complete_cases, correction=1.0, undefined=_ALL_EQUAL), int(size)
+
+
+def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:
+    """Returns the pairs of raters with two or more common items, most common items first."""
+    columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for by_rater in shared.values():
+        for first_rater, second_rater in combinations(sorted(by_rater), 2):
+            columns.setdefault((first_rater, second_rater), []).append((by_rater[first_rater], by_rater[second_rater]))
+    statistic = quadratic_kappa if facet.is_ordered else cohen_kappa
+    pairs = []
+    for raters, rows in columns.items():
+        if len(rows) > 1:
+            first, second = zip(*rows, strict=True)
+            kappa = statistic(first, second)
+            pairs.append(PairOfRaters(raters=raters, n=len(rows), kappa=None if np.isnan(kappa) else kappa))
+    return tuple(sorted(pairs, key=lambda pair: (-pair.n, pair.raters)))
+
+
+def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:
+    """Returns the items with the largest disagreement: variance on a scale, else the share outside the top answer."""
+
+    def spread_of(by_rater: dict[str, float]) -> float:
+        codes = list(by_rater.values())
+        return float(np.var(codes)) if facet.is_ordered else 1 - max(Counter(codes).values()) / len(codes)
+
+    ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
+        :SHOWN
+    ]
+    split = []
+    for spread, unit in ranked:
+        if spread > 0:
+            answers = {facet.text_of(code): times for code, times in sorted(Counter(shared[unit].values()).items())}
+            about = zip(("run_id", "test_id", "model_label", "sample_index", "other"), unit, strict=True)
+            split.append(SplitItem.model_validate({**dict(about), "answers": answers}))
+    return tuple(split)

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from visioneval.analysis.compare.differences import ALPHA
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
-from visioneval.analysis.stats.basic import holm
-from visioneval.analysis.stats.between_runs import run_noise
-from visioneval.analysis.stats.within_cases import Counts, two_sided, worse_p
+from visioneval.analysis.stats.tests import Counts, holm, two_sided, worse_p
+from visioneval.analysis.stats.variance import run_noise
 from visioneval.records.baselines import Baseline
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Verdict

@@ -40,7 +40,7 @@ from visioneval.analysis.compare.pass_rates import (
 )
 from visioneval.analysis.compare.table import ERROR, PairTable, read_cells, read_pairs
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.between_runs import RunNoise
+from visioneval.analysis.stats.variance import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.meanings import ChangedMeaning, tags_read

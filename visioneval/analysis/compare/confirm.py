@@ -16,8 +16,8 @@ from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleC
 from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.table import FAIL, PASS
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
-from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
+from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 from visioneval.errors import count_of
 from visioneval.records.model import RunInfo
 from visioneval.settings import MAX_CONFIRM

@@ -11,11 +11,18 @@ from math import fsum
 from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visioneval.analysis.stats.basic import Interval, holm
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
-from visioneval.analysis.stats.clusters import paired_test
+from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
-from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, two_sided, within_variance, worse_p
+from visioneval.analysis.stats.tests import (
+    Counts,
+    holm,
+    lowest_worse_p,
+    paired_test,
+    two_sided,
+    within_variance,
+    worse_p,
+)
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

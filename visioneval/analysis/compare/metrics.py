@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 from visioneval.analysis.compare.differences import Difference, scores_difference
 from visioneval.analysis.compare.pairing import Pairs
 from visioneval.analysis.compare.table import ABSENT, ERROR, PairTable, scores_of
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise, shared_variance
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, shared_variance
 from visioneval.records.cell_names import positions_of
 from visioneval.suite.counter_examples import is_metric_of
 from visioneval.types import Metric

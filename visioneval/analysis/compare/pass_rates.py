@@ -20,8 +20,8 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
 )
 from visioneval.analysis.compare.table import PASS, PairTable, is_measured
-from visioneval.analysis.stats.between_runs import RunNoise, run_noise
-from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
+from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
+from visioneval.analysis.stats.variance import RunNoise, run_noise
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.metrics import metric_pairs
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, shortened
 from visioneval.analysis.left_out import LeftOut
-from visioneval.analysis.stats.permutations import Samples, lowest_p, mean_change, permutation_test
-from visioneval.analysis.stats.within_cases import Counts
+from visioneval.analysis.stats.tests import Counts, Samples, lowest_p, mean_change, permutation_test
 from visioneval.errors import count_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Score, Verdict

@@ -9,11 +9,10 @@ from math import fsum
 from pathlib import Path
 from typing import Literal
 
-from visioneval.analysis.never_asked import NeverAsked
-from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.left_out import NeverAsked
+from visioneval.analysis.stats.basic import Interval, Statistic
 from visioneval.analysis.stats.clusters import case_sums
-from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.rare_events import rare_event_interval
+from visioneval.analysis.stats.intervals import rare_event_interval
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, ORDERS, Preference, read_preferences
 from visioneval.suite.model import Suite
@@ -201,7 +200,7 @@ def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
     # loads NumPy, which runs without a panel do without
     import numpy as np
 
-    from visioneval.analysis.stats.interval import alpha_measure
+    from visioneval.analysis.stats.agreement import alpha_measure
 
     counts = np.array([[given.count(side) for side in ("a", "b", "tie")] for given in shared.values()])
     cases = [test_id for test_id, _ in shared]

@@ -34,7 +34,7 @@ from visioneval.analysis.compare.must_pass import MAX_NAMES, Confirmation, short
 from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
+from visioneval.analysis.stats.tests import lowest_worse_p, worse_p
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
 

@@ -1,4 +1,4 @@
-"""Answers to the question which of two outputs is better, of judges or of people, pooled over runs. Pure."""
+"""Answers to the question which of two outputs is better, of judges or of people, pooled over runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
+from pathlib import Path
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.compare.preferences import Result, summarize_preferences
-from visioneval.records.labels import Label, newest
-from visioneval.records.model import CellKey
-from visioneval.records.preferences import Preference
+from visioneval.analysis.ranking.findings import RankedBy
+from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
+from visioneval.errors import UsageError
+from visioneval.records.labels import LABELS, Label, newest, read_labels
+from visioneval.records.model import CellKey, RunInfo
+from visioneval.records.preferences import Preference, read_preferences
+from visioneval.records.reader import read_records
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import WHY
 
 _POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
@@ -89,7 +95,10 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
 
     Answers about replaced outputs, and withdrawn ones, do not count.
     """
-    about_pairs = [replace(run, labels=list(filter(_is_about_pair, run.labels))) for run in runs]
+    about_pairs = [
+        replace(run, labels=[label for label in run.labels if label.other and not label.question.endswith(WHY)])
+        for run in runs
+    ]
     current, outdated = drop_outdated_labels(about_pairs)
     cells = {run.info.run_id: {record.cell for record in run.records} for run in runs}
     latest: dict[tuple[str, str, PairKey], tuple[Label, str]] = {}
@@ -111,11 +120,6 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
         key = (test_id, sample, side, str(label.other))
         _add(by_question.setdefault(question, {}), key, _RESULTS[label.answer], rater)
     return PeopleAnswers(_sets(by_question), outdated, unknown_cells)
-
-
-def _is_about_pair(label: Label) -> bool:
-    """Whether a label is an answer about a pair, not its reason."""
-    return label.other is not None and not label.question.endswith(WHY)
 
 
 def _has_cells(label: Label, run_id: str, cells: Mapping[str, set[CellKey]]) -> bool:
@@ -140,3 +144,46 @@ def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[Pairwise
         PairwiseAnswers(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
         for name, by_pair in sorted(by_name.items())
     ]
+
+
+def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[AnsweredRun]:
+    """Reads runs with the answers of judges or of people. Each run is read once, also for several ``RUN@LABEL``.
+
+    Raises ``UsageError`` for a run that is given twice, as its answers would count twice, and ``RunFormatError``.
+    """
+    named: dict[str, tuple[Path, RunInfo, list[frozenset[str] | None]]] = {}
+    for name in names:
+        folder, info, label = named_run(name, runs)
+        known = (str(entry.label) for entry in info.selected_suite.models)
+        chosen = None if label is None else frozenset(name for name in known if any_glob((label,), name))
+        first, _, earlier = named.setdefault(info.run_id, (folder, info, []))
+        is_covered = any(labels is None or chosen is None or chosen & labels for labels in earlier)
+        if is_covered or first.resolve() != folder.resolve():
+            raise UsageError(f"{info.run_id} is given twice: its answers would count twice")
+        earlier.append(chosen)
+    return [
+        _read(folder, info, frozenset[str]().union(*(labels or () for labels in chosen)) or None, by, warn)
+        for folder, info, chosen in named.values()
+    ]
+
+
+def _read(folder: Path, info: RunInfo, labels: frozenset[str] | None, by: RankedBy, warn: Warn) -> AnsweredRun:
+    if by == "judges":
+        return AnsweredRun(LabeledRun(info, (), ()), read_preferences(folder), labels)
+    records = list(read_records(folder))
+    warn_missing(folder, info, len(records), warn)
+    return AnsweredRun(LabeledRun(info, records, read_labels(folder / LABELS)), (), labels)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRun:
+    """A run with the answers that are stored in it, and the labels of the model runs to rank, all if ``None``."""
+
+    labeled: LabeledRun
+    preferences: Sequence[Preference] = ()
+    labels: frozenset[str] | None = None
+
+    @property
+    def info(self) -> RunInfo:
+        """The contents of its ``run.json``."""
+        return self.labeled.info

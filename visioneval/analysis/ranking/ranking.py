@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import isnan
 
-from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.analysis.ranking.answers import PairAnswers, PairwiseAnswers, judge_answers, label_of, people_answers
-from visioneval.analysis.ranking.findings import RankedBy, Rankings
-from visioneval.analysis.ranking.standings import MAX_NAMES, rank_answers
+import numpy as np
+
+from visioneval.analysis.compare.preferences import Result
+from visioneval.analysis.ranking.answers import (
+    SWAPPED,
+    AnsweredRun,
+    PairAnswers,
+    PairwiseAnswers,
+    judge_answers,
+    label_of,
+    people_answers,
+)
+from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedBy, RankedRun, Ranking, Rankings
+from visioneval.analysis.stats.ranks import MIN_CASES, Floats, Standings, groups, rank_group
 from visioneval.errors import ExitCode, UsageError, count_of
-from visioneval.records.model import RunInfo
-from visioneval.records.preferences import Preference
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 
+MAX_NAMES = 5
+MAX_MODEL_RUNS = 100
+MAX_ENTRIES = 30_000_000
+"""Of the table of points by case and two model runs, which bounds the memory to about a gigabyte."""
 _NO_ANSWERS: dict[RankedBy, str] = {
     "judges": (
         "no judge has compared these model runs: run 'visioneval pairwise A B' or add a grader of type pairwise;"
@@ -25,18 +41,210 @@ _NO_ANSWERS: dict[RankedBy, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredRun:
-    """A run with the answers that are stored in it, and the labels of the model runs to rank, all if ``None``."""
+@dataclass(slots=True)
+class _Tally:
+    """The answers about a model run, or about two of them, counted by result. A side of its own is always A."""
 
-    labeled: LabeledRun
-    preferences: Sequence[Preference] = ()
-    labels: frozenset[str] | None = None
+    counts: Counter[Result] = field(default_factory=Counter)
+    pairs: int = 0
+    unanswered: int = 0
+    cases: set[str] = field(default_factory=set)
+
+    def add(self, pair: PairAnswers, *, swapped: bool = False) -> None:
+        for result, times in pair.counts.items():
+            self.counts[SWAPPED.get(result, result) if swapped else result] += times
+        self.pairs += bool(pair.answers)
+        self.unanswered += not pair.answers
+        if pair.answers:
+            self.cases.add(chain_of(pair.test_id))
 
     @property
-    def info(self) -> RunInfo:
-        """The contents of its ``run.json``."""
-        return self.labeled.info
+    def ties(self) -> int:
+        """Ties with flips."""
+        return self.counts["tie"] + self.counts["flip"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Model runs that answers connect, and their standings, ``None`` for one alone."""
+
+    number: int
+    sides: Sequence[str]
+    standings: Standings | None
+
+
+def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
+    """Ranks the model runs that answers are about. Those that no answer connects are in groups of their own.
+
+    Raises ``UsageError`` for too many of them.
+    """
+    answered = [pair for pair in answers.pairs if pair.answers]
+    sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
+    cases = len({chain_of(pair.test_id) for pair in answered})
+    if len(sides) > MAX_MODEL_RUNS:
+        raise UsageError(
+            f"{len(sides):,} model runs, more than {MAX_MODEL_RUNS}: select some with --model or RUN@LABEL"
+        )
+    if cases * len(sides) ** 2 > MAX_ENTRIES:
+        raise UsageError(
+            f"{cases:,} cases are too many for {len(sides)} model runs: select some with --case or --model"
+        )
+    times = Counter(map(label_of, sides))
+    names = {side: label_of(side) if times[label_of(side)] == 1 else side for side in sides}
+    all_groups = _groups(_points(answered, sides), sides)
+    model_runs = _ranked_runs(all_groups, names, answers.pairs)
+    return Ranking(
+        judge=answers.name if by == "judges" else None,
+        question=answers.name if by == "people" else None,
+        raters=len({rater for pair in answered for rater in pair.raters}) if by == "people" else None,
+        cases=cases,
+        pairs=len(answered),
+        unanswered=len(answers.pairs) - len(answered),
+        model_runs=tuple(model_runs),
+        comparisons=tuple(_comparisons(all_groups, names, answers.pairs)),
+        gaps=tuple(_gaps(all_groups, names, len(answers.pairs) - len(answered))),
+        notes=tuple(dict.fromkeys(_notes(all_groups, model_runs))),
+    )
+
+
+def _points(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> Floats:
+    """The points of each side against each other in each case, shape ``(cases, n, n)``. A pair is worth one point."""
+    cases = {case: at for at, case in enumerate(dict.fromkeys(chain_of(pair.test_id) for pair in pairs))}
+    index = {side: at for at, side in enumerate(sides)}
+    points = np.zeros((len(cases), len(sides), len(sides)))
+    for pair in pairs:
+        case, a, b = cases[chain_of(pair.test_id)], index[pair.a], index[pair.b]
+        points[case, a, b] += pair.share
+        points[case, b, a] += 1 - pair.share
+    return points
+
+
+def _groups(points: Floats, sides: Sequence[str]) -> list[_Group]:
+    """The groups, largest first."""
+    ordered = sorted(groups(points.sum(axis=0)), key=len, reverse=True)
+    return [
+        _Group(
+            number,
+            [sides[member] for member in members],
+            rank_group(points[:, members][:, :, members]) if len(members) > 1 else None,
+        )
+        for number, members in enumerate(ordered, 1)
+    ]
+
+
+def _ranked_runs(
+    all_groups: Sequence[_Group], names: Mapping[str, str], pairs: Sequence[PairAnswers]
+) -> list[RankedRun]:
+    """All model runs, by group and rank."""
+    tallies: dict[str, _Tally] = {side: _Tally() for group in all_groups for side in group.sides}
+    for pair in pairs:
+        tallies[pair.a].add(pair)
+        tallies[pair.b].add(pair, swapped=True)
+    ranked = []
+    for group in all_groups:
+        for at, side in enumerate(group.sides):
+            standings, tally = group.standings, tallies[side]
+            strength = standings and _estimate(standings.strength[at], standings.reach[at])
+            ranked.append(
+                RankedRun(
+                    model_run=side,
+                    name=names[side],
+                    group=group.number,
+                    tier=int(standings.tier[at]) + 1 if standings else 1,
+                    rank=int(standings.rank[at]) if standings else None,
+                    low_rank=int(standings.low_rank[at]) if standings and standings.low_rank is not None else None,
+                    high_rank=int(standings.high_rank[at]) if standings and standings.high_rank is not None else None,
+                    strength=strength,
+                    chance=strength and strength.as_chance(),
+                    wins=tally.counts["a"],
+                    losses=tally.counts["b"],
+                    ties=tally.ties,
+                    pairs=tally.pairs,
+                    cases=len(tally.cases),
+                )
+            )
+    return sorted(ranked, key=lambda entry: (entry.group, entry.rank or 0, entry.name))
+
+
+def _estimate(value: float, reach: float) -> IntervalEstimate | None:
+    if isnan(value):
+        return None
+    low, high = (None, None) if isnan(reach) else (float(value - reach), float(value + reach))
+    return IntervalEstimate(value=float(value), low=low, high=high)
+
+
+def _comparisons(
+    all_groups: Sequence[_Group], names: Mapping[str, str], pairs: Sequence[PairAnswers]
+) -> Iterator[HeadToHead]:
+    """Each two model runs that are ranked together, or that have unanswered pairs."""
+    estimates: dict[tuple[str, str], IntervalEstimate | None] = {}
+    for group in all_groups:
+        for (row, a), (column, b) in combinations(enumerate(group.sides), 2):
+            if standings := group.standings:
+                reach = standings.difference_reach[row, column]
+                estimates[a, b] = _estimate(standings.difference[row, column], reach)
+    tallies = {key: _Tally() for key in estimates}
+    for pair in pairs:
+        tallies.setdefault((pair.a, pair.b), _Tally()).add(pair)
+    for (a, b), tally in sorted(tallies.items(), key=lambda entry: entry[0]):
+        yield HeadToHead(
+            a=names[a],
+            b=names[b],
+            a_wins=tally.counts["a"],
+            b_wins=tally.counts["b"],
+            ties=tally.ties,
+            flips=tally.counts["flip"],
+            pairs=tally.pairs,
+            unanswered=tally.unanswered,
+            difference=estimates.get((a, b)),
+        )
+
+
+def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: int) -> Iterator[str]:
+    if unanswered:
+        subject, verb = ("1 pair", "is") if unanswered == 1 else (f"{unanswered:,} pairs", "are")
+        yield f"{subject} could not be judged and {verb} left out"
+    if len(all_groups) > 1:
+        listed = (_listed([names[side] for side in group.sides]) for group in all_groups)
+        yield f"not ranked together, as no answers connect them: {'; '.join(listed)}"
+    for group in all_groups:
+        if group.standings is not None:
+            rows, columns = np.nonzero(np.triu(~group.standings.is_ordered))
+            unordered = [
+                f"{names[group.sides[row]]} and {names[group.sides[column]]}"
+                for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+            ]
+            if unordered:
+                yield f"no answers show which is better: {_listed(unordered, '; ')}"
+
+
+def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Iterator[str]:
+    """Unequal numbers of cases, missing intervals, and strengths without bounds."""
+    for group in all_groups:
+        if group.standings is None:
+            continue
+        ranked = [entry for entry in model_runs if entry.group == group.number]
+        cases = max(entry.cases for entry in ranked)
+        fewer = [f"{entry.name} ({entry.cases:,})" for entry in ranked if entry.cases < cases]
+        if fewer:
+            yield f"compared in fewer than {cases:,} cases: {_listed(fewer)}"
+        if group.standings.low_rank is None:
+            yield f"no intervals: they need {MIN_CASES} cases"
+        elif any(entry.strength and entry.strength.low is None for entry in ranked):
+            yield "no interval for a strength that one case decides"
+        extreme = [entry for entry in ranked if entry.strength is None and not (entry.wins and entry.losses)]
+        for entry in extreme:
+            result, bound = ("won", "upper") if entry.wins else ("lost", "lower")
+            yield f"{entry.name} {result} every pair: its strength has no {bound} bound"
+        tiers = {entry.tier for entry in ranked}
+        if len(tiers) > 1 + len(extreme):
+            listed = (_listed([entry.name for entry in ranked if entry.tier == tier]) for tier in sorted(tiers))
+            yield f"strengths compare only within each of these tiers: {'; '.join(listed)}"
+
+
+def _listed(names: Sequence[str], separator: str = ", ") -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return separator.join(names[:MAX_NAMES]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +269,11 @@ def rank_runs(
         answer_sets = judge_answers(line for run in runs for line in run.preferences)
     else:
         answers = people_answers([run.labeled for run in runs])
-        answer_sets, notes = list(answers.sets), list(_ignored(answers.outdated, answers.unknown_cells))
+        answer_sets = list(answers.sets)
+        if answers.outdated:
+            notes.append(f"ignored: {count_of(answers.outdated, 'label')} for replaced images")
+        if answers.unknown_cells:
+            notes.append(f"ignored: {count_of(answers.unknown_cells, 'label')} for cells that are not in the run")
     gaps = [
         f"the run {run.info.run_id} is {run.info.state}: pairs may be missing"
         for run in runs
@@ -71,11 +283,12 @@ def rank_runs(
         gaps.append(_NO_ANSWERS[by])
     elif judge is not None:
         answer_sets = _of_judge(judge, answer_sets, runs)
-    selected = _filtered(answer_sets, runs, filters or RankFilters())
+    filters = filters or RankFilters()
+    selected = _filtered(answer_sets, runs, filters)
     if answer_sets and not selected:
         gaps.append("no pair of these model runs and cases was compared")
-    gaps += _without_answers(selected, [run for run in runs if run.labels], filters or RankFilters())
-    notes += _without_answers(selected, [run for run in runs if not run.labels], filters or RankFilters())
+    gaps += _without_answers(selected, [run for run in runs if run.labels], filters)
+    notes += _without_answers(selected, [run for run in runs if not run.labels], filters)
     rankings = tuple(rank_answers(answers, by) for answers in selected)
     return Rankings(
         by=by,
@@ -85,13 +298,6 @@ def rank_runs(
         notes=tuple(notes),
         exit_code=ExitCode.INCOMPLETE if gaps or any(ranking.gaps for ranking in rankings) else ExitCode.PASSED,
     )
-
-
-def _ignored(outdated: int, unknown_cells: int) -> Iterator[str]:
-    if outdated:
-        yield f"ignored: {count_of(outdated, 'label')} for replaced images"
-    if unknown_cells:
-        yield f"ignored: {count_of(unknown_cells, 'label')} for cells that are not in the run"
 
 
 def _without_answers(
@@ -107,8 +313,7 @@ def _without_answers(
         and (side := f"{run.info.run_id}@{label}") not in compared
     ]
     if missing and compared:
-        more = f" and {len(missing) - MAX_NAMES} more" if len(missing) > MAX_NAMES else ""
-        yield f"no answers about {', '.join(missing[:MAX_NAMES])}{more}: not ranked"
+        yield f"no answers about {_listed(missing)}: not ranked"
 
 
 def _of_judge(judge: str, answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun]) -> list[PairwiseAnswers]:

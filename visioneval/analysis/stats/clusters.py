@@ -7,20 +7,46 @@ generate it. So the case is the unit everywhere: a statistic enters with one sum
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from visioneval.analysis.stats.basic import Interval, wilson_interval
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
-from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
+from visioneval.analysis.stats.basic import Interval, t_quantile, wilson_interval
 
 CaseSums = Sequence[tuple[float, int]]
 """The sum of the values of each case, and their number, which is at least 1."""
 Groups = Mapping[Any, Sequence[float]]
 """The values of each case, of which there is at least one. The same key on two sides is a case that both share."""
+_PRIOR_CASES = 4
+"""Chosen by simulation: with fewer, rates near 1 of cases that fail as a whole are covered too seldom."""
+_NOISE = 1e-24
+"""Variances below this, relative to the squared mean, come from rounding."""
+_ROUNDING = 1e-9
+
+
+def auroc(above: Sequence[float], below: Sequence[float]) -> float:
+    """The share of pairs in which a value of ``above`` exceeds one of ``below``, ties counting half. 0.5 is chance.
+
+    Equals the area under the ROC curve, and the Mann-Whitney U divided by the number of pairs. Raises ``ValueError``
+    if either is empty.
+
+    Source: H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is stochastically larger
+    than the other", Annals of Mathematical Statistics 18 (1947), with mid-ranks for ties; J. A. Hanley and
+    B. J. McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve", Radiology
+    143 (1982).
+    """
+    if not above or not below:
+        raise ValueError("AUROC needs values on both sides")
+    above_counts, below_counts = Counter(above), Counter(below)
+    smaller = 0
+    wins = 0.0
+    for value in sorted({*above_counts, *below_counts}):
+        wins += above_counts[value] * (smaller + below_counts[value] / 2)
+        smaller += below_counts[value]
+    return wins / (len(above) * len(below))
 
 
 def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> Interval | None:
@@ -232,69 +258,6 @@ def _ratio(cases: CaseSums) -> float:
     return fsum(total for total, _ in cases) / sum(count for _, count in cases)
 
 
-@dataclass(frozen=True, slots=True)
-class PairedTest:
-    """The interval of a mean difference and the two-sided ``p`` of the same test: p < 0.05 where it excludes 0."""
-
-    interval: Interval
-    p: float
-
-
-def paired_test(
-    differences: Sequence[float],
-    scale: float | None = None,
-    confidence: float = 0.95,
-    *,
-    noise: RunNoise = NO_NOISE,
-    p: float | None = None,
-) -> PairedTest | None:
-    """Tests the mean of one difference per case. ``None`` for fewer than two cases, or as below.
-
-    A t test with one pseudo-case, half of it ``+s`` and half ``-s``. It keeps a few differing cases from looking like
-    certainty, and hardly changes anything with many. ``p`` is that of no change: there ``s`` is the root mean square of
-    the differences that are not 0. A change may sit in a few cases that the suite hardly has, so for every other
-    difference ``s`` is ``scale``, the largest difference that a case can have, if it is given. Without it, and if all
-    differences are 0, the result is ``None``. The interval has the differences that the test does not exclude.
-
-    ``noise`` is what runs have in common. ``p`` is another two-sided test of no change, if it is given.
-
-    Source: the pseudo-observations of D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference
-    of binomial proportions based on paired data", Journal of Educational and Behavioral Statistics 37 (2012), at half
-    their weight. Size and coverage: ``make calibration``.
-    """
-    number = len(differences)
-    square = fsum(value * value for value in differences)
-    differing = sum(value * value > 0 for value in differences)
-    if number < 2 or (not differing and scale is None):
-        return None
-    unchanged = square / differing if differing else (scale or 0.0) ** 2
-    changed = unchanged if scale is None else max(unchanged, scale**2)
-    mean = fsum(differences) / (number + 1)
-
-    def error(pseudo: float) -> tuple[float, int]:
-        """The standard error and its degrees of freedom."""
-        variance = max(0.0, (square + pseudo) / (number + 1) - mean * mean) / (number + 1)
-        return sqrt(variance + noise.of_difference), max(1, int(min(number - 1, noise.freedom_with(variance))))
-
-    if p is None:
-        size, freedom = error(unchanged)
-        p = t_two_sided_p(mean / size, freedom)
-    size, freedom = error(changed)
-    half = t_quantile(0.5 + confidence / 2, freedom) * size
-    return PairedTest(_including(mean - half, mean + half, p, mean, confidence), p)
-
-
-def _including(low: float, high: float, p: float, mean: float, confidence: float) -> Interval:
-    """The interval, ended at 0 or extended to it so that it has 0 exactly where ``p`` does not exclude it."""
-    if p >= 1 - confidence:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif mean < 0:
-        high = min(high, -_BESIDE_ZERO)
-    else:
-        low = max(low, _BESIDE_ZERO)
-    return Interval(low, high, confidence)
-
-
 def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[float]]:
     """Groups values by the number of their case."""
     groups: dict[int, list[float]] = {}
@@ -306,15 +269,6 @@ def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[flo
 def case_sums(groups: Groups) -> list[tuple[float, int]]:
     """The sum and the number of the values of each case, independent of their order."""
     return [(fsum(values), len(values)) for values in groups.values()]
-
-
-_PRIOR_CASES = 4
-"""Chosen by simulation: with fewer, rates near 1 of cases that fail as a whole are covered too seldom."""
-_NOISE = 1e-24
-"""Variances below this, relative to the squared mean, come from rounding."""
-_ROUNDING = 1e-9
-_BESIDE_ZERO = 1e-12
-"""The end of an interval that excludes 0 and nothing else on that side."""
 
 
 def _variance_of_ratio(cases: CaseSums, ratio: float) -> float:

@@ -5,24 +5,94 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Protocol
+from sys import intern
+from typing import Literal, Protocol
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
-from visioneval.analysis.scores import RATE, CaseNumbers, SampleNumbers, Scores
+from visioneval.analysis.scores import RATE, Scores, case_of
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
-from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
-from visioneval.analysis.stats.weighted import weighted_interval
-from visioneval.analysis.summary.findings import GateFinding, GateState
-from visioneval.analysis.summary.gate_repeats import repeat_fails
-from visioneval.analysis.summary.separation import difference_interval
+from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
+from visioneval.analysis.stats.power import cells_of, failing_share, repeated_above, repeated_counts
+from visioneval.analysis.summary.graders import difference_interval
 from visioneval.records.model import Record, RunInfo
-from visioneval.rules import Gate, gate_passes, parse_gate
+from visioneval.rules import Gate, gate_passes, is_true, parse_gate
 from visioneval.suite.counter_examples import counter_examples, image_cases
 from visioneval.suite.counter_examples import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
-from visioneval.types import Metric, Score, Status, Verdict
+from visioneval.types import Frozen, Metric, Score, Status, Verdict
+
+GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
+"""``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
+left nothing in its scope; ``deferred`` in a shard, until all are merged.
+"""
+Samples = Sequence[Sequence[float]]
+"""The values of each case on each model run."""
+_CELLS, _COUNTER = "cells", "counter-examples"
+
+
+class GateFinding(Frozen):
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
+
+    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
+    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
+    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
+    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
+    """
+
+    rule: str
+    scope: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    repeat_fails: float | None = None
+    n: int
+    errors: int
+    unmeasured: int = 0
+    is_unreliable: bool = False
+    note: str = ""
+    state: GateState
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run exits 3 for it: it is undecided, or failed by what was not measured."""
+        if self.state == "failed":
+            return self.is_unreliable or parse_gate(self.rule).is_about_errors
+        return self.state in ("unmeasured", "cannot_tell")
+
+
+def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]], *, is_rate: bool) -> float | None:
+    """The probability that a repeated run fails a gate. ``parts`` have their share of its ``value``.
+
+    The run that is repeated is no more the truth than the new one, so both vary. Only the variance within cases counts:
+    a repeated run has the same cases. A quantile fails if too few cells are on its right side, which is a rate.
+
+    ``None`` if it is unknown: of a gate on errors, which an outage brings all at once or not at all; of a mean without
+    variance; and of one that must equal a number, or not equal it.
+    """
+    if gate.is_about_errors or not all(samples for _, samples in parts):
+        return None
+    if gate.quantile is not None:
+        return _quantile_fails(gate, gate.quantile, parts[0][1])
+    cells = [(share, cells_of(samples, is_rate=is_rate)) for share, samples in parts]
+    if is_rate and len(cells) == 1:
+        ((_, observed),) = cells
+        return failing_share(repeated_counts(observed), lambda count: gate_passes(gate, count / observed.number))
+    if not gate.has_side:
+        return None
+    above = repeated_above(value, gate.threshold, cells)
+    return 1 - above if above is not None and gate.is_minimum else above
+
+
+def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | None:
+    if not gate.has_side:
+        return None
+    right = [[float(is_true(value, gate.op, gate.threshold)) for value in case] for case in samples]
+    observed = cells_of(right, is_rate=True)
+    nearest = round((observed.number - 1) * quantile)  # the value that decides, counted from 0 in ascending order
+    needed = observed.number - nearest if gate.is_minimum else nearest + 1
+    return failing_share(repeated_counts(observed), lambda count: count >= needed)
 
 
 class CellFacts(Protocol):
@@ -50,24 +120,17 @@ class Pool:
     ``weights`` are by tag: the value is then the weighted mean of the values of these tags.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        weights: Mapping[str, float] | None = None,
-        numbers: CaseNumbers | None = None,
-        sample_numbers: SampleNumbers | None = None,
-    ) -> None:
+    def __init__(self, gate: Gate, weights: Mapping[str, float] | None = None) -> None:
         """Starts without cells."""
         self._gate, self._weights = gate, dict(weights or {})
-        self._numbers = CaseNumbers() if numbers is None else numbers
-        self._sample_numbers = SampleNumbers() if sample_numbers is None else sample_numbers
-        self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
-        self._samples: dict[str, Scores] = {name: Scores() for name in self._groups}
+        total, sides = fsum(self._weights.values()), {_CELLS: 1.0, _COUNTER: -1.0}
+        if weights:
+            self._shares = {tag: weight / total for tag, weight in weights.items()}
+        else:
+            self._shares = sides if gate.fn == "separation" else {_CELLS: 1.0}
+        self._groups = {name: Scores() for name in self._shares}
+        self._samples = {name: Scores() for name in self._shares}
         self._unmeasured: Counter[str] = Counter()
-
-    @property
-    def _sides(self) -> int:
-        return 2 if self._gate.fn == "separation" else 1
 
     def add(
         self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
@@ -78,15 +141,15 @@ class Pool:
         the cell, if it is another.
         """
         value = _cell_value(self._gate, cell)
-        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _SIDES[0]
+        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _CELLS
         if is_counter and self._gate.fn == "separation":
-            group = _SIDES[1]
+            group = _COUNTER
         if group is None:
             return
         if value is not None:
-            self._groups[group].add(value, self._numbers[image_of or cell.test_id])
+            self._groups[group].add(value, case_of(image_of or cell.test_id))
             if not self._gate.is_about_errors:
-                self._samples[group].add(value, self._sample_numbers[cell.test_id, cell.model_label])
+                self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
         self._unmeasured[group] += is_left_out
 
     def left_out(self) -> tuple[LeftOut, LeftOut]:
@@ -106,15 +169,10 @@ class Pool:
             return None, n
         means = [_mean(group) for group in groups]
         if self._weights:
-            return fsum(share * mean for share, mean in zip(self._shares, means, strict=True)), n
+            return fsum(share * mean for share, mean in zip(self._shares.values(), means, strict=True)), n
         if self._gate.quantile is not None:
-            return quantile(list(groups[0].values()), self._gate.quantile), n
+            return quantile(groups[0].values, self._gate.quantile), n
         return means[0] - sum(means[1:]), n
-
-    @property
-    def _shares(self) -> list[float]:
-        total = fsum(self._weights.values())
-        return [weight / total for weight in self._weights.values()]
 
     def limits(self, metric: Metric | None) -> Limits:
         """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
@@ -127,21 +185,16 @@ class Pool:
             difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
             return (difference.low, difference.high) if difference else (None, None)
         if self._weights:
-            values = ((_mean(group), _interval(group, metric)) for group in groups)
-            interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+            shares = zip(self._shares.values(), groups, strict=True)
+            interval = weighted_interval([(share, _mean(group), _interval(group, metric)) for share, group in shares])
         else:
             interval = _interval(groups[0], metric)
         return (interval.low, interval.high) if interval else (None, None)
 
     def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
         """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
-        samples = [list(group.by_case().values()) for group in self._samples.values()]
-        shares = self._shares if self._weights else [1.0, -1.0][: self._sides]
-        is_rate = (metric or RATE).type == "bool"
-        return repeat_fails(self._gate, value, list(zip(shares, samples, strict=True)), is_rate=is_rate)
-
-
-_SIDES = ("cells", "counter-examples")
+        parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
+        return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
 
 
 def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
@@ -152,8 +205,7 @@ def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
 
 
 def _mean(scores: Scores) -> float:
-    low, high = min(scores.values()), max(scores.values())
-    return min(max(fsum(scores.values()) / scores.n, low), high)  # rounding must not leave this range
+    return min(max(scores.mean, min(scores.values)), max(scores.values))  # rounding must not leave this range
 
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
@@ -172,10 +224,8 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope."""
 
-    def __init__(
-        self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics, sample_numbers: SampleNumbers
-    ) -> None:
-        """Starts without cells. The numbers and ``due`` are shared by all gates of the run."""
+    def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics) -> None:
+        """Starts without cells. ``due`` is shared by all gates of the run."""
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
@@ -183,7 +233,7 @@ class GateAccumulator:
         self._counter = counter_examples(suite)
         self._images = image_cases(suite) if self._gate.fn == "separation" else {}
         self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
-        self._pool = Pool(self._gate, entry.weights, numbers, sample_numbers)
+        self._pool = Pool(self._gate, entry.weights)
         self._due = due
         self._granted = granted_share(info.suite.declared_gates, entry)
         self._errors = 0
@@ -230,9 +280,10 @@ class GateAccumulator:
         state = self._state(value, n, low if self._gate.is_minimum else high)
         is_decided = state in ("passed", "failed", "cannot_tell")
         is_unreliable = is_decided and worst_group.is_too_much(self._granted)
+        scope = "; ".join(filter(None, (describe_scope(self._entry), "without counterexamples" * bool(self._without))))
         return GateFinding(
             rule=self._entry.rule,
-            scope=self._scope,
+            scope=scope,
             value=value,
             low=low,
             high=high,
@@ -244,11 +295,6 @@ class GateAccumulator:
             note=(worst_group if is_unreliable else left_out).sentence("cell", self._granted),
             state="unmeasured" if is_unreliable and state == "passed" else state,
         )
-
-    @property
-    def _scope(self) -> str:
-        without = ["without counterexamples"] if self._without else []
-        return "; ".join(filter(None, (describe_scope(self._entry), *without)))
 
     def _state(self, value: float | None, n: int, bound: float | None) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error

@@ -1,40 +1,126 @@
-"""Computes the summary of a run from its records. Pure."""
+"""The summary of a run, from its records, and its exit code. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import partial
 from itertools import chain
+from typing import Protocol
 
-from visioneval.analysis.alignments import Alignments
+from pydantic import Field
+
+from visioneval.analysis.alignments import AlignedCell, Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
-from visioneval.analysis.disagreements import Disagreements
-from visioneval.analysis.left_out import DueMetrics
-from visioneval.analysis.never_asked import NeverAskedCells
-from visioneval.analysis.rerouting import Reroutings
-from visioneval.analysis.scores import CaseNumbers, SampleNumbers
-from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
-from visioneval.analysis.summary.failing import FailingCells
-from visioneval.analysis.summary.findings import CostFinding, GateFinding, Summary
-from visioneval.analysis.summary.gates import GateAccumulator
-from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
-from visioneval.analysis.summary.panels import Panels
-from visioneval.analysis.summary.questions import Questions
-from visioneval.analysis.summary.separation import Separations
-from visioneval.analysis.summary.variance import Noises
+from visioneval.analysis.disagreements import Disagreement, Disagreements
+from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
+from visioneval.analysis.rerouting import Rerouting, Reroutings
+from visioneval.analysis.summary.cells import FailingCell, FailingCells
+from visioneval.analysis.summary.counts import (
+    CostFinding,
+    Costs,
+    Counts,
+    Model,
+    ModelFindings,
+    Verdicts,
+    most_common,
+)
+from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
+from visioneval.analysis.summary.graders import (
+    Diversities,
+    DiversityFinding,
+    QuestionFindings,
+    Questions,
+    Separation,
+    Separations,
+    unmeasured_groups,
+)
+from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, PanelFinding, Panels
+from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.diversity import CaseDiversity
-from visioneval.records.model import Record, RunInfo, known_sum, suite_order
+from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
+from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.counter_examples import left_out
 from visioneval.suite.filters import GateRule, any_glob
-from visioneval.suite.meanings import meanings_of
+from visioneval.suite.meanings import Meaning, meanings_of
 from visioneval.suite.model import Suite
+from visioneval.suite.selection.shards import Shard
+from visioneval.types import Frozen
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
+
+
+class Summary(Frozen):
+    """The findings of a run, for ``summary.json`` and ``--json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    suite: str
+    experiment: str | None
+    state: RunState
+    stopped_by: StoppedBy | None = None
+    planned_cells: int
+    shard: Shard | None = None
+    """Which part of a run this is: gates are evaluated when all shards are merged."""
+    left_out_graders: tuple[str, ...] = ()
+    """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
+    counts: Counts
+    models: tuple[ModelFindings, ...]
+    metrics: dict[str, Meaning]
+    tags: dict[str, Counts]
+    failure_tags: dict[str, int]
+    warned_rules: dict[str, int]
+    judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
+    separations: dict[str, dict[str, Separation]]
+    questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
+    failing: tuple[FailingCell, ...]
+    """The first 5,000 cells that did not pass, in suite order. ``counts`` has the number of all."""
+    failure_reasons: dict[str, int] = Field(default_factory=dict)
+    """How many cells did not pass for each reason: a failed rule, ``refused``, or the stage and kind of an error. A
+    cell can have several. Most frequent first."""
+    deciding_metrics: tuple[str, ...] = ()
+    """The metrics that verdict rules and gates read, sorted."""
+    alignments: tuple[AlignedCell, ...] = ()
+    """The alignment of each cell, passing ones included; of more than 5,000, those with the lowest scores."""
+    alignments_left_out: int = 0
+    """How many more cells have an alignment."""
+    gates: tuple[GateFinding, ...]
+    optional_unmeasured: dict[str, int] = Field(default_factory=dict)
+    """The number of cells that each optional grader could not measure."""
+    never_asked: tuple[NeverAsked, ...] = ()
+    """The judges and models that were not asked about some cells or pairs, which nothing excuses."""
+    panels: dict[str, PanelFinding] = Field(default_factory=dict)
+    """How far the judges of each panel agree, by grader key."""
+    diversity: tuple[DiversityFinding, ...] = ()
+    """How much the samples of a case differ, by grader and model run."""
+    reroutings: tuple[Rerouting, ...] = ()
+    """Judges that answered with another model than the one that was asked."""
+    unjudged_pairs: int = 0
+    """Pairs of the run's own model runs that no judge answered in both orders."""
+    reused_outputs: int = 0
+    reused_since: str | None = None
+    costs: tuple[CostFinding, ...] = ()
+    cost_usd: float | None
+    """The sum of the known costs, with those of pairs."""
+    pairwise_usd: float | None = None
+    """The part of ``cost_usd`` that judges of pairs cost."""
+    unpriced: int = 0
+    exit_code: int
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether a model was never asked for outputs."""
+        return any(entry.what == "output" for entry in self.never_asked)
 
 
 def summarize(
@@ -50,136 +136,95 @@ def summarize(
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
-    builder = _SummaryBuilder(info, diversity)
-    for record in records:
-        builder.add(record)
-    return builder.result(pairs, pair_judges, pair_costs)
-
-
-class _SummaryBuilder:
-    """Counts everything in one pass over a run."""
-
-    def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
-        self._info = info
-        numbers, due, sample_numbers = CaseNumbers(), DueMetrics(info), SampleNumbers()
-        without = left_out(info.selected_suite, info.metrics)
-        self._all_cells = Verdicts(numbers)
-        self._models = defaultdict(
-            partial(Model, numbers, without),
-            {str(entry.label): Model(numbers, without) for entry in info.selected_suite.models},
-        )
-        tags = {tag: Verdicts(numbers) for case in info.selected_suite.cases for tag in case.tags}
-        self._tags = defaultdict(partial(Verdicts, numbers), tags)
-        self._failure_tags: Counter[str] = Counter()
-        self._warned_rules: Counter[str] = Counter()
-        self._disagreements = Disagreements(info.selected_suite)
-        self._separations = Separations(info, numbers)
-        self._questions = Questions(info, numbers, without)
-        self._noises = Noises(info, numbers, without)
-        self._judges = JudgeCards(info)
-        self._alignments = Alignments(info)
-        self._gates = [GateAccumulator(entry, info, numbers, due, sample_numbers) for entry in gates_of(info.suite)]
-        self._failing = FailingCells(info, self._gates)
-        self._costs = Costs(info)
-        self._money = Money()
-        self._reused = 0
-        self._optional_unmeasured: Counter[str] = Counter()
-        self._never_asked = NeverAskedCells()
-        self._reroutings = Reroutings(info)
-        self._panels = Panels(info)
-        self._diversities = Diversities(info, diversity, numbers)
-        self._accumulators: tuple[Accumulator, ...] = (
-            self._all_cells,
-            self._disagreements,
-            self._separations,
-            self._questions,
-            self._noises,
-            self._judges,
-            self._failing,
-            self._alignments,
-            self._costs,
-            self._panels,
-            self._diversities,
-            self._never_asked,
-            *self._gates,
-        )
-
-    def add(self, cell: Record) -> None:
-        self._models[cell.model_label].add(cell)
+    suite, due = info.selected_suite, DueMetrics(info)
+    without = left_out(suite, info.metrics)
+    all_cells = Verdicts()
+    models = defaultdict(partial(Model, without), {str(entry.label): Model(without) for entry in suite.models})
+    tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
+    gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
+    failing = FailingCells(info, gate_counters)
+    disagreements, reroutings = Disagreements(suite), Reroutings(info)
+    separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
+    judges, panels, alignments = JudgeCards(info), Panels(info), Alignments(info)
+    costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, diversity)
+    counters: list[_Counter] = [all_cells, disagreements, separations, questions, noises, judges, panels]
+    counters += [alignments, failing, costs, asked, diversities, *gate_counters]
+    warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
+    for cell in records:
+        models[cell.model_label].add(cell)
         for tag in cell.tags:
-            self._tags[tag].add(cell)
-        self._failure_tags.update(cell.failure_tags)
-        self._warned_rules.update(cell.warned_rules)
-        self._reused += cell.cached and cell.artifact_path is not None
-        self._optional_unmeasured.update(
-            grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
-        )
-        self._reroutings.add_graders(cell.graders)
-        add_costs(self._money, cell)
-        for accumulator in self._accumulators:
-            accumulator.add(cell)
+            tags[tag].add(cell)
+        for counter in counters:
+            counter.add(cell)
+        reroutings.add_graders(cell.graders)
+        warned_rules.update(cell.warned_rules)
+        optional_unmeasured.update(part.key for part in cell.graders if part.is_unmeasured and part.is_optional)
+        reused += cell.cached and cell.artifact_path is not None
 
-    def result(
-        self, pairs: Sequence[PreferenceFinding], pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
-    ) -> Summary:
-        info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
-        unjudged_pairs = unjudged(pairs)
-        never_asked = (*self._never_asked.result(), *never_asked_pairs(pairs))
-        gates = tuple(gate.result() for gate in self._gates)
-        diversity = self._diversities.result(self._models)
-        pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
-        return Summary(
-            run_id=info.run_id,
-            suite=info.suite.name,
-            experiment=info.experiment,
-            state=info.state,
-            stopped_by=info.stopped_by,
-            planned_cells=info.planned_cells,
-            shard=info.selection.shard,
-            left_out_graders=_left_out_graders(info),
-            counts=counts,
-            models=tuple(
-                model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
-            ),
-            metrics=meanings_of(info.metrics, info.suite),
-            tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
-            failure_tags=most_common(self._failure_tags),
-            warned_rules=most_common(self._warned_rules),
-            judge_disagreements=disagreements,
-            judges=self._judges.result(disagreements),
-            pair_judges=tuple(pair_judges),
-            separations=self._separations.result(self._models),
-            questions=self._questions.result(self._models),
-            noise=self._noises.result(
-                [model.verdicts.passes for model in self._models.values()],
-                [model.scores for model in self._models.values()],
-            ),
-            failing=self._failing.result(gates),
-            failure_reasons=most_common(self._failing.reasons),
-            deciding_metrics=_deciding_metrics(info.suite),
-            alignments=self._alignments.result(),
-            alignments_left_out=self._alignments.left_out,
-            gates=gates,
-            optional_unmeasured=dict(self._optional_unmeasured),
-            never_asked=never_asked,
-            panels=self._panels.result(),
-            diversity=diversity,
-            reroutings=self._reroutings.result(),
-            unjudged_pairs=unjudged_pairs,
-            reused_outputs=self._reused,
-            reused_since=info.reused_since,
-            costs=(*self._costs.result(), *pair_costs),
-            cost_usd=known_sum(self._money.usd, pairwise_usd),
-            pairwise_usd=pairwise_usd,
-            unpriced=self._costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
-            exit_code=exit_code(
-                info,
-                gates,
-                unmeasured_pairs=unjudged_pairs + unmeasured_groups(diversity),
-                missing_cells=info.planned_cells - counts.cells,
-                never_asked=bool(never_asked),
-            ),
-        )
+    chosen = info.selection.graders
+    counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
+    gates = tuple(gate.result() for gate in gate_counters)
+    never_asked = (*asked.result(), *never_asked_pairs(pairs))
+    money = sum((model.money.sum for model in models.values()), Fraction())
+    is_known = any(model.money.known for model in models.values())
+    pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
+    return Summary(
+        run_id=info.run_id,
+        suite=info.suite.name,
+        experiment=info.experiment,
+        state=info.state,
+        stopped_by=info.stopped_by,
+        planned_cells=info.planned_cells,
+        shard=info.selection.shard,
+        left_out_graders=tuple(
+            grader.key for grader in info.suite.graders if chosen and not any_glob(chosen, grader.key)
+        ),
+        counts=counts,
+        models=tuple(model.result(label, info, costs.unknown[label]) for label, model in models.items()),
+        metrics=meanings_of(info.metrics, info.suite),
+        tags={tag: verdicts.result() for tag, verdicts in tags.items()},
+        failure_tags=most_common(sum((model.failure_tags for model in models.values()), Counter())),
+        warned_rules=most_common(warned_rules),
+        judge_disagreements=disagreed,
+        judges=judges.result(disagreed),
+        pair_judges=tuple(pair_judges),
+        separations=separations.result(models),
+        questions=questions.result(models),
+        noise=noises.result(
+            [model.verdicts.passes for model in models.values()], [model.scores for model in models.values()]
+        ),
+        failing=failing.result(gates),
+        failure_reasons=most_common(failing.reasons),
+        deciding_metrics=_deciding_metrics(info.suite),
+        alignments=alignments.result(),
+        alignments_left_out=alignments.left_out,
+        gates=gates,
+        optional_unmeasured=dict(optional_unmeasured),
+        never_asked=never_asked,
+        panels=panels.result(),
+        diversity=samples,
+        reroutings=reroutings.result(),
+        unjudged_pairs=unjudged(pairs),
+        reused_outputs=reused,
+        reused_since=info.reused_since,
+        costs=(*costs.result(), *pair_costs),
+        cost_usd=known_sum(float(money) if is_known else None, pairwise_usd),
+        pairwise_usd=pairwise_usd,
+        unpriced=costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
+        exit_code=exit_code(
+            info,
+            gates,
+            unmeasured_pairs=unjudged(pairs) + unmeasured_groups(samples),
+            missing_cells=info.planned_cells - counts.cells,
+            never_asked=bool(never_asked),
+        ),
+    )
+
+
+class _Counter(Protocol):
+    """Takes one cell at a time."""
+
+    def add(self, cell: Record) -> None: ...
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
@@ -234,11 +279,6 @@ def exit_code(
     if any(gate.is_incomplete for gate in gates) or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
-
-
-def _left_out_graders(info: RunInfo) -> tuple[str, ...]:
-    globs = info.selection.graders
-    return tuple(grader.key for grader in info.suite.graders if globs and not any_glob(globs, grader.key))
 
 
 def _deciding_metrics(suite: Suite) -> tuple[str, ...]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum, sqrt
 from typing import Literal
 
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import RATE, CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
-from visioneval.analysis.stats.components import (
+from visioneval.analysis.scores import RATE, Scores, case_of
+from visioneval.analysis.stats.basic import t_quantile
+from visioneval.analysis.stats.variance import (
     CaseTable,
+    SampleVotes,
     VarianceComponents,
     case_of_values,
     case_of_votes,
     components,
 )
-from visioneval.analysis.stats.student import t_quantile
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
@@ -63,40 +63,17 @@ class NoiseFinding(Frozen):
         return any((self.case, self.sample, self.vote))
 
 
-class _Votes(CountedRows):
-    """The votes about one metric on one model run, a row per cell."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(empty_case_array(), empty_case_array(), empty_array(), empty_array())
-
-    def add(self, values: Sequence[float], case: int) -> None:
-        mean = fsum(values) / len(values)
-        row = case, len(values), fsum((value - mean) ** 2 for value in values), mean
-        for column, number in zip(self._columns, row, strict=True):
-            column.append(number)
-        if len(self._columns[0]) >= self._limit:
-            self._count_together()
-
-    def tables(self) -> list[CaseTable]:
-        """One table per case."""
-        samples: dict[int, list[tuple[int, float, float]]] = {}
-        for (case, votes, squares, mean), number in self._rows():
-            samples.setdefault(case, []).extend(repeat((votes, mean, squares), number))
-        return [case_of_votes(case) for case in samples.values()]
-
-
 class Noises:
     """Collects the votes of judges."""
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers, left_out: LeftOut) -> None:
+    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._metrics, self._numbers, self._left_out = info.metrics, numbers, left_out
+        self._metrics, self._left_out = info.metrics, left_out
         suite = info.selected_suite
         voting = (grader for grader in suite.graders if grader.judge_names and "votes" in type(grader).model_fields)
         self._can_have_votes = {name for grader in voting for case in suite.cases for name in grader.metrics(case)}
-        self._votes: dict[str, dict[str, _Votes]] = {}
+        self._votes: dict[str, dict[str, list[tuple[str, SampleVotes]]]] = {}
+        """By metric and model run: the case of each cell, and the votes about it."""
 
     def add(self, cell: Record) -> None:
         """Counts the votes of a cell."""
@@ -104,8 +81,10 @@ class Noises:
         for grader in cell.graders:
             for name, values in votes_of(grader).items():
                 if values and name not in left_out and cell.scores.get(name) is not None:
-                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, _Votes())
-                    rows.add(values, self._numbers[cell.test_id])
+                    mean = fsum(values) / len(values)
+                    votes = len(values), mean, fsum((value - mean) ** 2 for value in values)
+                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, [])
+                    rows.append((case_of(cell.test_id), votes))
 
     def result(self, passes: Sequence[Scores], scores: Sequence[Mapping[str, Scores]]) -> tuple[NoiseFinding, ...]:
         """Returns the pass rate, then the metrics in the order of the run; none that was never measured.
@@ -118,7 +97,7 @@ class Noises:
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
-                strata = [rows.tables() for rows in self._votes[name].values()]
+                strata = [_vote_tables(rows) for rows in self._votes[name].values()]
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
@@ -131,17 +110,22 @@ def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float]]:
     votes = answer.details.get("votes")
     if not isinstance(votes, dict):
         return {}
-    return {name: [*_numbers(values)] for name, values in votes.items() if isinstance(values, list)}
-
-
-def _numbers(values: Sequence[object]) -> Iterator[float]:
-    for value in values:
-        if isinstance(value, (bool, int, float)) and abs(value) <= MAX_NUMBER:
-            yield float(value)
+    return {
+        name: [float(vote) for vote in values if isinstance(vote, (bool, int, float)) and abs(vote) <= MAX_NUMBER]
+        for name, values in votes.items()
+        if isinstance(values, list)
+    }
 
 
 def _tables(scores: Scores) -> list[CaseTable]:
     return [case_of_values(values) for values in scores.by_case().values()]
+
+
+def _vote_tables(rows: Iterable[tuple[str, SampleVotes]]) -> list[CaseTable]:
+    samples: dict[str, list[SampleVotes]] = {}
+    for case, votes in rows:
+        samples.setdefault(case, []).append(votes)
+    return [case_of_votes(case) for case in samples.values()]
 
 
 def _mean_half_width(by_run: Sequence[Scores], metric: Metric) -> float | None:
@@ -169,20 +153,21 @@ def _finding(
     tables = [case for cases in measured for case in cases]
     samples, votes = sum(case.samples for case in tables), sum(case.votes for case in tables)
     is_constant = not any((split.case, split.sample, split.vote))
-    notes = (
-        [ALL_EQUAL]
-        if is_constant
-        else [
-            *([ONE_CASE] if split.case is None else []),
-            *([ONE_SAMPLE] if split.sample is None else []),
-            *(without_votes if split.vote is None else ()),
-        ]
-    )
-    sizes = len(tables) / len(measured), samples / len(tables), votes / samples
-    computed = None if is_constant else _half_width(split, *sizes)
+    notes = [ALL_EQUAL] if is_constant else [ONE_CASE] * (split.case is None) + [ONE_SAMPLE] * (split.sample is None)
+    notes += without_votes if split.vote is None and not is_constant else ()
+    sizes: dict[Lever, float] = {
+        "cases": len(tables) / len(measured),
+        "samples": samples / len(tables),
+        "votes": votes / samples,
+    }
+    computed = None if is_constant else _half_width(split, **sizes)
     half_width = computed if shown is None or computed is None else shown
     scale = half_width / computed if half_width and computed else 1.0
-    doubled = {} if half_width is None else {lever: scale * width for lever, width in _doubled(split, *sizes)}
+    doubled: dict[Lever, float] = {}
+    for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
+        width = _half_width(split, **{**sizes, lever: 2 * sizes[lever]})
+        if half_width is not None and component is not None and width is not None:
+            doubled[lever] = scale * width
     narrowest = min(doubled.values(), default=0.0)
     best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
     return NoiseFinding(
@@ -191,27 +176,12 @@ def _finding(
         case=split.case,
         sample=split.sample,
         vote=split.vote,
-        cases=sizes[0],
-        samples=sizes[1],
-        votes=sizes[2],
+        **sizes,
         half_width=half_width,
         doubled=doubled,
         best=best,
         notes=tuple(notes),
     )
-
-
-def _doubled(split: VarianceComponents, cases: float, samples: float, votes: float) -> Iterator[tuple[Lever, float]]:
-    """The half-widths that can be known with twice the number of cases, samples or votes."""
-    sizes: tuple[tuple[Lever, tuple[float, float, float], float | None], ...] = (
-        ("cases", (2 * cases, samples, votes), split.case),
-        ("samples", (cases, 2 * samples, votes), split.sample),
-        ("votes", (cases, samples, 2 * votes), split.vote),
-    )
-    for lever, size, component in sizes:
-        width = _half_width(split, *size)
-        if component is not None and width is not None:
-            yield lever, width
 
 
 def _half_width(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,8 @@ from math import ceil, fsum
 from statistics import median
 from typing import Any
 
-from visioneval.analysis.scores import CountedRows, empty_array
-from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.report.failures import cell_link, failure_examples
 from visioneval.report.html.plots import BINS, histogram, verdict_bar
@@ -27,42 +28,25 @@ MAX_FAILURES = 12
 _MAX_EXPLANATION = 140
 
 
-class _Numbers(CountedRows):
-    """Numbers whose order does not matter."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(empty_array())
-
-    def add(self, number: float) -> None:
-        self._columns[0].append(number)
-        if len(self._columns[0]) >= self._limit:
-            self._count_together()
-
-    def all(self) -> list[float]:
-        return [number for row, times in self._rows() for number in row * times]
-
-
 class CellNumbers:
-    """Scores and times of cells: 8 bytes for each, or less for scores on a scale."""
+    """Scores and times of cells: 8 bytes for each."""
 
     def __init__(self, cells: Iterable[Record], without: LeftOut | None = None) -> None:
         """Reads one cell at a time. Leaves out the scores that the means leave out."""
-        self.scores: defaultdict[tuple[str, str], _Numbers] = defaultdict(_Numbers)
+        self.scores: defaultdict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
         """By metric and model label."""
-        self.generation: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        self.generation: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by model label."""
-        self.grading: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        self.grading: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by grader."""
         for cell in cells:
-            self.generation[cell.model_label].add(cell.seconds)
+            self.generation[cell.model_label].append(cell.seconds)
             for grader in cell.graders:
-                self.grading[grader.key].add(grader.seconds)
+                self.grading[grader.key].append(grader.seconds)
             left_out = without.metrics_of(cell.test_id) if without else ()
             for name, score in cell.scores.items():
                 if score is not None and name not in left_out:
-                    self.scores[name, cell.model_label].add(float(score))
+                    self.scores[name, cell.model_label].append(float(score))
 
 
 def overview(
@@ -120,7 +104,7 @@ def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str
     """The plot of each metric in each model run: all those of a metric are on one axis."""
     plots: dict[tuple[str, str], Plot] = {}
     for name, metric in summary.metrics.items():
-        values = {model.label: numbers.scores[name, model.label].all() for model in summary.models}
+        values = {model.label: numbers.scores[name, model.label] for model in summary.models}
         low, high = _axis(metric, list(chain.from_iterable(values.values())))
         bins = _bins(low, high, values.values())
         for model in summary.models:
@@ -149,9 +133,9 @@ def _bins(low: float, high: float, values: Iterable[Sequence[float]]) -> int:
     return int(high - low) + 1 if whole else BINS
 
 
-def time_section(title: str, heading: str, numbers: Mapping[str, _Numbers]) -> Iterator[Section]:
+def time_section(title: str, heading: str, numbers: Mapping[str, array[float]]) -> Iterator[Section]:
     """Seconds by name: mean, median, 95th percentile, and a histogram, all on one axis."""
-    seconds = {name: sorted(measured.all()) for name, measured in numbers.items()}
+    seconds = {name: sorted(measured) for name, measured in numbers.items()}
     top = max((ordered[-1] for ordered in seconds.values() if ordered), default=0.0)
     rows: list[list[Cell]] = []
     for name, ordered in seconds.items():

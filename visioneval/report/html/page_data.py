@@ -16,7 +16,7 @@ from typing import Any
 from visioneval import bounds
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.disagreements import disagreement_finder
-from visioneval.analysis.summary.failing import reason_of
+from visioneval.analysis.summary.cells import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from visioneval.analysis.summary.findings import Counts
+from visioneval.analysis.summary.counts import Counts
 from visioneval.report.sections import Interval
 
 BINS = 16

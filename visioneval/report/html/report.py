@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.accumulators import read_pair_costs
-from visioneval.analysis.summary.judge_card import read_pair_cards
+from visioneval.analysis.summary.counts import read_pair_costs
+from visioneval.analysis.summary.judges import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError

@@ -1,0 +1,212 @@
+"""A suite for human labels alone: no grader, judge or rule, so nothing is decided about its outputs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from toys import Toy
+
+from visioneval import Verdict, read_records
+
+pytestmark = pytest.mark.slow
+AGREEMENT = Path(__file__).parents[2] / "docs" / "agreement.md"
+OUTPUTS = tuple(f"outputs/{model}/{case}.png" for model in ("draft", "final") for case in ("lighthouse", "harbor"))
+
+
+def documented_suite() -> str:
+    section = AGREEMENT.read_text(encoding="utf-8").split("## Raters alone\n", 1)[1]
+    match = re.search(r"(?:^    .*\n)+", section, flags=re.MULTILINE)
+    assert match is not None
+    return dedent(match.group())
+
+
+class LabelsAlone:
+    """The documented suite with its outputs, and its run ``r``."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy = toy
+        toy.outputs(*OUTPUTS)
+        self.suite = toy.folder / "posters.yaml"
+        self.suite.write_text(documented_suite())
+
+    def run(self, *flags: str) -> Any:
+        return self.toy("run", self.suite, "--run-id", "r", *flags)
+
+    @property
+    def folder(self) -> Path:
+        return self.toy.folder / "runs" / "r"
+
+    def label(self, run: str = "r") -> Any:
+        rows = [
+            f"{case},{model},{rater},{answer},{quality}"
+            for rater, answers in (("ann", "1001"), ("bo", "1011"), ("cy", "1001"))
+            for (case, model), answer, quality in zip(
+                [(case, model) for case in ("lighthouse", "harbor") for model in ("draft", "final")],
+                answers,
+                "1424",
+                strict=True,
+            )
+        ]
+        path = self.toy.folder / "answers.csv"
+        path.write_text("\n".join(["case,model,rater,usable,quality", *rows, ""]))
+        return self.toy("label", "import", path, run)
+
+
+@pytest.fixture
+def alone(toy: Toy) -> LabelsAlone:
+    return LabelsAlone(toy)
+
+
+def test_the_documented_suite_gives_agreement_among_raters(alone: LabelsAlone) -> None:
+    assert alone.toy("validate", alone.suite).exit_code == 0
+    assert "4 images\n" in alone.toy("plan", alone.suite).stdout
+    result = alone.run()
+    assert result.exit_code == 0, result.output
+    assert "4 outputs without a verdict, as the suite has no rules" in result.stdout
+    assert "labels added: 24" in alone.label().output
+    agreement = alone.toy("agreement", "r", "--json")
+    assert agreement.exit_code == 0
+    people = {entry["question"]: entry for entry in json.loads(agreement.stdout)["people"]}
+    assert {key: (entry["raters"], entry["shared"]) for key, entry in people.items()} == {
+        "usable": (3, 4),
+        "quality": (3, 4),
+    }
+    assert people["quality"]["alpha"]["ordinal"]["value"] == 1.0
+    assert 0 < people["usable"]["fleiss"]["value"] < 1
+
+
+def test_nothing_is_decided(alone: LabelsAlone) -> None:
+    alone.run()
+    assert [record.verdict for record in read_records(alone.folder)] == [Verdict.NONE] * 4
+    summary = json.loads((alone.folder / "summary.json").read_text())
+    counts = summary["counts"]
+    assert (counts["passed"], counts["failed"], counts["errors"], counts["without_verdict"]) == (0, 0, 0, 4)
+    assert (counts["pass_rate"]["value"], summary["failing"], summary["exit_code"]) == (None, [], 0)
+    assert [gate["state"] for gate in summary["gates"]] == ["skipped", "passed", "passed"]
+    shown = alone.toy("show", "r", "harbor", "--verdict", "NONE").stdout
+    assert (shown.count("NONE"), "PASS" in shown) == (2, False)
+
+
+def test_a_missing_output_is_an_error(alone: LabelsAlone) -> None:
+    (alone.toy.folder / OUTPUTS[0]).write_bytes(b"no image")
+    result = alone.run()
+    assert result.exit_code == 3, result.output
+    assert sorted(record.verdict for record in read_records(alone.folder)) == ["ERROR", "NONE", "NONE", "NONE"]
+    alone.toy.outputs(OUTPUTS[0])
+    assert alone.toy("run", "--resume", "r").exit_code == 0
+
+
+def test_resume_and_grade_keep_the_outputs_and_labels(alone: LabelsAlone) -> None:
+    alone.run()
+    alone.label()
+    kept = alone.toy("run", "--resume", "r")
+    assert (kept.exit_code, "unchanged: 4" in kept.stderr) == (0, True)
+    assert alone.toy("grade", "r", "--run-id", "again").exit_code == 0
+    assert {record.verdict for record in read_records(alone.toy.folder / "runs" / "again")} == {Verdict.NONE}
+
+
+def test_graders_and_rules_can_be_added_later(alone: LabelsAlone) -> None:
+    alone.run()
+    alone.label()
+    graded = "graders: [{key: file, type: properties}]\nverdict: [file]\n"
+    alone.suite.write_text(alone.suite.read_text() + graded)
+    result = alone.toy("run", alone.suite, "--resume", "r")
+    assert "to generate: 0; to grade again: 4" in result.stderr
+    assert {record.verdict for record in read_records(alone.folder)} <= {Verdict.PASS, Verdict.FAIL}
+    assert "labels: 24" in alone.toy("agreement", "r").stdout
+    assert alone.toy("grade", "r", "--suite", alone.suite, "--run-id", "again").exit_code == result.exit_code
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("compare", "r", "r"), "r: its suite has no rules, so there is no verdict and no metric to compare"),
+        (("baseline", "set", "r"), "its suite has no rules, so a baseline has nothing to compare"),
+        (("probe", "r"), "r: no grader to probe"),
+        (("run", "posters.yaml", "--grader", "x"), "--grader: no match for 'x'"),
+        (("agreement", "r", "--min", "verdict:0.5"), "verdict"),
+    ],
+)
+def test_what_needs_a_verdict_says_so(alone: LabelsAlone, command: tuple[str, ...], message: str) -> None:
+    alone.run()
+    alone.label()
+    result = alone.toy(*command)
+    assert (result.exit_code in (2, 3), "Traceback" in result.output) == (True, False)
+    assert message in result.output
+
+
+def test_reports_show_no_verdict_as_such(alone: LabelsAlone) -> None:
+    alone.run("--junit", "j.xml", "--markdown", "m.md")
+    suites = ET.parse(alone.toy.folder / "j.xml").getroot().findall("testsuite")
+    assert [(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in suites] == [
+        ("2", "0", "2"),
+        ("2", "0", "2"),
+        ("3", "0", "1"),  # its gates, of which the pass rate has no rules
+    ]
+    assert "0 FAIL, 0 ERROR, 4 outputs without a verdict" in (alone.toy.folder / "m.md").read_text()
+    alone.toy("report", "r", "-o", "page")
+    page = (alone.toy.folder / "page" / "index.html").read_text()
+    assert "<b>4</b> without a verdict" in page
+    assert "complete  - n=0" in alone.toy("runs", COLUMNS="120").stdout
+
+
+def test_a_model_that_refuses_still_fails(toy: Toy) -> None:
+    labels = {"questions": [{"key": "q", "ask": "Is it?", "type": "yes_no"}]}
+    cases: list[dict[str, Any]] = [{"metadata": {"generate": "refuses"}}, {}]
+    suite = json.loads(toy.write(*cases, labels=labels).read_text())
+    path = toy.folder / "suite.yaml"
+    path.write_text(json.dumps({key: suite[key] for key in suite if key not in ("graders", "verdict")}))
+    result = toy("run", path, "--trust-suite")
+    assert result.exit_code == 1, result.output
+    assert {name: record.verdict for name, record in toy.records.items()} == {"case0": "FAIL", "case1": "NONE"}
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "message"),
+    [
+        (("labels",), {}, ["the key 'graders' is missing", "the key 'verdict' is missing"]),
+        ((), {"graders": [{"key": "file", "type": "properties"}]}, ["the key 'verdict' is missing"]),
+        ((), {"verdict": ["file"]}, ["the key 'graders' is missing"]),
+        ((), {"graders": [], "verdict": []}, ["graders: ", "verdict: "]),
+        ((), {"gates": []}, ["gates: "]),
+        ((), {"gates": ["pass_rate >= 0.5"]}, ["without 'graders' and 'verdict', nothing passes or fails"]),
+        (
+            (),
+            {"labels": {"questions": [{"key": "q", "ask": "Is it?", "type": "yes_no", "metric": "verdict"}]}},
+            ["a suite without rules has no verdict: add 'graders' and 'verdict', or remove 'metric'"],
+        ),
+        ((), {"gates": ["error_rate <= 0.5"]}, []),
+        ((), {"labels": {"preset": "ui"}}, []),
+    ],
+)
+def test_only_a_suite_with_labels_needs_no_rules(
+    toy: Toy, removed: tuple[str, ...], added: dict[str, Any], message: list[str]
+) -> None:
+    import jsonschema
+
+    from visioneval.suite.model import json_schema
+
+    toy.outputs("a.png")
+    suite = {
+        "name": "people",
+        "cases": [{"id": "a", "prompt": "a tree"}],
+        "models": [{"provider": "files", "path": "{case}.png"}],
+        "labels": {"questions": [{"key": "q", "ask": "Is it?", "type": "yes_no"}]},
+        **added,
+    }
+    path = toy.folder / "suite.yaml"
+    path.write_text(json.dumps({key: value for key, value in suite.items() if key not in removed}))
+    result = toy("validate", path)
+    lines = [line for line in result.stderr.splitlines() if line.startswith(str(path))]
+    assert len(lines) == len(message), result.output
+    for line, expected in zip(lines, message, strict=True):
+        assert expected in line
+    errors = list(jsonschema.Draft202012Validator(json_schema()).iter_errors(json.loads(path.read_text())))
+    is_a_matter_of_meaning = any("nothing passes" in line or "no verdict" in line for line in message)
+    assert bool(errors) == (bool(message) and not is_a_matter_of_meaning)

@@ -1,0 +1,274 @@
+"""Judges of pairs against people, and all judges against agreed answers, run by run: a falling share is drift. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from math import fsum
+from typing import Literal
+
+import numpy as np
+
+from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
+from visioneval.analysis.agreement.graders import Confusion
+from visioneval.analysis.compare.preferences import PreferenceFinding, Result, summarize_preferences
+from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard
+from visioneval.records.labels import PAIR_ANSWERS
+from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.records.preferences import Preference
+from visioneval.suite.turns import chain_of
+from visioneval.types import Frozen
+
+Winner = Literal["a", "b", "tie"]
+PairKey = tuple[str, int]
+"""Case and sample."""
+_POINTS: Mapping[Winner, float] = {"a": 0.0, "tie": 0.5, "b": 1.0}
+_FLIPPED: Mapping[Result, Result] = {"a": "b", "b": "a"}
+_UNDECIDED = "people prefer neither image in any pair that the judge answered"
+_ONE_ANSWER = "people and the judge give every pair the same answer: the measure is undefined"
+
+
+class HumanPreferences(Frozen):
+    """People's preferences between the outputs of ``a`` and ``b``, each a ``RUN_ID@label``, by one question.
+
+    The winner of a pair is the image with more votes; equal votes are a tie. ``b_win_rate`` is the share of pairs that
+    B wins, ties counting half.
+    """
+
+    question: str
+    a: str
+    b: str
+    raters: int
+    a_wins: int
+    b_wins: int
+    ties: int
+    b_win_rate: Statistic
+
+
+class PairwiseJudgeAgreement(Frozen):
+    """A pairwise judge and people, over the ``pairs`` that both answered, of all model runs together.
+
+    ``accuracy`` is the share of the ``decided`` pairs, those with a human winner, in which the judge prefers the same
+    image; a tie or a flip of the judge counts half. ``kappa`` is over all pairs, with the answers a, b and tie; the
+    judge's ``flips`` are ties. ``unjudged`` pairs have labels, but no answer from the judge in an order.
+    """
+
+    question: str
+    judge: str
+    pairs: int
+    decided: int
+    flips: int
+    unjudged: int
+    accuracy: Statistic
+    kappa: Statistic
+    confusion: Confusion
+
+
+@dataclass(frozen=True, slots=True)
+class _LabeledPairs:
+    """The human winners of the pairs of two model runs."""
+
+    question: str
+    a: str
+    b: str
+    winners: dict[PairKey, Winner] = field(default_factory=dict)
+    raters: set[str] = field(default_factory=set)
+
+
+def preferences_of_people(answers: Answers) -> tuple[HumanPreferences, ...]:
+    """Returns one finding per question and two model runs, in order of first appearance."""
+    return tuple(_human_preferences(pairs) for pairs in _labeled_pairs(answers))
+
+
+def against_pairwise_judges(runs: Sequence[LabeledRun], answers: Answers) -> tuple[PairwiseJudgeAgreement, ...]:
+    """Returns one finding per question and judge that answered a labeled pair."""
+    lines: dict[object, Preference] = {line.key: line for run in runs for line in run.preferences}
+    judged = summarize_preferences(lines.values())
+    compared: dict[tuple[str, str], list[tuple[str, Winner, Result]]] = {}
+    for labeled in _labeled_pairs(answers):
+        for finding in judged:
+            rows = compared.setdefault((labeled.question, finding.judge), [])
+            rows.extend(
+                (test_id, labeled.winners[test_id, sample], result)
+                for test_id, sample, result in _results(finding, labeled)
+                if (test_id, sample) in labeled.winners
+            )
+    return tuple(_judge_agreement(question, judge, rows) for (question, judge), rows in compared.items() if rows)
+
+
+def _labeled_pairs(answers: Answers) -> list[_LabeledPairs]:
+    by_runs: dict[tuple[str, str, str], _LabeledPairs] = {}
+    for facet in answers.all_facets:
+        for (run, test_id, label, sample, other), by_rater in facet.answers.items() if facet.type == "pair" else ():
+            about = facet.key, f"{run}@{label}", str(other)
+            labeled = by_runs.setdefault(about, _LabeledPairs(*about))
+            votes = [PAIR_ANSWERS[int(code)] for code in by_rater.values()]
+            lead = votes.count("b") - votes.count("a")
+            labeled.winners[test_id, sample] = "tie" if lead == 0 else "b" if lead > 0 else "a"
+            labeled.raters.update(by_rater)
+    return list(by_runs.values())
+
+
+def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:
+    winners = list(labeled.winners.values())
+    cases = [chain_of(case) for case, _ in labeled.winners]
+    return HumanPreferences(
+        question=labeled.question,
+        a=labeled.a,
+        b=labeled.b,
+        raters=len(labeled.raters),
+        a_wins=winners.count("a"),
+        b_wins=winners.count("b"),
+        ties=winners.count("tie"),
+        b_win_rate=rate_measure([_POINTS[winner] for winner in winners], cases),
+    )
+
+
+def _results(finding: PreferenceFinding, labeled: _LabeledPairs) -> Iterator[tuple[str, int, Result]]:
+    """The judge's results in the direction of the labels; none if they are about other model runs."""
+    if {finding.a, finding.b} == {labeled.a, labeled.b}:
+        is_same = finding.a == labeled.a
+        for pair in finding.pairs:
+            yield pair.test_id, pair.sample_index, pair.result if is_same else _FLIPPED.get(pair.result, pair.result)
+
+
+def _judge_agreement(
+    question: str, judge: str, compared: Sequence[tuple[str, Winner, Result]]
+) -> PairwiseJudgeAgreement:
+    answered = [row for row in compared if row[2] != "error"]
+    cases = [chain_of(case) for case, _, _ in answered]
+    people = [winner for _, winner, _ in answered]
+    judged: list[Winner] = [result if result in ("a", "b") else "tie" for _, _, result in answered]
+    decided = [winner != "tie" for winner in people]
+    points = [1 - abs(_POINTS[winner] - _POINTS[choice]) for winner, choice in zip(people, judged, strict=True)]
+    people_codes, judged_codes = (np.asarray([_POINTS[winner] for winner in side]) for side in (people, judged))
+    counts = Counter(zip(people, judged, strict=True))
+    return PairwiseJudgeAgreement(
+        question=question,
+        judge=judge,
+        pairs=len(answered),
+        decided=sum(decided),
+        flips=sum(result == "flip" for _, _, result in answered),
+        unjudged=len(compared) - len(answered),
+        accuracy=rate_measure(list(compress(points, decided)), list(compress(cases, decided)), undefined=_UNDECIDED),
+        kappa=kappa_measure(people_codes, judged_codes, cases, undefined=_ONE_ANSWER),
+        confusion=Confusion(
+            people=tuple(_POINTS),
+            grader=tuple(_POINTS),
+            counts=tuple(tuple(counts[row, column] for column in _POINTS) for row in _POINTS),
+        ),
+    )
+
+
+class AnchorMatch(Frozen):
+    """A judge's metric against the agreed answers to a question.
+
+    ``same`` is the share of ``n`` anchors with the same answer, with its 95 % interval over cases. ``higher`` is the
+    mean of the judge's score minus the agreed answer, and ``distance`` its mean size, both on a scale only.
+    ``unmeasured`` more anchors have no score.
+    """
+
+    grader: str
+    metric: str
+    question: str
+    n: int
+    unmeasured: int
+    same: float | None = None
+    low: float | None = None
+    high: float | None = None
+    higher: float | None = None
+    distance: float | None = None
+
+
+class RunJudges(Frozen):
+    """The judges of one run. ``anchors`` is empty if no anchor answers a question about a metric of a judge."""
+
+    run_id: str
+    started_at: str
+    cards: tuple[JudgeCard, ...]
+    pairs: tuple[PairCard, ...]
+    anchors: tuple[AnchorMatch, ...]
+
+
+def judges_by_run(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RunJudges, ...]:
+    """One entry per run that has judges, oldest first."""
+    in_order = sorted(runs, key=lambda run: (run.info.started_at, run.info.run_id))
+    judges = (_judges_of(run, answers) for run in in_order)
+    return tuple(entry for entry in judges if entry.cards or entry.pairs)
+
+
+def _judges_of(run: LabeledRun, answers: Answers) -> RunJudges:
+    cards, disagreements = JudgeCards(run.info), Disagreements(run.info.selected_suite)
+    for record in run.records:
+        cards.add(record)
+        disagreements.add(record)
+    return RunJudges(
+        run_id=run.info.run_id,
+        started_at=run.info.started_at,
+        cards=cards.result(disagreements.result()),
+        pairs=tuple(run.pair_cards),
+        anchors=tuple(_anchor_matches(run, answers)),
+    )
+
+
+def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
+    records = {record.cell: record for record in run.records}
+    writers = _judged_metrics(run.info)
+    for facet in answers.all_facets:
+        for metric in facet.question.metrics if facet.question is not None else ():
+            if metric not in writers:
+                continue
+            agreed = _agreed(run, facet, records, metric)
+            if agreed:
+                yield _match(facet, metric, writers[metric], agreed, records)
+
+
+def _agreed(run: LabeledRun, facet: Facet, records: Mapping[CellKey, Record], metric: str) -> dict[CellKey, float]:
+    """The agreed answers about the cells of a run that have the metric."""
+    agreed: dict[CellKey, float] = {}
+    for anchor in run.anchors:
+        code = facet.code(anchor) if anchor.question == facet.key and anchor.other is None else None
+        record = records.get(anchor.cell)
+        if code is not None and record is not None and metric in record.scores:
+            agreed[anchor.cell] = code
+    return agreed
+
+
+def _match(
+    facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, float], records: Mapping[CellKey, Record]
+) -> AnchorMatch:
+    gaps: dict[str, list[float]] = {}
+    for cell, answer in agreed.items():
+        score = records[cell].scores[metric]
+        if score is not None:
+            gaps.setdefault(chain_of(cell[0]), []).append(float(score) - answer)
+    differences = [gap for case in gaps.values() for gap in case]
+    n = len(differences)
+    sums = [(float(sum(gap == 0 for gap in case)), len(case)) for case in gaps.values()]
+    interval = rate_interval(sums)
+    has_distance = facet.is_ordered and n > 0
+    return AnchorMatch(
+        grader=grader,
+        metric=metric,
+        question=facet.key,
+        n=n,
+        unmeasured=len(agreed) - n,
+        same=fsum(total for total, _ in sums) / n if n else None,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        higher=fsum(differences) / n if has_distance else None,
+        distance=fsum(map(abs, differences)) / n if has_distance else None,
+    )
+
+
+def _judged_metrics(info: RunInfo) -> dict[str, str]:
+    """The metrics that judges score, with the keys of their graders."""
+    suite = info.selected_suite
+    judges = [grader for grader in suite.graders if grader.judge_names]
+    return {name: grader.key for grader in judges for case in suite.cases for name in grader.metrics(case)}

@@ -1,0 +1,389 @@
+"""Rates and gates of a probe: what graders catch of planted damage, and how often they fail harmless changes. Pure.
+
+A gate tests the cautious end of the interval, not the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Literal
+
+from visioneval.analysis.left_out import NOTHING, LeftOut
+from visioneval.analysis.stats.clusters import case_sums
+from visioneval.analysis.stats.intervals import whole_case_interval
+from visioneval.errors import ExitCode, UsageError
+from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.rules import is_true, show_beside
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
+from visioneval.types import Frozen, Verdict
+
+HARMLESS = "harmless"
+"""The group of changes that are no damage: the first word of their kinds."""
+CAUGHT = 0.9
+"""The share of outputs in which damage counts as caught."""
+FLAG = "--min-detection"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedCell:
+    """One changed output and its grades. ``level`` counts the strengths of its kind from 0, the weakest.
+
+    ``failed`` are the metrics that a failed rule reads, ``measured`` and ``unmeasured`` those that any rule reads.
+    """
+
+    case: str
+    model: str
+    sample: int
+    kind: str
+    strength: str
+    number: float
+    level: int
+    verdict: Verdict
+    failed: frozenset[str] = frozenset()
+    measured: frozenset[str] = frozenset()
+    unmeasured: frozenset[str] = frozenset()
+    detail: str = ""
+    """What changed in a prompt."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the change is no damage."""
+        return self.kind.partition(".")[0] == HARMLESS
+
+
+class ProbeRate(Frozen):
+    """How many changed outputs failed by a metric, or, without a metric, by any rule.
+
+    ``rate`` is a share of ``outputs``, with its 95 % interval over ``cases``. ``unmeasured`` counts outputs without a
+    score or verdict. Of damage, they are part of ``outputs`` and not caught; of harmless changes, they are left out.
+    """
+
+    kind: str
+    strength: str
+    metric: str | None
+    grader: str | None
+    outputs: int
+    failed: int
+    unmeasured: int
+    cases: int
+    rate: float | None
+    low: float | None
+    high: float | None
+
+
+class WeakestCaught(Frozen):
+    """The weakest strength from which on a metric, or without one any rule, fails at least 9 of 10 outputs.
+
+    ``strength`` is ``None`` if the strongest is not caught that often, and empty for a kind without strengths.
+    """
+
+    kind: str
+    metric: str | None
+    strength: str | None
+
+
+class MissedDamage(Frozen):
+    """A damaged output that no rule failed. ``verdict`` is ``ERROR`` if a grader could not measure it."""
+
+    case: str
+    model: str
+    sample: int
+    kind: str
+    strength: str
+    verdict: Verdict
+    detail: str = ""
+    """What changed in a prompt."""
+
+
+class ProbeGate(Frozen):
+    """A gate: its text, its state, and the estimate and the bound of the 95 % interval that decides.
+
+    It is about ``outputs`` changed outputs, of which ``unmeasured`` count as the worst that they can be.
+    """
+
+    gate: str
+    state: Literal["passed", "failed", "unmeasured"]
+    value: float | None
+    bound: float | None
+    outputs: int = 0
+    unmeasured: int = 0
+    message: str
+
+
+class ProbeFindings(Frozen):
+    """The result of ``probe``."""
+
+    schema_version: int = SCHEMA_VERSION
+    visioneval_version: str
+    source: str
+    suite: str
+    seed: int
+    outputs: int
+    cases: int
+    metrics: dict[str, str]
+    """The grader of each metric that a rule reads."""
+    detections: tuple[ProbeRate, ...]
+    false_alarms: tuple[ProbeRate, ...]
+    weakest: tuple[WeakestCaught, ...]
+    missed: tuple[MissedDamage, ...]
+    notes: tuple[str, ...]
+    """What was skipped, and why."""
+    gates: tuple[ProbeGate, ...]
+    stopped: str | None = None
+    """Why the probe is incomplete."""
+    exit_code: int
+
+
+def rates_of(cells: Sequence[ProbedCell], metrics: Mapping[str, str]) -> Iterator[ProbeRate]:
+    """The rates of each kind and strength, in the order of the cells: by any rule first, then by each metric.
+
+    ``metrics`` are the graders by metric.
+    """
+    by_strength: dict[tuple[str, str], list[ProbedCell]] = {}
+    for cell in cells:
+        by_strength.setdefault((cell.kind, cell.strength), []).append(cell)
+    for (kind, strength), alike in by_strength.items():
+        yield from metric_rates(alike, kind, strength, metrics)
+
+
+def metric_rates(
+    cells: Sequence[ProbedCell], kind: str, strength: str, metrics: Mapping[str, str]
+) -> Iterator[ProbeRate]:
+    """The rate by any rule, then by each metric that is due for any of these cells."""
+    yield rate_of(cells, kind, strength, None, None)
+    for metric, grader in metrics.items():
+        due = [cell for cell in cells if metric in cell.measured or metric in cell.unmeasured]
+        if due:
+            yield rate_of(due, kind, strength, metric, grader)
+
+
+def rate_of(cells: Sequence[ProbedCell], kind: str, strength: str, metric: str | None, grader: str | None) -> ProbeRate:
+    """The rate of one metric over cells of one sort: all damage or all harmless. An interval needs a case.
+
+    It counts each case once, so that no failure to detect ever looks better than none.
+    """
+    unmeasured = [cell for cell in cells if _is_unmeasured(cell, metric)]
+    counted = [cell for cell in cells if not (cell.is_harmless and _is_unmeasured(cell, metric))]
+    by_case: dict[str, list[float]] = {}
+    for cell in counted:
+        by_case.setdefault(chain_of(cell.case), []).append(float(has_failed(cell, metric)))
+    interval = whole_case_interval(case_sums(by_case))
+    failed = sum(has_failed(cell, metric) for cell in counted)
+    return ProbeRate(
+        kind=kind,
+        strength=strength,
+        metric=metric,
+        grader=grader,
+        outputs=len(counted),
+        failed=failed,
+        unmeasured=len(unmeasured),
+        cases=len(by_case),
+        rate=failed / len(counted) if counted else None,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+    )
+
+
+def has_failed(cell: ProbedCell, metric: str | None) -> bool:
+    """Whether the cell is a FAIL by a rule that reads the metric, or by any rule."""
+    return cell.verdict is Verdict.FAIL and (metric is None or metric in cell.failed)
+
+
+def _is_unmeasured(cell: ProbedCell, metric: str | None) -> bool:
+    return cell.verdict is Verdict.ERROR if metric is None else metric in cell.unmeasured
+
+
+def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
+    """The weakest strength from which on damage is caught. ``rates`` are in the order of strength."""
+    by_kind: dict[tuple[str, str | None], list[ProbeRate]] = {}
+    for rate in rates:
+        by_kind.setdefault((rate.kind, rate.metric), []).append(rate)
+    for (kind, metric), strengths in by_kind.items():
+        weakest = None
+        for rate in reversed(strengths):
+            if rate.rate is None or not is_true(rate.rate, ">=", CAUGHT):
+                break
+            weakest = rate.strength
+        yield WeakestCaught(kind=kind, metric=metric, strength=weakest)
+
+
+@dataclass(frozen=True, slots=True)
+class MinDetection:
+    """The least detection rate of the kinds with this name or prefix, from a strength on."""
+
+    text: str
+    kind: str
+    rate: float
+    number: float | None = None
+    """The smallest strength that counts, in the unit of the kind."""
+
+    def covers(self, cell: ProbedCell) -> bool:
+        """Whether a cell is about this damage."""
+        is_of_kind = cell.kind == self.kind or cell.kind.startswith(f"{self.kind}.")
+        return is_of_kind and not cell.is_harmless and (self.number is None or cell.number >= self.number)
+
+
+def parse_min_detection(text: str, kinds: Collection[str]) -> MinDetection:
+    """Parses ``KIND:RATE`` or ``KIND@STRENGTH:RATE``. ``kinds`` are the names of kinds. Raises ``UsageError``."""
+    name, _, limit = text.rpartition(":")
+    kind, at, strength = name.partition("@")
+    damages = [name.split(".") for name in kinds if not name.startswith(HARMLESS)]
+    prefixes = {prefix for words in damages for prefix in accumulate(words, "{}.{}".format)}
+    if not kind:
+        raise UsageError(f"{FLAG} {text!r}: write KIND:RATE, such as copy.letter:0.9")
+    if kind not in prefixes:
+        raise UsageError(f"{FLAG} {text!r}: no kind of damage {kind!r}{did_you_mean(kind, sorted(prefixes))}")
+    rate = _number(limit)
+    if rate is None or not 0 <= rate <= 1:
+        raise UsageError(f"{FLAG} {text!r}: {limit!r} is not a rate from 0 to 1")
+    number = _number(strength) if at else None
+    if at and (number is None or kind not in kinds):
+        raise UsageError(
+            f"{FLAG} {text!r}: write KIND@STRENGTH:RATE with one kind and a number, as pixels.patch@12:0.9"
+        )
+    return MinDetection(text, kind, rate, number)
+
+
+def check_max_false_alarm(rate: float | None) -> None:
+    """Raises ``UsageError`` for a rate that is none."""
+    if rate is not None and not 0 <= rate <= 1:
+        raise UsageError(f"--max-false-alarm {rate:g}: must be from 0 to 1")
+
+
+def check_gates(
+    cells: Sequence[ProbedCell],
+    minimums: Iterable[MinDetection],
+    max_false_alarm: float | None,
+    originals: LeftOut = NOTHING,
+    granted: float = 0.0,
+) -> tuple[ProbeGate, ...]:
+    """Checks every gate.
+
+    ``originals`` are the outputs that nobody could probe, as they have no verdict as they are. ``granted`` is the share
+    of them, and of changed outputs, that need not be measured.
+    """
+    gates = []
+    for gate in minimums:
+        rate = rate_of([cell for cell in cells if gate.covers(cell)], gate.kind, "", None, None)
+        if rate.outputs:
+            gates.append(_decided(f"{FLAG} {gate.text}", rate, ">=", gate.rate, "caught", rate.unmeasured))
+        else:
+            gates.append(_unmeasured_gate(f"{FLAG} {gate.text}", "no such damage could be planted"))
+    if max_false_alarm is not None:
+        gates.append(_false_alarm_gate(max_false_alarm, [cell for cell in cells if cell.is_harmless]))
+    return tuple(_with_left_out(gate, originals, granted) for gate in gates)
+
+
+def _with_left_out(gate: ProbeGate, originals: LeftOut, granted: float) -> ProbeGate:
+    """If too many outputs could not be probed, every gate is unmeasured. If too many changed outputs were not measured,
+    a failed gate is unmeasured."""
+    changes = LeftOut(gate.unmeasured, gate.outputs)
+    is_unmeasured = originals.is_too_much(granted) or (gate.state == "failed" and changes.is_too_much(granted))
+    message = "; ".join(filter(None, (gate.message, originals.sentence("output", granted))))
+    return gate.model_copy(update={"state": "unmeasured" if is_unmeasured else gate.state, "message": message})
+
+
+def exit_code(
+    cells: Sequence[ProbedCell], gates: Iterable[ProbeGate], stopped: str | None, *, interrupted: bool
+) -> ExitCode:
+    """130 if interrupted, 3 if nothing was planted or something is missing, 1 if a gate failed, else 0."""
+    states = {gate.state for gate in gates}
+    if interrupted:
+        return ExitCode.INTERRUPTED
+    if not cells or stopped is not None or "unmeasured" in states:
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
+
+
+def _false_alarm_gate(limit: float, cells: Sequence[ProbedCell]) -> ProbeGate:
+    """An output that could not be measured counts as a false alarm here: it did not pass."""
+    errors = sum(cell.verdict is Verdict.ERROR for cell in cells)
+    strict = [replace(cell, verdict=Verdict.FAIL) if cell.verdict is Verdict.ERROR else cell for cell in cells]
+    rate = rate_of(strict, HARMLESS, "", None, None)
+    gate = f"--max-false-alarm {limit:g}"
+    if errors == len(cells):
+        return _unmeasured_gate(gate, "no harmless change could be measured")
+    return _decided(gate, rate, "<=", limit, "failed", errors)
+
+
+def _unmeasured_gate(gate: str, message: str) -> ProbeGate:
+    return ProbeGate(gate=gate, state="unmeasured", value=None, bound=None, message=message)
+
+
+def _decided(gate: str, rate: ProbeRate, op: Literal[">=", "<="], limit: float, verb: str, errors: int) -> ProbeGate:
+    """The gate that compares a bound of a rate with a limit. ``errors`` of its outputs were not measured."""
+    bound, side = (rate.low, "least") if op == ">=" else (rate.high, "most")
+    assert rate.rate is not None
+    assert bound is not None
+    message = (
+        f"{verb} {rate.failed} of {rate.outputs} in {rate.cases} case{'s' * (rate.cases != 1)}: {rate.rate:.3g}, at"
+        f" {side} {show_beside(bound, limit, 3)} with 95 % confidence"
+    )
+    return ProbeGate(
+        gate=gate,
+        state="passed" if is_true(bound, op, limit) else "failed",
+        value=rate.rate,
+        bound=bound,
+        outputs=rate.outputs,
+        unmeasured=errors,
+        message=message + (f", {errors} of them not measured" if errors else ""),
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def summarize_probe(
+    cells: Sequence[ProbedCell],
+    *,
+    version: str,
+    source: str,
+    suite: str,
+    seed: int,
+    metrics: Mapping[str, str],
+    notes: Sequence[str] = (),
+    minimums: Iterable[MinDetection] = (),
+    max_false_alarm: float | None = None,
+    originals: LeftOut = NOTHING,
+    granted: float = 0.0,
+    stopped: str | None = None,
+    interrupted: bool = False,
+) -> ProbeFindings:
+    """The findings over ``cells``, which are in the order of outputs, kinds and strengths.
+
+    ``originals`` are the outputs that could not be probed, ``granted`` is the share that may be unmeasured.
+    """
+    damaged = [cell for cell in cells if not cell.is_harmless]
+    harmless = [cell for cell in cells if cell.is_harmless]
+    detections = tuple(rates_of(damaged, metrics))
+    gates = check_gates(cells, minimums, max_false_alarm, originals, granted)
+    return ProbeFindings(
+        visioneval_version=version,
+        source=source,
+        suite=suite,
+        seed=seed,
+        outputs=len({(cell.case, cell.model, cell.sample) for cell in cells}),
+        cases=len({cell.case for cell in cells}),
+        metrics=dict(metrics),
+        detections=detections,
+        false_alarms=(*metric_rates(harmless, HARMLESS, "", metrics), *rates_of(harmless, metrics)) if harmless else (),
+        weakest=tuple(weakest_caught(detections)),
+        missed=tuple(
+            MissedDamage(**{name: getattr(cell, name) for name in MissedDamage.model_fields})
+            for cell in damaged
+            if cell.verdict is not Verdict.FAIL
+        ),
+        notes=tuple(notes),
+        gates=gates,
+        stopped=stopped,
+        exit_code=exit_code(cells, gates, stopped, interrupted=interrupted),
+    )

@@ -1,1 +1,0 @@
-"""Agreement beyond chance, and rates corrected with labels."""

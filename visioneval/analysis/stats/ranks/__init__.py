@@ -1,1 +1,0 @@
-"""Statistics of ranks: correlation, Bradley-Terry strengths and intervals of ranks."""

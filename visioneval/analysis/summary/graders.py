@@ -1,0 +1,284 @@
+"""What special graders show: separation from counter-examples, questions by type, how much samples differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import fsum
+from typing import Any
+
+from visioneval.analysis.scores import Estimate, Scores, case_of
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.clusters import (
+    Groups,
+    auroc,
+    auroc_interval,
+    rate_separation_interval,
+    separation_interval,
+)
+from visioneval.records.diversity import CaseDiversity
+from visioneval.records.model import Record, RunInfo
+from visioneval.rules import parse_gate
+from visioneval.suite.counter_examples import LeftOut, counter_examples, image_cases, left_out
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.types import Frozen, Metric
+
+Sides = tuple[Scores, Scores]
+"""The scores of aligned cells and of counter-examples."""
+DISTANCE = Metric(type="number", range=(0, 2), better="none")
+DELTA_E = Metric(type="number", range=(0, None), better="none")
+
+
+class Separation(Frozen):
+    """A metric over aligned cells and counter-examples: both means, their difference and the AUROC.
+
+    ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half. Both have a 95 %
+    interval over cases, ``null`` for a single case on a side; that of the difference also if no score differs. Cases
+    that share their images (``output_of``) are one case, so that a counter-example and the case whose images it uses
+    are a pair. ``left_out`` is whether the means and rates of the metric over all cells leave out counter-examples.
+    """
+
+    aligned: float
+    aligned_n: int
+    counter: float
+    counter_n: int
+    difference: float
+    difference_low: float | None
+    difference_high: float | None
+    auroc: float
+    auroc_low: float | None
+    auroc_high: float | None
+    left_out: bool = False
+
+
+class Separations:
+    """Separation by metric and model run, for the main metrics of graders and for gated metrics.
+
+    Empty if the suite has no counter-examples. Leaves out metrics without measured cells on both sides.
+    """
+
+    def __init__(self, info: RunInfo) -> None:
+        """Starts without cells."""
+        self._metrics = info.metrics
+        self._counter = counter_examples(info.selected_suite)
+        self._images = image_cases(info.selected_suite)
+        self._left_out = left_out(info.selected_suite, info.metrics).metrics
+        gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
+        prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
+        names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
+        self._scores: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        case = case_of(self._images.get(cell.test_id, cell.test_id))
+        for metric, by_label in self._scores.items():
+            score = cell.scores.get(metric)
+            if score is not None:
+                sides = by_label.setdefault(cell.model_label, (Scores(), Scores()))
+                sides[cell.test_id in self._counter].add(score, case)
+
+    def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
+        """Returns separations by metric and label, with model runs in the order of ``labels``."""
+        separations = {
+            metric: {
+                label: separation
+                for label in labels
+                if label in sides and (separation := self._separation(metric, sides[label])) is not None
+            }
+            for metric, sides in self._scores.items()
+        }
+        return {metric: by_label for metric, by_label in separations.items() if by_label}
+
+    def _separation(self, metric: str, sides: Sides) -> Separation | None:
+        aligned, counter = sides
+        if not aligned.n or not counter.n:
+            return None
+        high, low = aligned.mean, counter.mean
+        above, below = (side.by_case() for side in sides)
+        difference, area = difference_interval(above, below, self._metrics[metric]), auroc_interval(above, below)
+        return Separation(
+            aligned=high,
+            aligned_n=aligned.n,
+            counter=low,
+            counter_n=counter.n,
+            difference=high - low,
+            difference_low=difference and difference.low,
+            difference_high=difference and difference.high,
+            auroc=auroc(aligned.values, counter.values),
+            auroc_low=area and area.low,
+            auroc_high=area and area.high,
+            left_out=metric in self._left_out,
+        )
+
+
+def difference_interval(above: Groups, below: Groups, metric: Metric | None) -> Interval | None:
+    """The 95 % interval of the mean of aligned cells minus that of counter-examples, from the values of each image."""
+    if metric is None or metric.type == "bool":
+        return rate_separation_interval(above, below)
+    low, high = metric.range or (None, None)
+    widest = None if low is None or high is None else high - low
+    return separation_interval(above, below, (None, None) if widest is None else (-widest, widest))
+
+
+class ModelQuestions(Frozen):
+    """The share of questions about the images of one model run that scored 1, in total and by type."""
+
+    all: Estimate
+    types: dict[str, Estimate]
+
+
+class QuestionFindings(Frozen):
+    """The findings of a gecko grader, by model run.
+
+    ``prompts`` counts question sets; a judge wrote ``generated`` of them. For those, ``coverage`` is the mean share of
+    a prompt's items that have a question, and ``dropped`` counts discarded questions.
+    """
+
+    models: dict[str, ModelQuestions]
+    prompts: int
+    generated: int
+    coverage: float | None
+    dropped: int
+
+
+class Questions:
+    """Counts the questions of every grader that asks some, by its key."""
+
+    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
+        """Starts without cells."""
+        self._left_out = left_out
+        keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
+        self._tallies = {key: _GraderQuestions() for key in keys}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        case, left_out = case_of(cell.test_id), self._left_out.metrics_of(cell.test_id)
+        for grader in cell.graders:
+            for details in grader.all_details if grader.key in self._tallies else ():
+                if questions := _questions_of(details):
+                    tally = self._tallies[grader.key]
+                    tally.add_set(details, questions)
+                    if grader.key not in left_out:
+                        tally.add_scores(cell.model_label, questions, case)
+
+    def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
+        """Returns the findings by grader key, with model runs in the order of ``labels``."""
+        order = tuple(labels)
+        return {key: tally.result(order) for key, tally in self._tallies.items() if tally.by_label}
+
+
+@dataclass(slots=True)
+class _GraderQuestions:
+    """The questions of one grader: scores by model run and type, and source, coverage and drops of each set."""
+
+    by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
+    sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
+
+    def add_scores(self, label: str, questions: Sequence[Mapping[str, Any]], case: str) -> None:
+        overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
+        for question in questions:
+            overall.add(question.get("score"), case)
+            by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"), case)
+
+    def add_set(self, details: Mapping[str, Any], questions: Sequence[Mapping[str, Any]]) -> None:
+        share, dropped = details.get("coverage"), details.get("dropped")
+        self.sets[_set_key(details, questions)] = (
+            details.get("source") == "generated",
+            float(share) if isinstance(share, (int, float)) else None,
+            dropped if isinstance(dropped, int) else 0,
+        )
+
+    def result(self, labels: Sequence[str]) -> QuestionFindings:
+        generated = [(share, dropped) for is_generated, share, dropped in self.sets.values() if is_generated]
+        shares = [share for share, _ in generated if share is not None]
+        models = {}
+        for label in labels:
+            if label in self.by_label:
+                overall, by_type = self.by_label[label]
+                types = {kind: scores.estimate() for kind, scores in sorted(by_type.items())}
+                models[label] = ModelQuestions(all=overall.estimate(), types=types)
+        return QuestionFindings(
+            models=models,
+            prompts=len(self.sets),
+            generated=len(generated),
+            coverage=fsum(shares) / len(shares) if shares else None,
+            dropped=sum(dropped for _, dropped in generated),
+        )
+
+
+def _questions_of(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    questions = details.get("questions")
+    return [question for question in questions if isinstance(question, dict)] if isinstance(questions, list) else []
+
+
+def _set_key(details: Mapping[str, Any], questions: Iterable[Mapping[str, Any]]) -> bytes:
+    """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
+    parts = [str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class DiversityFinding(Frozen):
+    """The mean distance of the samples of a case, over the cases of one model run.
+
+    ``distance`` is 1 - SSIM, 0..2, and ``delta_e`` is CIEDE2000, 0 and up; 0 is identical. Both count cases with fewer
+    than two images as unmeasured, and the ``failed`` ones too: those whose images exist but were not all measured.
+    """
+
+    grader: str
+    model_label: str
+    distance: Estimate
+    delta_e: Estimate
+    failed: int = 0
+    is_optional: bool = False
+
+
+class Diversities:
+    """Collects the images of each case and model run, to match the lines of ``diversity.jsonl`` with them."""
+
+    def __init__(self, info: RunInfo, lines: Iterable[CaseDiversity]) -> None:
+        """Starts without cells."""
+        suite = info.selected_suite
+        self._graders = [grader for grader in suite.graders if grader.compares_samples]
+        self._cases = {case.id: case for case in suite.cases}
+        self._lines = {line.key: line for line in lines}
+        self._images: dict[str, dict[str, dict[int, str]]] = {}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell, also without an image."""
+        if not self._graders:
+            return
+        images = self._images.setdefault(cell.model_label, {}).setdefault(cell.test_id, {})
+        if cell.mime is not None and cell.artifact_path is not None and cell.artifact_sha256 is not None:
+            images[cell.sample_index] = cell.artifact_sha256
+
+    def result(self, labels: Iterable[str]) -> tuple[DiversityFinding, ...]:
+        """Returns a finding for each grader and each of these model runs that has any cases for it."""
+        findings = [self._finding(grader, label) for grader in self._graders for label in labels]
+        return tuple(finding for finding in findings if finding is not None)
+
+    def _finding(self, grader: BaseGrader, label: str) -> DiversityFinding | None:
+        distances, differences, failed = Scores(), Scores(), 0
+        cases = [id_ for id_ in self._images.get(label, {}) if id_ in self._cases and grader.is_for(self._cases[id_])]
+        for case in cases:
+            images = tuple(digest for _, digest in sorted(self._images[label][case].items()))
+            line = self._lines.get((grader.key, case, label))
+            is_measured = line is not None and line.outputs == images and line.error is None
+            failed += len(images) > 1 and not is_measured
+            distances.add(line.distance if line is not None and is_measured else None, case_of(case))
+            differences.add(line.delta_e if line is not None and is_measured else None, case_of(case))
+        if not cases:
+            return None
+        return DiversityFinding(
+            grader=grader.key,
+            model_label=label,
+            distance=distances.estimate(DISTANCE),
+            delta_e=differences.estimate(DELTA_E),
+            failed=failed,
+            is_optional=bool(grader.optional),
+        )
+
+
+def unmeasured_groups(findings: Iterable[DiversityFinding]) -> int:
+    """The number of sets of samples that a grader failed to measure, except optional graders."""
+    return sum(finding.failed for finding in findings if not finding.is_optional)

@@ -1,0 +1,318 @@
+"""The judges of a run: consistency of votes, position bias, unusable answers, and agreement of panels. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.clusters import case_sums, rate_interval
+from visioneval.analysis.summary.variance import votes_of
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
+from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.suite.turns import chain_of
+from visioneval.types import Frozen, Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from visioneval.analysis.stats.agreement import Floats
+
+ALL_EQUAL = "undefined: one value"
+TOO_MANY = "not computed: too many different votes"
+MAX_TABLE = 4_000_000
+"""The most entries of a table of votes by value."""
+REPAIRED = "repaired"
+_OMITS_READ = ("rubric", "alignment", "text")
+"""Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
+
+
+class VoteAgreement(Frozen):
+    """How far a judge's votes about one metric agree with each other.
+
+    ``items`` are the cells with two votes or more, and ``same`` is the share of them in which all votes are equal.
+    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and interval for numbers, at most 1; 0 is chance.
+    ``note`` explains a missing one.
+    """
+
+    metric: str
+    items: int
+    same: float | None = None
+    alpha: float | None = None
+    note: str | None = None
+
+
+class JudgeCard(Frozen):
+    """The judge of one grader in one run.
+
+    ``cells`` are those that it was asked about. Of these, ``unanswered`` lack a score, ``refused`` have a question that
+    the judge refused, and ``repaired`` an answer whose JSON was repaired; ``null`` if the records do not contain it.
+    ``disagreement`` is that of the judge's own verdict with the rules. ``votes`` has one entry per metric with votes.
+    """
+
+    grader: str
+    judge: str
+    cells: int
+    cached: int
+    unanswered: int
+    refused: int | None
+    repaired: int | None
+    votes: tuple[VoteAgreement, ...]
+    disagreement: Disagreement | None
+
+
+class PairCard(Frozen):
+    """A judge of pairs of outputs. ``answers`` do not include the ``ties``.
+
+    ``first_shown`` is the share of ``answers`` that preferred the output that was shown first, with its 95 % interval
+    over cases: 0.5 is fair.
+    """
+
+    judge: str
+    answers: int
+    ties: int
+    cases: int
+    first_shown: float | None
+    low: float | None
+    high: float | None
+    unanswered: int
+    refused: int
+    repaired: int
+
+
+class JudgeCards:
+    """Collects what the records of a run contain about its judges."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Starts without cells."""
+        suite = info.selected_suite
+        self._metrics = info.metrics
+        self._judges: dict[tuple[str, str], str] = {}
+        for grader in suite.graders:
+            for name in () if grader.after_run else grader.judge_names:
+                judge = suite.judges.get(name)
+                self._judges[grader.key, name] = name if judge is None else judge.title
+        self._single = {
+            grader.key: grader.judge_names[0]
+            for grader in suite.graders
+            if len(grader.judge_names) == 1 and not grader.after_run
+        }
+        self._counts: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in self._judges}
+        self._votes: dict[tuple[str, str], dict[str, Counter[tuple[float, ...]]]] = {key: {} for key in self._judges}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        for grader in cell.graders:
+            for answer in grader.judges:
+                self._count((grader.key, answer.judge), grader.type, answer)
+            if grader.key in self._single:
+                self._count((grader.key, self._single[grader.key]), grader.type, grader)
+
+    def _count(self, key: tuple[str, str], grader_type: str, answer: GraderRecord | JudgeAnswer) -> None:
+        if key not in self._judges or answer.never_asked:
+            return
+        counts, read = self._counts[key], answer.details.get("read")
+        counts["cells"] += 1
+        counts["cached"] += answer.cached
+        counts["unanswered"] += answer.is_unmeasured
+        if answer.refused is not None:
+            counts["refusals known"] += 1
+            counts["refused"] += answer.refused > 0
+        if isinstance(read, list) or grader_type in _OMITS_READ:
+            counts["reading known"] += 1
+            counts[REPAIRED] += isinstance(read, list) and REPAIRED in read
+        for name, values in votes_of(answer).items():
+            if len(values) > 1:
+                self._votes[key].setdefault(name, Counter())[tuple(sorted(values))] += 1
+
+    def result(self, disagreements: Mapping[str, Disagreement]) -> tuple[JudgeCard, ...]:
+        """One card for each grader that asked a judge, in suite order."""
+        return tuple(self._card(key, disagreements.get(key[0])) for key in self._judges if self._counts[key]["cells"])
+
+    def _card(self, key: tuple[str, str], disagreement: Disagreement | None) -> JudgeCard:
+        counts = self._counts[key]
+        return JudgeCard(
+            grader=key[0],
+            judge=self._judges[key],
+            cells=counts["cells"],
+            cached=counts["cached"],
+            unanswered=counts["unanswered"],
+            refused=counts["refused"] if counts["refusals known"] else None,
+            repaired=counts[REPAIRED] if counts["reading known"] else None,
+            votes=tuple(
+                _vote_agreement(name, self._metrics.get(name, Metric(type="number")), votes)
+                for name, votes in sorted(self._votes[key].items())
+            ),
+            disagreement=disagreement if disagreement is not None and disagreement.judged else None,
+        )
+
+
+def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
+    """``votes`` counts the cells by their sorted votes."""
+    patterns = sorted(votes)
+    values = sorted({value for pattern in patterns for value in pattern})
+    items = votes.total()
+    same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
+    if len(values) == 1 or len(values) * max(len(patterns), len(values)) > MAX_TABLE:
+        note = ALL_EQUAL if len(values) == 1 else TOO_MANY
+        return VoteAgreement(metric=name, items=items, same=same, note=note)
+    # loads NumPy, which commands that only list or show runs do without
+    import numpy as np
+
+    from visioneval.analysis.stats.agreement import Level, krippendorff_alpha
+
+    column = {value: at for at, value in enumerate(values)}
+    counts = np.zeros((len(patterns), len(values)))
+    for row, pattern in enumerate(patterns):
+        for value in pattern:
+            counts[row, column[value]] += 1
+    level: Level = "nominal" if metric.type == "bool" else "interval"
+    alpha = krippendorff_alpha(counts, values, level, [votes[pattern] for pattern in patterns])
+    return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
+
+
+def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
+    """One card for each judge of pairs, by name."""
+    by_judge: dict[str, list[Preference]] = {}
+    for preference in preferences:
+        by_judge.setdefault(preference.judge, []).append(preference)
+    return tuple(_pair_card(judge, by_judge[judge]) for judge in sorted(by_judge))
+
+
+def read_pair_cards(folder: Path) -> tuple[PairCard, ...]:
+    """The cards of the judges that compared outputs of a run; empty if none did. Raises ``RunFormatError``."""
+    return pair_cards(read_preferences(folder)) if (folder / NAME).is_file() else ()
+
+
+def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
+    by_case: dict[str, list[float]] = {}
+    for line in lines:
+        if line.answer in ("a", "b"):
+            by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
+    sums = case_sums(by_case)
+    answers, interval = sum(number for _, number in sums), rate_interval(sums)
+    return PairCard(
+        judge=judge,
+        answers=answers,
+        ties=sum(line.answer == "tie" for line in lines),
+        cases=len(sums),
+        first_shown=sum(total for total, _ in sums) / answers if answers else None,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        unanswered=sum(line.answer is None and not line.never_asked for line in lines),
+        refused=sum(line.refused for line in lines),
+        repaired=sum(line.read == REPAIRED for line in lines),
+    )
+
+
+class PanelMetric(Frozen):
+    """Agreement on one metric over the cells in which two or more judges measured it.
+
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
+    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    """
+
+    alpha: Statistic
+    split: int
+
+
+class PanelFinding(Frozen):
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
+
+    judges: tuple[str, ...]
+    cells: int
+    metrics: dict[str, PanelMetric]
+    unanswered: dict[str, int]
+
+
+class Panels:
+    """Collects the answers of every panel, by grader key."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Starts without cells."""
+        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders}
+        self._answers: dict[str, _PanelAnswers] = {}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        for grader in cell.graders:
+            if grader.judges:
+                self._answers.setdefault(grader.key, _PanelAnswers()).add(cell, grader)
+
+    def result(self) -> dict[str, PanelFinding]:
+        """Returns the findings by grader key, in suite order."""
+        in_suite_order = [key for key in self._judges if key in self._answers]
+        return {key: self._answers[key].result() for key in in_suite_order}
+
+
+@dataclass(slots=True)
+class _PanelAnswers:
+    """The answers of one panel: of each metric and cell the case, and the number, sum and squares of the scores."""
+
+    cells: int = 0
+    rows: dict[str, array[float]] = field(default_factory=dict)
+    split: Counter[str] = field(default_factory=Counter)
+    judges: dict[str, None] = field(default_factory=dict)
+    unanswered: Counter[str] = field(default_factory=Counter)
+    cases: dict[str, int] = field(default_factory=dict)
+
+    def add(self, cell: Record, grader: GraderRecord) -> None:
+        self.cells += 1
+        case = self.cases.setdefault(chain_of(cell.test_id), len(self.cases))
+        self.judges.update(dict.fromkeys(answer.judge for answer in grader.judges))
+        self.unanswered.update(
+            answer.judge for answer in grader.judges if not (answer.is_complete or answer.never_asked)
+        )
+        for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
+            measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
+            values = list(map(float, measured))
+            moments = case, len(values), sum(values), sum(value * value for value in values)
+            self.rows.setdefault(name, array("d")).extend(moments)
+            is_even = all(isinstance(score, bool) for score in measured) and sum(measured) * 2 == len(measured)
+            self.split[name] += bool(measured) and is_even and cell.scores.get(name) is None
+
+    def result(self) -> PanelFinding:
+        return PanelFinding(
+            judges=tuple(self.judges),
+            cells=self.cells,
+            metrics={name: PanelMetric(alpha=_alpha(rows), split=self.split[name]) for name, rows in self.rows.items()},
+            unanswered={judge: self.unanswered[judge] for judge in self.judges if self.unanswered[judge]},
+        )
+
+
+def _alpha(rows: array[float]) -> Statistic:
+    # loads NumPy, which runs without a panel do without
+    import numpy as np
+
+    from visioneval.analysis.stats.agreement import interval_alpha, row_measure
+
+    cases, *moments = np.array(rows).reshape(-1, 4).T
+    shared = moments[0] >= 2
+    if not shared.any():
+        return Statistic(note="no cell has answers of two judges")
+    columns = np.array(moments)[:, shared]
+    undefined = "all answers are the same: alpha is undefined"
+    return row_measure(
+        lambda chosen: interval_alpha(*columns[:, chosen]),
+        _is_other(*columns),
+        cases[shared].tolist(),
+        undefined=undefined,
+    )
+
+
+def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
+    """The cells in which a judge gave another score than the one that most cells have from all judges."""
+    import numpy as np
+
+    is_unanimous = np.isclose(squares * sizes, sums * sums)
+    means = np.round(sums / sizes, 9)
+    values, times = np.unique(means[is_unanimous], return_counts=True)
+    if not len(values):
+        return np.ones(len(sizes), dtype=bool)
+    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)
