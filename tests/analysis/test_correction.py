@@ -16,8 +16,7 @@ from visioneval import Record, UsageError
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction, DrawnLabels, Unusable, drawn_labels
-from visioneval.label.drawing import draw_cells
-from visioneval.label.sampling import SelectionSpec
+from visioneval.label.sampling import SelectionSpec, draw_cells
 from visioneval.records.labels import Label, RecordedDraw
 
 DRAWN = datetime(2025, 5, 31, tzinfo=UTC)

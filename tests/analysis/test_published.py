@@ -25,8 +25,7 @@ from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.analysis.stats.clusters import auroc
 from visioneval.analysis.stats.tests import holm
 from visioneval.cli import app
-from visioneval.label.drawing import draw_cells
-from visioneval.label.sampling import SelectionSpec
+from visioneval.label.sampling import SelectionSpec, draw_cells
 from visioneval.records.labels import read_labels
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite

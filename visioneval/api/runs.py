@@ -116,9 +116,10 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.data_frame import data_frame
+        from visioneval.export.frames import data_frame
+        from visioneval.export.table import cell_table
 
-        return data_frame(self.records, self.info)
+        return data_frame(cell_table(self.records, self.info))
 
     def __repr__(self) -> str:
         counts = self.summary.counts
@@ -367,7 +368,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
     is_interrupted = info.state != "complete" and info.stopped_by is None
     if target is None or info.selection.shard is not None or is_interrupted:
         return
-    from visioneval.export.trackers.sending import send_to_tracker
+    from visioneval.export.sending import send_to_tracker
 
     later = f"to send them: {_export_command(run.folder, target)}"
     if options.calls.reuse.offline and not target.is_local:

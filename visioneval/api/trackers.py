@@ -33,7 +33,7 @@ def track(name: Run | Path | str, *, to: str, runs: Path | str = RUNS, warn: War
 
 def send_run(name: str, target: BaseTracking, runs: Path, warn: Warn) -> str:
     """Sends a run to a tracker. Raises ``UsageError`` and ``TrackerError``."""
-    from visioneval.export.trackers.sending import send_to_tracker
+    from visioneval.export.sending import send_to_tracker
 
     run = load_run(name, runs=runs, warn=warn)
     if run.label is not None:

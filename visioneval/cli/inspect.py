@@ -305,7 +305,10 @@ def view(
 
     The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
     """
-    from visioneval.view.serve import serve
+    from visioneval.serve.server import check_extra
+
+    check_extra("the viewer")
+    from visioneval.serve.view import serve
 
     serve(
         runs,
@@ -336,7 +339,7 @@ def site(
 
     An index with trends, the report of each run, and each run compared with the one before in its experiment.
     """
-    from visioneval.view.site import SiteOptions, write_site
+    from visioneval.serve.site import SiteOptions, write_site
 
     chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite)
     print(f"wrote {write_site(runs, output, chosen, options.say)}")
@@ -387,7 +390,7 @@ def export(
     if option:
         raise UsageError("--option: needs --to")
     from visioneval.analysis.run_lookup import open_run
-    from visioneval.export.labels import format_of
+    from visioneval.export.table import format_of
 
     file_format = format_of(form, output, _FORMATS)
     _, info, records = open_run(run, runs, options.say)
@@ -406,19 +409,20 @@ def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
 
 
 def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:
-    from visioneval.export.csv import score_columns, write_csv
+    from visioneval.export.csv import write_csv
+    from visioneval.export.frames import write_parquet
     from visioneval.export.jsonl import READ_ROWS, write_jsonl
-    from visioneval.export.parquet import write_parquet
+    from visioneval.export.table import cell_table, record_table
     from visioneval.report.files import open_output
 
     if file_format == "parquet":
         if output is None:
             raise UsageError("--format parquet: name the file with --output")
-        write_parquet(records.in_order(info), info, score_columns(info), output)
+        write_parquet(record_table(records.in_order(info), info), output)
         return
     with open_output(output) as file:
         if file_format == "csv":
-            write_csv(records.in_order(info), score_columns(info), file)
+            write_csv(cell_table(records.in_order(info), info), file)
         elif not write_jsonl(lambda: records.in_order(info), file):
             options.say(
                 f"the first {READ_ROWS} rows do not have all fields: read all rows for the schema (polars:"

@@ -66,8 +66,11 @@ def page(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
-    from visioneval.label.page.serve import serve
     from visioneval.label.work import LabelRequest
+    from visioneval.serve.server import check_extra
+
+    check_extra("the label page")
+    from visioneval.serve.label import serve
 
     serve(
         LabelRequest(run, runs, which=which, pairs=pairs, repeat=repeat, seed=seed),
@@ -99,7 +102,7 @@ def draw_cells(
     The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
     The table names the model runs; 'visioneval label RUN --which random:N' shows the same cells without them.
     """
-    from visioneval.export.labels import write_drawn_cells
+    from visioneval.export.csv import write_drawn_cells
     from visioneval.label.work import record_draw
     from visioneval.report.files import open_output
     from visioneval.report.text import clean
@@ -173,14 +176,15 @@ def export_labels(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
-    from visioneval.export.labels import format_of, write_labels
+    from visioneval.export.csv import LABEL_FORMATS, write_labels
+    from visioneval.export.table import format_of
     from visioneval.label.work import labels_to_export
     from visioneval.report.files import open_output
 
     labels, outdated = labels_to_export(run, runs, options.say, include_all=include_all)
     if outdated:
         options.say(f"labels for replaced images, left out: {outdated:,} (--all includes them)")
-    file_format = format_of(form, output)
+    file_format = format_of(form, output, LABEL_FORMATS)
     with open_output(output) as file:
         write_labels(labels, file_format, file)
     if output is not None:

@@ -1,132 +1,72 @@
-"""A run as a flat table, for spreadsheets and notebooks."""
+"""Cells and labels as tables for spreadsheets. Labels have the columns that ``label import`` recognizes.
+
+Text that a spreadsheet would read as a formula gets an apostrophe, since prompts and names may come from an untrusted
+source. Control characters are replaced, since a table may be printed in a terminal.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TextIO
 
-from visioneval.analysis.alignments import alignment_keys, gaps_in
-from visioneval.analysis.sides import writers_of
-from visioneval.records.labels import AS_FORMULA
-from visioneval.records.model import Record, RunInfo
+from visioneval.export.table import Table
+from visioneval.records.labels import AS_FORMULA, Label
+from visioneval.records.model import Record
 from visioneval.report.text import clean
-from visioneval.types import Score
 
-_FIELDS = (
-    "run_id",
-    "test_id",
-    "model_label",
-    "sample_index",
-    "task_type",
-    "status",
-    "verdict",
-    "artifact_path",
-    "artifact_sha256",
-    "base_path",
-    "width",
-    "height",
-    "cost_usd",
-    "seconds",
-    "waited_seconds",
-    "prompt",
-    "sent_prompt",
-)
-LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
-"""The columns whose values are lists."""
+LABEL_FORMATS = ("csv", "tsv", "jsonl")
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreColumn:
-    """The scores of a metric, or those that one judge of a panel gave it."""
-
-    metric: str
-    judge: str | None = None
-
-    @property
-    def header(self) -> str:
-        """The name of the column: that of the metric, unless a field of records has it."""
-        name = f"{self.metric} score" if self.metric in Record.model_fields else self.metric
-        return name if self.judge is None else f"{name} by {self.judge}"
-
-    def value(self, record: Record) -> Score:
-        """The score in a record; ``None`` if it was not measured or does not apply."""
-        if self.judge is None:
-            return record.scores.get(self.metric)
-        answers = (answer for grader in record.graders for answer in grader.judges if answer.judge == self.judge)
-        return next((answer.scores[self.metric] for answer in answers if self.metric in answer.scores), None)
+def write_csv(table: Table, out: TextIO) -> None:
+    """Writes one row per cell. An empty score was not measured or did not apply."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(escape_formula, table.names))
+    writer.writerows(map(csv_value, row) for row in table.rows())
 
 
-@dataclass(frozen=True, slots=True)
-class GapColumn:
-    """The gaps that an alignment grader found, also in cells that passed."""
+def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
+    """Writes one row per answer. In a table, tags are a JSON list, yes is ``true`` and no answer is empty.
 
-    grader: str
-
-    @property
-    def header(self) -> str:
-        """The name of the column."""
-        return f"{self.grader} gaps"
-
-    def value(self, record: Record) -> list[str]:
-        """One sentence for each unmet requirement."""
-        return list(gaps_in(record, self.grader))
-
-
-Column = ScoreColumn | GapColumn
-
-
-def score_columns(info: RunInfo) -> list[Column]:
-    """A column for each metric of a run, and after it one for each judge if a panel measures it.
-
-    The columns with the gaps of alignment graders come last.
+    The import removes the apostrophes of formulas.
     """
-    writers = writers_of(info)
-    panels = {grader.key: grader.judge_names for grader in info.suite.graders if grader.has_panel}
-    scores = [
-        ScoreColumn(metric, judge)
-        for metric in info.metrics
-        for judge in (None, *panels.get(writers.get(metric, ""), ()))
-    ]
-    return [*scores, *map(GapColumn, alignment_keys(info))]
+    if form == "jsonl":
+        out.writelines(label.model_dump_json() + "\n" for label in labels)
+        return
+    names = [name for name in Label.model_fields if name != "schema_version"]
+    writer = csv.writer(out, lineterminator="\n", delimiter="," if form == "csv" else "\t")
+    writer.writerow(names)
+    for label in labels:
+        values = (getattr(label, name) for name in names)
+        writer.writerow([_json_list(value) if isinstance(value, tuple) else csv_value(value) for value in values])
 
 
-def write_csv(records: Iterable[Record], columns: Sequence[Column], out: TextIO) -> None:
-    """Writes one row per cell, with the score columns last. An empty score was not measured or did not apply.
+def write_drawn_cells(records: Iterable[Record], questions: Sequence[str], out: TextIO) -> None:
+    """Writes one row per cell as CSV, with the path of its output in the run.
 
-    Replaces control characters, since a table may be printed in a terminal. Prefixes text that a spreadsheet would
-    read as a formula with an apostrophe, since prompts and names may come from an untrusted source.
+    The columns ``rater`` and those of the ``questions``, by key, are empty: raters fill them in for the import.
     """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(escape_formula, row_names(columns)))
-    writer.writerows(map(csv_cell, cell_row(record, columns).values()) for record in records)
+    to_fill_in = ["rater", *questions]
+    writer.writerow(["case", "model", "sample", "output", *to_fill_in])
+    for record in records:
+        writer.writerow([*map(csv_value, (*record.cell, record.shown_output)), *[""] * len(to_fill_in)])
 
 
-def row_names(columns: Iterable[Column]) -> list[str]:
-    """The names of the values of ``cell_row``."""
-    return [*_FIELDS, *LIST_FIELDS, "error", *(column.header for column in columns)]
-
-
-def cell_row(record: Record, columns: Iterable[Column]) -> dict[str, Any]:
-    """The fields of a cell and its scores, which are ``None`` if they were not measured."""
-    error = record.error
-    row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
-    row["artifact_path"] = record.shown_output
-    row |= {name: list(getattr(record, name)) for name in LIST_FIELDS}
-    row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
-    return row | {column.header: column.value(record) for column in columns}
-
-
-def csv_cell(value: Any) -> Any:
+def csv_value(value: Any) -> Any:
     """A value as a spreadsheet reads it, which is never a formula."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return escape_formula("; ".join(value))
     if isinstance(value, str):
         return escape_formula(value)
     return "" if value is None else value
+
+
+def _json_list(values: tuple[Any, ...]) -> str:
+    return clean(json.dumps(values, ensure_ascii=False))
 
 
 def escape_formula(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import orjson
 
-from visioneval.export.details import json_text
+from visioneval.export.table import json_text
 from visioneval.records.model import Record
 
 READ_ROWS = 100

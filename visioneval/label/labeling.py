@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from visioneval.errors import UsageError
-from visioneval.label.asking import PageQuestion, applicable_questions, swap_sides
 from visioneval.label.images import MediaStore
-from visioneval.label.item_view import ItemView
-from visioneval.label.raters import RaterProgress
+from visioneval.label.items import ItemView, PageQuestion, applicable_questions, swap_sides
+from visioneval.label.progress import LabelStep, RaterProgress, SessionEntry, append_entries, growing_entries
 from visioneval.label.sampling import Item, RaterQueue, SubjectKey, build_queue
-from visioneval.label.sittings import LabelStep, SessionEntry, append_entries, growing_entries
 from visioneval.label.work import LabelingTask
 from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
 

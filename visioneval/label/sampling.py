@@ -1,4 +1,4 @@
-"""Selects cells or pairs for a rater and their order. Pure functions of a seed and the records.
+"""Selects cells or pairs to label and their order, also by random draws. Pure functions of a seed and the records.
 
 All choices use hashes of the seed and the item, so that they stay the same when a run grows or a server restarts.
 """
@@ -6,22 +6,29 @@ All choices use hashes of the seed and the item, so that they stay the same when
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Literal
 
 from visioneval.errors import UsageError
-from visioneval.records.labels import Images
+from visioneval.records.labels import CellDraw, DrawnCell, Images, RecordedDraw, draw_id, frame_of
 from visioneval.records.model import CellKey, Record
 from visioneval.suite.entries.prompts import paired_by_prompt
+from visioneval.types import Status
 
 Turn = Literal["anchor", "first", "repeat"]
 SubjectKey = tuple[str, str, int, str | None]
 ItemKey = tuple[str, str, int, str | None, Turn]
 Weight = Callable[[Record], float]
 _SELECTION = re.compile(r"all|(random|stratified|disputed):([1-9][0-9]{0,8})")
+RANDOM_KINDS = ("random", "stratified")
+"""The kinds of ``--which`` that draw cells with known probabilities."""
+_ALL = "all"
+_NO_ID = "0" * 12
 _REPEAT_DISTANCE = 10
 """Minimum number of items between an item and its repetition, if the queue is long enough."""
 
@@ -191,3 +198,40 @@ def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -
         if other is not None and (other.run_id, other.cell) != (record.run_id, record.cell):
             candidates.append(Candidate(record, other, f"{other.run_id}@{label}"))
     return candidates
+
+
+def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: datetime) -> RecordedDraw:
+    """Draws from the cells with an output: ``random`` from all, ``stratified`` from the cells of each verdict.
+
+    The same seed draws the same cells from runs with the same cells and verdicts. Raises ``UsageError`` if no cell has
+    an output.
+    """
+    candidates = [Candidate(record) for record in records if record.status is Status.COMPLETED]
+    if not candidates:
+        raise UsageError("no cell has an output to draw from")
+    drawn = [subject.record for subject in select_candidates(candidates, which, seed, lambda _: 0.0)]
+
+    def stratum_of(record: Record) -> str:
+        return str(record.verdict) if which.kind == "stratified" else _ALL
+
+    population = Counter(stratum_of(subject.record) for subject in candidates)
+    sizes = Counter(map(stratum_of, drawn))
+    if len(sizes) < len(population):
+        raise UsageError(f"stratified:{which.count}: there are cells with {len(population)} verdicts: draw more cells")
+    frame = frame_of(records)
+    text = f"{which.kind}:{which.count}"
+    cells = tuple(
+        DrawnCell(
+            draw=_NO_ID,
+            test_id=record.test_id,
+            model_label=record.model_label,
+            sample_index=record.sample_index,
+            stratum=stratum_of(record),
+            probability=sizes[stratum_of(record)] / population[stratum_of(record)],
+        )
+        for record in drawn
+    )
+    draw = draw_id(text, seed, frame, cells)
+    about = CellDraw(draw=draw, which=text, seed=seed, frame=frame)
+    identified = tuple(cell.model_copy(update={"draw": draw}) for cell in cells)
+    return RecordedDraw(now.isoformat(timespec="seconds"), about, identified)

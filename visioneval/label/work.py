@@ -13,11 +13,10 @@ from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
-from visioneval.label.asking import applies, questions_for
-from visioneval.label.drawing import RANDOM_KINDS, draw_cells
 from visioneval.label.images import VIDEO_TYPES
-from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
-from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
+from visioneval.label.items import applies, questions_for
+from visioneval.label.progress import LabelSession, SessionEntry, append_entries, read_entries
+from visioneval.label.sampling import RANDOM_KINDS, Candidate, SelectionSpec, draw_cells, pairs, select_candidates
 from visioneval.media.video import can_read_videos
 from visioneval.records.labels import (
     LABELS,

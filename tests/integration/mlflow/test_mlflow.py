@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from visioneval import load_run
 from visioneval.cli import app
-from visioneval.export.trackers.mlflow import LIMITS
+from visioneval.export.mlflow import LIMITS
 
 Runs = dict[str | None, Run]
 SUITE = """\

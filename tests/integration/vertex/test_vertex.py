@@ -127,7 +127,7 @@ def test_after_a_run_of_a_trusted_project(
 def test_errors_are_one_line(
     service: FakeExperiments, command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visioneval.export.trackers.google_rest._WAITS_S", (0.0,))
+    monkeypatch.setattr("visioneval.export.vertex._WAITS_S", (0.0,))
     tracked_demo(Path("runs"))
     for status, message in ((503, "try later"), (302, "elsewhere")):
         service.refusal = (status, message)

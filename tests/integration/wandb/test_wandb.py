@@ -147,7 +147,7 @@ def test_a_server_that_is_down_is_one_line_without_the_key(
     command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "0123456789abcdef0123456789abcdef01234567"
-    monkeypatch.setattr("visioneval.export.trackers.wandb.INIT_TIMEOUT_S", 3)
+    monkeypatch.setattr("visioneval.export.wandb.INIT_TIMEOUT_S", 3)
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("WANDB_API_KEY", key)
     tracked_demo(Path("runs"))

@@ -22,7 +22,7 @@ from visioneval.analysis.compare.gates import DEFAULT as DEFAULT_GATES
 from visioneval.analysis.sample_size import DEFAULT_CORRELATION, DEFAULT_PASS_RATE
 from visioneval.cli import app
 from visioneval.cli.start import DEFAULT_TEMPLATE
-from visioneval.local_server.serving import DEFAULT_PORT
+from visioneval.serve.server import DEFAULT_PORT
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.types import Frozen
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from suite_runner import SuiteRunner
 
 import visioneval as ve
 from visioneval import RunFormatError, UsageError, read_records
-from visioneval.export.trackers import mlflow
-from visioneval.export.trackers.cells import CellTable
+from visioneval.export import mlflow
+from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun
 from visioneval.records.labels import Label
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.records.stores.store import ObjectStore
@@ -60,9 +61,22 @@ def stored(runner: SuiteRunner, runs: str, machines: Machines) -> str:
 
 
 def test_trackers_get_a_run_in_a_store_with_its_images(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables: list[CellTable] = []
+    tables: list[TrackedCells] = []
+
+    class Fake:
+        def send(self, entry: TrackedEntry, _: Path) -> None:
+            pass
+
+        def finish(self) -> str:
+            return "sent"
+
+    def connect(_: object, run: TrackedRun) -> nullcontext[Fake]:
+        assert run.cells is not None
+        tables.append(run.cells)
+        return nullcontext(Fake())
+
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
-    monkeypatch.setattr(mlflow, "send", lambda _target, _run, files: tables.append(files.table) or "sent")
+    monkeypatch.setattr(mlflow, "connect", connect)
     assert ve.track(f"{stored}/r", to="mlflow") == "sent"
     (table,) = tables
     assert [(row.values["case"], table.image(row) is not None) for row in table.rows] == [

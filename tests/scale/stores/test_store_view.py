@@ -11,7 +11,7 @@ from suite_runner import SuiteRunner
 from view_server import view_server
 
 from visioneval.records.stores.locations import runs_folder
-from visioneval.view.site import SiteOptions, write_site
+from visioneval.serve.site import SiteOptions, write_site
 
 pytestmark = pytest.mark.slow
 

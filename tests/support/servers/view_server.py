@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visioneval.local_server.guard import AuthMiddleware, TokenInPath
-from visioneval.local_server.serving import listening
-from visioneval.view.listing import RunListing
-from visioneval.view.reports import ReportPages
-from visioneval.view.server import application
-from visioneval.view.viewer import Viewer
+from visioneval.serve.guard import TokenInPath
+from visioneval.serve.listing import RunListing
+from visioneval.serve.reports import ReportPages
+from visioneval.serve.server import listening
+from visioneval.serve.view import Viewer, application
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def view_server(root: Path, folder: Path) -> Iterator[ViewServer]:
     folder.mkdir()
     with listening("127.0.0.1", 0, "the viewer") as address:
         app = application(Viewer(RunListing(root), ReportPages(folder)), address.token)
-        server = address.server(AuthMiddleware(app, hosts=address.hosts, door=TokenInPath(address.token)))
+        server = address.server(app, TokenInPath(address.token))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listener]}, daemon=True)
         thread.start()
         while not server.started:

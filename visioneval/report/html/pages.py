@@ -23,7 +23,8 @@ from visioneval.report.sections import Report
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
-STYLES = ("page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
+THEME = "theme.css"
+STYLES = (THEME, "page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
 SCRIPTS = {
     "report": (
         "dom.js",
@@ -70,6 +71,12 @@ def script(page: str) -> str:
     """The complete script of a page."""
     parts = [(FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS[page]]
     return '"use strict";\n' + "\n".join(parts)
+
+
+@cache
+def theme() -> str:
+    """The named colors and sizes of all pages, for a page with a style of its own."""
+    return (FOLDER / THEME).read_text(encoding="utf-8")
 
 
 @cache

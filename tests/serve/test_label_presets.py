@@ -1,0 +1,151 @@
+"""Label presets, and the default questions of a suite without labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_server import make_image, write_run
+
+from visioneval import TaskType
+from visioneval.graders.rubric.config import RubricGrader
+from visioneval.label.labeling import Labeling
+from visioneval.label.work import LabelRequest, prepare
+from visioneval.suite.label_presets import READY, resolve_labels
+from visioneval.suite.load import load_suite
+from visioneval.suite.model import Suite
+
+ROOT = Path(__file__).parents[2]
+WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
+SUITES = [("ui_mockups", "ui"), ("marketing", "marketing"), ("try_on", "try_on"), ("logo_edits", "logo")]
+
+
+def suite_for(labels: dict[str, Any] | None, *tasks: str) -> Suite:
+    """A suite with one case for each task."""
+    cases = [{"id": f"c{at}", "prompt": "x", "task": task, "images": ["a.png"] if "edit" in task else []} for at, task in enumerate(tasks)]  # fmt: skip
+    return Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": cases,
+            "models": [{"provider": "own:Generate", "label": "m"}],
+            "graders": [{"key": "image", "type": "properties"}],
+            "verdict": ["not image.blank"],
+            **({"labels": labels} if labels else {}),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ui", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
+        ("marketing", [("would_iterate", "yes_no", ()), ("why_not", "tags", WHY_NOT), ("clarity", "scale", (1, 2, 3, 4, 5))]),
+        ("try_on", [
+            ("identity_preserved", "yes_no", ()),
+            ("garment_matches", "yes_no", ()),
+            ("garment_wrong", "tags", ("color", "pattern", "cut_or_length", "details", "logo_or_text")),
+            ("artifacts", "one_of", ("none", "minor", "major")),
+            ("usable_in_shop", "yes_no", ()),
+        ]),
+        ("logo", [("edit_right", "yes_no", ()), ("else_changed", "yes_no", ()), ("on_brand", "yes_no", ())]),
+    ],
+)  # fmt: skip
+def test_a_preset_asks_these_questions(name: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
+    result = suite_for({"preset": name}, "image_generation").resolved_labels
+    assert [(item.key, item.type, item.choices or item.steps) for item in result.questions] == expected
+    assert [pair.key for pair in result.pairs] == ["preferred"]
+    assert [item.key for item in result.questions if item.metric == "verdict"] == [
+        {"try_on": "usable_in_shop", "logo": "edit_right"}.get(name, "would_iterate")
+    ]
+
+
+def test_the_docs_list_the_presets() -> None:
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
+    rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
+    for name, preset in READY.items():
+        assert re.findall("`([a-z_]+)`", rows[name]) == [item.key for item in preset.questions]
+        for question in preset.questions:
+            assert all(choice in rows[name] for choice in question.choices)
+
+
+def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
+    custom = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
+    more = {"key": "note", "ask": "Else?", "type": "text"}
+    labels = {"preset": "logo", "questions": [custom, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
+    result = suite_for(labels, "image_editing").resolved_labels
+    assert [(item.key, item.type) for item in result.questions] == [
+        ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
+    ]  # fmt: skip
+    assert [pair.key for pair in result.pairs] == ["preferred", "bolder"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("{preset: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
+        (
+            "{preset: logo, questions: [{key: preferred, ask: b, type: yes_no}]}",
+            "two questions have the key 'preferred'",
+        ),
+        ("{preset: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
+        ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
+    ],
+)
+def test_a_preset_is_validated(problems: Callable[..., list[str]], labels: str, message: str) -> None:
+    text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
+    (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
+    assert line.startswith("suite.yaml:6:")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("tasks", "keys"),
+    [
+        (["image_generation"], ["usable", "as_asked", "note"]),
+        (["image_editing"], ["usable", "edit_right", "else_changed", "note"]),
+        (["video_generation"], ["usable", "as_asked", "motion", "note"]),
+        (["image_generation", "image_editing"], ["usable", "as_asked", "edit_right", "else_changed", "note"]),
+    ],
+)
+def test_the_default_preset_follows_the_tasks(tasks: list[str], keys: list[str]) -> None:
+    assert [item.key for item in suite_for(None, *tasks).resolved_labels.questions] == keys
+
+
+def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
+    metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
+    grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
+    result = {item.key: item for item in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
+    assert list(result) == ["usable", "edit_right", "else_changed", "note"]
+    assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "The edit is right.")
+
+
+def test_each_cell_gets_the_questions_of_its_task(tmp_path: Path) -> None:
+    make_image(3).save(tmp_path / "base.png")
+    cases = [{"id": "generated"}, {"id": "edited", "images": ["base.png"]}]
+    tasks = ["image_generation", "image_editing"]
+    run = write_run(tmp_path, cases, labels=None, change=lambda at: {"task_type": tasks[at]})
+    labeling = Labeling(prepare(LabelRequest(str(run), tmp_path)))
+    result = {}
+    for _ in cases:
+        item = labeling.next("ann")["item"]
+        result[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
+        labeling.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
+    assert result == {
+        "generated": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "preset"), SUITES)
+def test_the_built_in_workflows_use_their_preset(name: str, preset: str) -> None:
+    suite = load_suite(ROOT / "suites" / name / "suite.yaml", run_labels=lambda run: []).suite
+    assert suite.labels is not None
+    assert suite.labels.preset == preset
+    assert [(item.key, item.ask, item.choices) for item in suite.resolved_labels.questions] == [
+        (item.key, item.ask, item.choices) for item in READY[preset].questions
+    ]
+    again = Suite.model_validate_json(suite.model_dump_json(by_alias=True))
+    assert again.resolved_labels == suite.resolved_labels

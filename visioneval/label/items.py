@@ -1,0 +1,282 @@
+"""What a rater sees of an item, without model, file, score, verdict or turn, and what is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import TemplateError, UsageError
+from visioneval.label.images import (
+    VIDEO_TYPES,
+    Box,
+    MediaStore,
+    Source,
+    load_animation,
+    load_image,
+    load_video,
+    mask_overlay,
+    missing_image,
+    text_places,
+)
+from visioneval.label.sampling import Item
+from visioneval.media.animation import ANIMATION_TYPES
+from visioneval.records.labels import PAIR_ANSWERS, Answer
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.run_folders import file_inside
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.label_presets import resolve_labels
+from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
+from visioneval.suite.loading.paths import Trust
+from visioneval.suite.model import Suite
+from visioneval.types import CaseFiles
+
+_MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
+ImageEntry = dict[str, str]
+MAX_PLACES = 40
+"""Places with text that an item shows."""
+_MAX_PIXEL = 100_000
+_OTHER_SIDE = {"a": "b", "b": "a"}
+
+
+class ItemView:
+    """Converts items to data for the page. ``folder`` is that of the run, ``other`` that of the compared run.
+
+    A run may be untrusted: its images are read only from its folder, and case files only from the working directory.
+    Other files count as missing.
+    """
+
+    def __init__(self, info: RunInfo, folder: Path, other: Path, media: MediaStore) -> None:
+        self._info = info
+        self._folder = folder
+        self._other = other
+        self._media = media
+        self._suite = Path(info.suite_path).parent
+        self._trust = Trust.for_run_suite()
+        self._cases = {case.id: case for case in info.suite.cases}
+
+    def item(self, item: Item) -> dict[str, Any]:
+        """The item without its questions."""
+        record = item.subject.record
+        case = self._cases.get(record.test_id)
+        return {
+            "id": item.id,
+            "case": record.test_id,
+            # the outputs of a pair may be of two prompts: both are compared with what the case asks for
+            "prompt": record.shown_prompt if item.subject.other is None else record.prompt,
+            "criteria": self._criteria(case),
+            "region": case.region if case else None,
+            "text": "\n".join(case.expect.text.required) if case and case.expect.text else None,
+            "stages": self._stages(item, case),
+        }
+
+    def outputs(self, item: Item) -> list[str]:
+        """The ids of the first images, so that the page can prefetch them."""
+        stages: list[dict[str, Any]] = self.item(item)["stages"]
+        return [image["id"] for stage in stages[:2] for image in stage["images"] if image["kind"] == "image"]
+
+    def _criteria(self, case: TestCase | None) -> str | None:
+        if case is None or not case.criteria:
+            return None
+        try:
+            return rendered(case, self._info.suite.vars)[1]
+        except TemplateError:
+            return case.criteria
+
+    def _stages(self, item: Item, case: TestCase | None) -> list[dict[str, Any]]:
+        """The views of an item, each with one or two images. The first shows the labeled output."""
+        generated = self._output_entries(item)
+        stages = [{"title": "A and B" if len(generated) > 1 else "Result", "images": generated}]
+        files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
+        edited = self._edited_entries(item)
+        if edited:
+            stages.append({"title": "Input", "images": edited})
+        if len(edited) == len(generated) == 1:
+            stages.append({"title": "Both", "images": [*edited, *generated]})
+        for index, (role, path) in enumerate(files.images):
+            title = "Input" if role == "base" else f"Input: {role}"
+            image = self._image_entry(item, f"input {index}", title, self._input(path))
+            stages.append({"title": title, "images": [image]})
+            if index == 0 and len(generated) == 1 and not edited:
+                stages.append({"title": "Both", "images": [image, *generated]})
+        for name, path in files.masks.items():
+            title, mask = _MASKS.get(name, name), self._input(path)
+            base = self._base(item, files)
+            source = mask_overlay(mask, base) if mask else None
+            stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
+        if files.reference:
+            image = self._image_entry(item, "reference", "Expected", self._input(files.reference))
+            stages.append({"title": "Expected", "images": [image]})
+        record = item.subject.record
+        boxes, output = _text_boxes(record), file_inside(self._folder, record.artifact_path)
+        if boxes and output and len(generated) == 1 and generated[0]["kind"] == "image":
+            places = self._put(item, "text", "Text", "image", text_places(output, boxes))
+            stages.append({"title": "Text", "images": [places]})
+        return stages
+
+    def _output_entries(self, item: Item) -> list[ImageEntry]:
+        sides = self._sides(item)
+        titles = ("Result",) if len(sides) == 1 else ("A", "B")
+        return [self._output_entry(item, title, *side) for title, side in zip(titles, sides, strict=True)]
+
+    def _sides(self, item: Item) -> list[tuple[Record, Path]]:
+        """The one or two records of an item as they are shown, each with the folder of its run."""
+        subject = item.subject
+        if subject.other is None:
+            return [(subject.record, self._folder)]
+        sides = [(subject.record, self._folder), (subject.other, self._other)]
+        return sides[::-1] if item.swapped else sides
+
+    def _edited_entries(self, item: Item) -> list[ImageEntry]:
+        """The images that later turns edit: the outputs of the turns before, each in its run."""
+        sides = self._sides(item)
+        titles = ("Input",) if len(sides) == 1 else ("Input of A", "Input of B")
+        return [
+            self._image_entry(item, title.lower(), title, file_inside(folder, record.base_path))
+            for title, (record, folder) in zip(titles, sides, strict=True)
+            if record.base_path is not None
+        ]
+
+    def _base(self, item: Item, files: CaseFiles) -> Path | None:
+        """The image to edit, if it may be read. Masks are for that of the labeled output."""
+        if item.subject.record.base_path is not None:
+            return file_inside(self._folder, item.subject.record.base_path)
+        return self._input(files.base) if files.base else None
+
+    def _output_entry(self, item: Item, title: str, record: Record, folder: Path) -> ImageEntry:
+        path = file_inside(folder, record.artifact_path)
+        if record.mime in VIDEO_TYPES:
+            return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
+        if record.mime in ANIMATION_TYPES.values():
+            return self._put(item, title, title, "image", load_animation(path) if path else None)
+        return self._image_entry(item, title, title, path)
+
+    def _input(self, path: Path) -> Path | None:
+        """A file of a case, if it exists and may be read."""
+        return path if self._trust.refusal(str(path), Path()) is None and path.is_file() else None
+
+    def _image_entry(self, item: Item, name: str, title: str, path: Path | None) -> ImageEntry:
+        return self._put(item, name, title, "image", load_image(path) if path else None)
+
+    def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> ImageEntry:
+        key = self._media.put(item.id, name, source or missing_image)
+        return {"id": key, "title": title, "kind": kind if source else "missing"}
+
+
+def _text_boxes(record: Record) -> list[Box]:
+    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong."""
+    for grader in record.graders:
+        for details in grader.all_details if grader.type == "text" else ():
+            for reading in (details, details.get("ocr")):
+                lines = reading.get("lines") if isinstance(reading, dict) else None
+                boxes = [_box(line.get("box")) for line in lines or () if isinstance(line, dict)]
+                if found := [box for box in boxes if box is not None]:
+                    return found[:MAX_PLACES]
+    return []
+
+
+def _box(value: Any) -> Box | None:
+    """The corners in a record, which may be of a stranger; ``None`` if they are not four points in an image."""
+    if not isinstance(value, list) or len(value) != 4:
+        return None
+    for corner in value:
+        if not isinstance(corner, list) or len(corner) != 2:
+            return None
+        if not all(isinstance(number, (int, float)) and 0 <= abs(number) <= _MAX_PIXEL for number in corner):
+            return None
+    return tuple((float(x), float(y)) for x, y in value)
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuestion:
+    """One question as the page shows it. ``type`` is that of a suite's question, or ``pair``."""
+
+    question: LabelQuestion
+    type: str
+
+    @property
+    def key(self) -> str:
+        """The key of its answers."""
+        return self.question.key
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be answered before the next item."""
+        return self.type not in ("tags", "text")
+
+    def page_data(self) -> dict[str, Any]:
+        """The question as data for the page."""
+        question = self.question
+        choices = ("a", "b", "tie") if self.type == "pair" else question.choices or question.steps
+        return {
+            "key": question.key,
+            "ask": question.ask,
+            "type": self.type,
+            "choices": list(choices),
+            "step": question.step,
+            "required": self.required,
+        }
+
+    def answer(self, value: Any) -> Answer:
+        """Converts a value from the page to an answer. Raises ``UsageError`` if it is invalid."""
+        if self.type == "tags":
+            value = _sort_tags(value, self.question.choices)
+        if self.type == "text" and isinstance(value, str):
+            value = value.strip() or None
+        if value is None and self.required:
+            raise UsageError(f"{self.key}: not answered")
+        problem = self.question.answer_problem(value)
+        if problem:
+            raise UsageError(f"{self.key}: {problem}")
+        answer: Answer = value  # answer_problem() accepts nothing else
+        return answer
+
+
+def _sort_tags(value: Any, choices: Sequence[str]) -> Any:
+    """Tags in the order of the suite; no tags are a valid answer. Leaves other values for ``misfit`` to reject."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(tag, str) and tag in choices for tag in value):
+        return value
+    return tuple(sorted(value, key=choices.index))
+
+
+def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
+    """The questions of a suite about cells, or about pairs, which have a default. Raises ``UsageError``."""
+    if of_pairs:
+        return suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
+    if not suite.resolved_labels.questions:
+        raise UsageError("the suite has only questions about pairs; add --pairs OTHER_RUN")
+    return suite.resolved_labels.questions
+
+
+def applicable_questions(questions: Iterable[LabelQuestion | LabelPair], item: Item) -> list[PageQuestion]:
+    """The questions about one item.
+
+    Omits questions for other tasks and questions about a metric that the cell does not have.
+    """
+    record = item.subject.record
+    result: list[PageQuestion] = []
+    for question in questions:
+        if isinstance(question, LabelPair):
+            pair = LabelQuestion(key=question.key, ask=question.ask, type="one_of", choices=PAIR_ANSWERS)
+            why = LabelQuestion(key=f"{question.key}{WHY}", ask="Why?", type="text")
+            result += [PageQuestion(pair, "pair"), PageQuestion(why, "text")]
+        elif applies(question, record):
+            result.append(PageQuestion(question, question.type))
+    return result
+
+
+def applies(question: LabelQuestion, record: Record) -> bool:
+    """Whether a question is about a cell's task, and about a metric that the cell has."""
+    if question.tasks and record.task_type not in question.tasks:
+        return False
+    return not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics)
+
+
+def swap_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
+    """Converts answers between images and the sides they were shown on."""
+    swapped_keys = set(pairs) if item.swapped else set()
+    return {key: _OTHER_SIDE.get(str(value), value) if key in swapped_keys else value for key, value in answers.items()}

@@ -1,1 +1,0 @@
-"""The labeling page's server: access, requests and static files."""

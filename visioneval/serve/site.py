@@ -1,0 +1,148 @@
+"""All runs of a folder as static files, for a bucket or a web server: index, reports, comparisons."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from urllib.parse import quote
+
+from visioneval.atomic import write_whole
+from visioneval.errors import UsageError, VisionEvalError
+from visioneval.records.model import read_info
+from visioneval.records.runs import with_current_state
+from visioneval.records.stores.locations import copies_at, display_name
+from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.report.html.images import FolderImages
+from visioneval.report.html.pages import PageFrame
+from visioneval.report.html.report import MARK, prepare_folder, suite_folder, write_files
+from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.text import one_line
+from visioneval.serve.assets import STYLE, read_asset
+from visioneval.serve.index import BACK, IndexOptions, by_experiment, by_suite, index_page, run_address
+from visioneval.serve.listing import RunListing, RunRow
+from visioneval.serve.reports import live_notice, render_comparison
+from visioneval.settings import MAX_GALLERY_CELLS
+
+SITE = "visioneval-site"
+"""Marks a folder as a site that may be written again."""
+_RUNS, _COMPARISONS = "run", "compare"
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOptions:
+    """What a site has: the runs of one experiment or all, the last of each, and at most so many cells in a gallery."""
+
+    experiment: str | None = None
+    last: int | None = None
+    metrics: tuple[str, ...] = ()
+    max_cells: int = MAX_GALLERY_CELLS
+    trust: bool = False
+
+
+def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path:
+    """Writes or updates the site and returns the path of its index.
+
+    What is in the site of runs that are gone is deleted. Raises ``UsageError`` if the folder has other files, or if
+    there are no runs.
+    """
+    if copies_at(root) is None and not root.is_dir():
+        raise UsageError(f"{root}: there is no such folder of runs; name one with --runs")
+    rows = _selected(RunListing(root).rows(), options)
+    if not rows:
+        raise UsageError(f"{display_name(root)}: no runs here" + (" of this experiment" if options.experiment else ""))
+    try:
+        _prepare(target)
+        rows = [row if row.problem else _write_report(root, row, target, options, log) for row in rows]
+        links = _write_comparisons(root, [row for row in rows if not row.problem], target, log)
+        _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
+        _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
+        write_whole(target / STYLE, read_asset(STYLE))
+        index = IndexOptions(one_line(display_name(root)), options.metrics, links=links)
+        rows = sorted(rows, key=lambda row: (bool(row.problem), row.started_at, row.run_id))
+        write_whole(target / "index.html", index_page(rows, index))
+    except OSError as error:
+        raise UsageError(f"{target}: cannot write the site: {error.strerror or error}") from None
+    return target / "index.html"
+
+
+def _selected(rows: Sequence[RunRow], options: SiteOptions) -> list[RunRow]:
+    """The runs of the experiment, or all, with those that cannot be read; of each experiment the last ones."""
+    of_experiment = [row for row in rows if options.experiment in (None, row.experiment)]
+    if options.last is None:
+        return of_experiment
+    readable = by_experiment([row for row in of_experiment if not row.problem])
+    latest = {row.run_id for members in readable.values() for row in members[-options.last :]}
+    return [row for row in of_experiment if row.problem or row.run_id in latest]
+
+
+def _prepare(target: Path) -> None:
+    """Creates the folder. Refuses one with other files and links."""
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target}: is a file: use a folder as --output")
+    if target.is_dir() and any(target.iterdir()) and not (target / SITE).is_file():
+        raise UsageError(f"{target}: contains files that are not part of a site: use another --output")
+    for path in (target, target / _RUNS, target / _COMPARISONS):
+        if path.is_symlink():
+            raise UsageError(f"{path}: is a symbolic link: use an --output without symbolic links")
+        path.mkdir(parents=True, exist_ok=True)
+    write_whole(target / SITE, "The folder of a site that visioneval wrote.\n")
+
+
+def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, log: Log) -> RunRow:
+    """Writes the report of a run. Returns its row, with the reason if it cannot be read."""
+    folder, report = root / row.run_id, target / _RUNS / row.run_id
+    try:
+        prepare_folder(report)
+        info = with_current_state(folder, read_info(folder))
+        fetch_outputs(folder)
+        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells))
+        images = FolderImages(folder, suite_folder(info), report, trust=options.trust)
+        frame = PageFrame(((BACK, "../../index.html"),), live_notice(info, len(run.records)))
+        write_files(run, report, images, frame)
+    except VisionEvalError as error:
+        text = one_line(display_name(str(error)))
+        log(f"skipped: {text}")
+        return RunRow(row.run_id, text, state="unreadable")
+    return row
+
+
+def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Log) -> dict[str, str]:
+    """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
+    links: dict[str, str] = {}
+    for experiment, members in by_experiment(rows).items():
+        suites = by_suite(members).values() if experiment else ()
+        for before, after in chain.from_iterable(map(pairwise, suites)):
+            name = _comparison(after.run_id)
+            back = ((BACK, "../index.html"), *((row.run_id, f"../{_report(row)}") for row in (before, after)))
+            try:
+                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back))
+            except VisionEvalError as error:
+                log(f"not compared: {one_line(display_name(str(error)))}")
+                continue
+            write_whole(target / _COMPARISONS / name, page)
+            links[after.run_id] = f"{_COMPARISONS}/{quote(name)}"
+    return links
+
+
+def _comparison(run_id: str) -> str:
+    """The name of the file that compares a run with the one before."""
+    return f"{run_id}.html"
+
+
+def _report(row: RunRow) -> str:
+    return f"{run_address(row.run_id)}index.html"
+
+
+def _delete_others(folder: Path, names: set[str]) -> None:
+    """Deletes reports and comparisons of runs that are not in the site any more."""
+    for path in folder.iterdir():
+        if path.name in names or path.is_symlink():
+            continue
+        if path.is_dir() and (path / MARK).is_file():
+            shutil.rmtree(path)
+        elif path.is_file() and path.suffix == ".html":
+            path.unlink()
