@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
 from visioneval.analysis.summary.cells import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
-from visioneval.report.sections import Cell, Column, Section, Value, dim, quoted
+from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, quoted
 from visioneval.report.text import one_line
 from visioneval.types import Verdict
 
@@ -107,3 +107,27 @@ def failing_cells(summary: Summary) -> Section:
     more = counts.not_passed - len(rows)
     notes = [f"... and {more:,} more, which come later in the suite"] if more > 0 else []
     return Section(f"{title}, the worst first", [*columns, Column("why", min_width=24)], rows, notes)
+
+
+def failure_tag_table(
+    totals: Mapping[str, int], counts: Sequence[Mapping[str, int]], names: Sequence[Column]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """The number of cells with each tag: in all, and for each entry of ``counts``, unless it is the only one."""
+    columns = [Column("tag", min_width=12), Column("cells", is_number=True), *(names if len(names) > 1 else ())]
+    rows: list[list[Cell]] = []
+    for (tag, count), plot in zip(totals.items(), shares(totals.values()), strict=True):
+        row: list[Cell] = [quoted(one_line(tag), link=gallery(failure=tag)), Value(f"{count:,}", plot=plot)]
+        row += [str(counts_by_tag.get(tag, 0) or "-") for counts_by_tag in counts]
+        rows.append(row[: len(columns)])
+    return columns, rows
+
+
+def shares(numbers: Iterable[int]) -> list[Share]:
+    """Bars beside numbers, the longest for the largest."""
+    listed = list(numbers)
+    return [Share(number / max(listed)) for number in listed]
+
+
+def gallery(**state: str) -> str:
+    """The link to the gallery with these filters."""
+    return f"#gallery?{urlencode(state)}"

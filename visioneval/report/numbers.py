@@ -9,6 +9,9 @@ from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 from visioneval.types import Metric
 
+RATE = "pass rate [95%]"
+"""The heading of pass rates."""
+
 
 def gate_value(gate: GateFinding) -> str:
     """The value of a gate, with its interval if it has one. A quantile may have one limit only."""

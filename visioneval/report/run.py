@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import urlencode
+from collections.abc import Iterator, Mapping
 
 from visioneval.analysis.alignments import lowest_first
 from visioneval.analysis.scores import Estimate
@@ -11,10 +10,11 @@ from visioneval.analysis.summary.counts import Counts
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
-from visioneval.report.failures import failure_sections, model_run
+from visioneval.report.failures import failure_sections, failure_tag_table, gallery, model_run, shares
 from visioneval.report.judges import judge_sections
 from visioneval.report.noise import noise_sections
 from visioneval.report.numbers import (
+    RATE,
     gate_missing,
     gate_note,
     gate_repeat,
@@ -33,7 +33,6 @@ from visioneval.report.sections import (
     Plot,
     Report,
     Section,
-    Share,
     Tone,
     Value,
     dim,
@@ -45,7 +44,6 @@ from visioneval.types import Metric, Verdict
 
 EXAMPLES = 10
 """Examples of failures, and images with their alignment."""
-RATE = "pass rate [95%]"
 VERDICT_TONES: Mapping[Verdict, Tone] = {
     Verdict.PASS: "pass",
     Verdict.FAIL: "fail",
@@ -140,11 +138,6 @@ def _lines(summary: Summary) -> Iterator[Cell]:
     yield from (quoted(f"warning: {line}", "error") for line in rerouting_lines(summary.reroutings))
     if any(model.stand_in for model in summary.models):
         yield dim(_MOCK)
-
-
-def gallery(**state: str) -> str:
-    """The link to the gallery with these filters."""
-    return f"#gallery?{urlencode(state)}"
 
 
 def _by_model_run(summary: Summary) -> list[Column]:
@@ -383,33 +376,14 @@ def _failure_tags(summary: Summary) -> Iterator[Section]:
         yield Section("Failure tags", columns, rows, splits=True, name="counts")
 
 
-def failure_tag_table(
-    totals: Mapping[str, int], counts: Sequence[Mapping[str, int]], names: Sequence[Column]
-) -> tuple[list[Column], list[list[Cell]]]:
-    """The number of cells with each tag: in all, and for each entry of ``counts``, unless it is the only one."""
-    columns = [Column("tag", min_width=12), Column("cells", is_number=True), *(names if len(names) > 1 else ())]
-    rows: list[list[Cell]] = []
-    for (tag, count), plot in zip(totals.items(), _shares(totals.values()), strict=True):
-        row: list[Cell] = [quoted(one_line(tag), link=gallery(failure=tag)), Value(f"{count:,}", plot=plot)]
-        row += [str(counts_by_tag.get(tag, 0) or "-") for counts_by_tag in counts]
-        rows.append(row[: len(columns)])
-    return columns, rows
-
-
 def _counts(title: str, heading: str, counts: Mapping[str, int]) -> Iterator[Section]:
     """The number of cells by name."""
     if counts:
         rows: list[list[Cell]] = [
             [quoted(name), Value(f"{number:,}", plot=plot)]
-            for (name, number), plot in zip(counts.items(), _shares(counts.values()), strict=True)
+            for (name, number), plot in zip(counts.items(), shares(counts.values()), strict=True)
         ]
         yield Section(title, [Column(heading, min_width=12), Column("cells", is_number=True)], rows, name="counts")
-
-
-def _shares(numbers: Iterable[int]) -> list[Share]:
-    """Bars beside numbers, the longest for the largest."""
-    listed = list(numbers)
-    return [Share(number / max(listed)) for number in listed]
 
 
 def _cost(summary: Summary) -> Iterator[Section]:

@@ -13,8 +13,8 @@ from visioneval.errors import RunFormatError
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import show_rate
-from visioneval.report.run import RATE, failure_tag_table
+from visioneval.report.failures import failure_tag_table
+from visioneval.report.numbers import RATE, show_rate
 from visioneval.report.sections import Cell, Column, Section, quoted
 from visioneval.report.text import clean, one_line
 
