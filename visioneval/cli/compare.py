@@ -168,7 +168,7 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
         for side in (result.comparison.a, result.comparison.b):
             if side.folder is not None:
                 fetch_outputs(side.folder)
-        write_report(html, comparison_page(result.comparison, result.gates))
+        write_report(html, comparison_page(result.comparison, result.gates, interrupted=result.interrupted))
 
 
 def _print(result: ComparisonResult, *, as_json: bool) -> None:

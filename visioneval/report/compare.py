@@ -77,7 +77,6 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
         "Gates (--fail-on)",
         (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
         [(_GATE_STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
-        is_whole=True,
         name="gates",
     )
 
@@ -114,7 +113,7 @@ def _alignments(comparison: Comparison) -> Section:
         *(Column(name, min_width=16) for name in ("gaps in A", "gaps in B")),
     )
     title = "Alignment side by side, largest loss first"
-    return Section(title, columns, rows, _more(len(comparison.alignments)))
+    return Section(title, columns, rows, _more(len(comparison.alignments)), is_cut=True)
 
 
 def _more(number: int) -> list[Value]:

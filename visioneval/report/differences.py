@@ -35,9 +35,7 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
     )
     for title, heading, differences, kind in tables:
         if differences:
-            section = Section(
-                title, notes=power if kind == "tested" else (), fold=fold, is_whole=True, name="differences"
-            )
+            section = Section(title, notes=power if kind == "tested" else (), fold=fold, name="differences")
             yield _with_table(section, heading, differences, kind)
 
 

@@ -48,7 +48,9 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
     )
     more = len(summary.failure_reasons) - _MAX_REASONS
     notes = [dim(f"... and {count_of(more, 'more reason')}")] if more > 0 else []
-    yield Section("Why cells did not pass, with examples by model run", columns, rows, notes, name="failures")
+    yield Section(
+        "Why cells did not pass, with examples by model run", columns, rows, notes, is_cut=True, name="failures"
+    )
 
 
 def cell_link(cell: FailingCell) -> str:
@@ -125,7 +127,7 @@ def failure_tag_table(
 def shares(numbers: Iterable[int]) -> list[Share]:
     """Bars beside numbers, the longest for the largest."""
     listed = list(numbers)
-    return [Share(number / max(listed)) for number in listed]
+    return [Share(number / (max(listed) or 1)) for number in listed]
 
 
 def gallery(**state: str) -> str:

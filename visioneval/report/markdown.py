@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from itertools import groupby
@@ -29,12 +30,12 @@ def _blocks(report: Report) -> Iterator[str]:
     shown = (part for part in report.sections if isinstance(part, Section))
     for fold, sections in groupby(shown, lambda part: part.fold or part.title * part.is_closed):
         body = "\n\n".join(map(section_markdown, sections))
-        yield f"<details><summary>{escaped(fold)}</summary>\n\n{body}\n\n</details>" if fold else body
+        yield f"<details><summary>{html.escape(one_line(fold))}</summary>\n\n{body}\n\n</details>" if fold else body
 
 
 def section_markdown(section: Section) -> str:
-    """A section, with at most ``MAX_ROWS`` rows unless it ``is_whole``."""
-    shown = len(section.rows) if section.is_whole else MAX_ROWS
+    """A section, with at most ``MAX_ROWS`` rows if it ``is_cut``."""
+    shown = MAX_ROWS if section.is_cut else len(section.rows)
     more = len(section.rows) - shown
     parts = [
         f"### {_title(section.title)}" if section.title and not section.is_closed else "",

@@ -22,7 +22,7 @@ def noise_sections(noise: Sequence[NoiseFinding]) -> Iterator[Section]:
     )
     yield Section(
         "Where the noise is: shares of the variance of a cell, and half the 95% interval of a model run",
-        [Column("metric", min_width=12), *(Column(names[at], is_number=True) for at in shown)],
+        [Column("metric", min_width=12), *(Column(names[at], is_number=True) for at in shown)] if rows else [],
         [[quoted(name), *(cells[at] for at in shown)] for name, cells in rows],
         [quoted(line) for line in _noise_lines(noise)],
         [about],

@@ -68,7 +68,9 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     sections += _strips(findings, shown)
     if listed := findings.missed[len(shown) :]:
         rows = [[quoted(_missed_text(missed))] for missed in listed]
-        sections.append(Section("", [Column("damage")], rows, fold=f"Missed damage: {len(findings.missed):,}"))
+        sections.append(
+            Section("", [Column("damage")], rows, is_cut=True, fold=f"Missed damage: {len(findings.missed):,}")
+        )
     if findings.notes:
         sections.append(Section("Skipped", notes=[quoted(note, "dim") for note in findings.notes]))
     return Report(

@@ -62,7 +62,9 @@ def _sections(ranking: Ranking) -> Iterator[Section]:
     rows = [_comparison(comparison) for comparison in ranking.comparisons[:MAX_COMPARISONS]]
     more = len(ranking.comparisons) - len(rows)
     notes = [dim(f"... and {more:,} more: see --json")] if more > 0 else []
-    yield Section(f"By {by}", [*texts("A", "B"), *counts], rows, notes, fold="Pair by pair", name="comparisons")
+    yield Section(
+        f"By {by}", [*texts("A", "B"), *counts], rows, notes, fold="Pair by pair", is_cut=True, name="comparisons"
+    )
 
 
 def _group(entries: Sequence[RankedRun]) -> Section:

@@ -157,7 +157,7 @@ def _gates(summary: Summary) -> Section:
         title = f"Gates (evaluated when 'visioneval merge' combines all {summary.shard.count} shards)"
     else:
         title = "Gates" if summary.state == "complete" else "Gates (incomplete run)"
-    columns = [Column("", min_width=8), Column("gate", min_width=12), Column("scope", min_width=8)]
+    columns = [Column("state", min_width=8), Column("gate", min_width=12), Column("scope", min_width=8)]
     columns += [Column("value [95%]"), Column("cells", is_number=True), Column("a repeat fails", min_width=8)]
     rows = [_gate(gate, summary) for gate in summary.gates]
     if not any(gate_repeat(gate) for gate in summary.gates):
@@ -350,7 +350,7 @@ def _alignment(summary: Summary, limit: int) -> Iterator[Section]:
     hidden = len(summary.alignments) + summary.alignments_left_out - limit
     more = f"... and {hidden} more: 'visioneval export {summary.run_id} -o cells.csv' lists all"
     notes = [dim(more)] if hidden > 0 else []
-    yield Section("Alignment by image, lowest first", columns, rows, notes, name="alignment")
+    yield Section("Alignment by image, lowest first", columns, rows, notes, is_cut=True, name="alignment")
 
 
 def _tags(summary: Summary) -> Iterator[Section]:

@@ -107,8 +107,8 @@ class Section:
     A table that ``splits`` shows in a terminal as many columns side by side as fit, and the rest below, with the first
     column repeated, such as a column for each model run. Sections with the same ``fold`` are together behind this
     title, which is closed at first; a terminal shows them with ``--full`` only, and says so. One that ``is_closed`` is
-    behind its own title, except in a terminal. ``narrow`` is its form where its columns do not fit a terminal. Markdown
-    cuts long tables, except one that ``is_whole``, such as gates.
+    behind its own title in Markdown. ``narrow`` is its form where its columns do not fit a terminal. Markdown
+    cuts a table of cells or pairs that ``is_cut``: a comment has a maximum length.
     """
 
     title: str
@@ -119,7 +119,7 @@ class Section:
     splits: bool = False
     fold: str = ""
     is_closed: bool = False
-    is_whole: bool = False
+    is_cut: bool = False
     narrow: Section | None = None
     name: str = ""
     """Identifies the section in HTML, for its style and for links."""
@@ -146,6 +146,7 @@ class ImageStrip:
     title: str
     tiles: Sequence[Tile]
     notes: Sequence[Cell] = ()
+    fold: str = ""
 
 
 @dataclass(frozen=True, slots=True)

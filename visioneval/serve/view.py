@@ -54,7 +54,7 @@ STORE_POLL_SECONDS = 30
 _THUMBS = 2000
 _FRAME = "; frame-ancestors 'none'"
 _GONE = "This run is gone"
-_PAGE_POLICY = policy(is_live=True).replace("file: ", "").replace("form-action 'none'", "form-action 'self'") + _FRAME
+_PAGE_POLICY = policy(is_live=True).replace(" file:", "").replace("form-action 'none'", "form-action 'self'") + _FRAME
 
 
 def serve(

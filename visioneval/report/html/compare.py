@@ -26,10 +26,16 @@ MAX_WITH_OUTPUTS = 6
 """Broken cells whose outputs the page begins with, and as many new errors."""
 
 
-def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None) -> str:
+def comparison_page(
+    comparison: Comparison,
+    gates: Sequence[GateResult],
+    frame: PageFrame | None = None,
+    *,
+    interrupted: bool = False,
+) -> str:
     """The whole page. Missing images are marked as missing."""
     own_style, own_script = style(), script("compare")
-    report, counts = comparison_report(comparison, gates), comparison.counts
+    report, counts = comparison_report(comparison, gates, interrupted=interrupted), comparison.counts
     return render(
         "compare.html.j2",
         policy=policy(own_script, own_style),
