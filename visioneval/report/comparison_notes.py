@@ -12,7 +12,7 @@ from visioneval.analysis.compare.pairing import Change, Pairs
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
 from visioneval.report.sections import Outcome, Tone
-from visioneval.report.text import rerouting_text
+from visioneval.report.text import rerouting_lines
 
 MAX_LISTED = 5
 CHANGE_WORDS: dict[Change, tuple[str, str]] = {
@@ -104,7 +104,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
         if side.is_partial:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     for name, side in (("A", a), ("B", b)):
-        yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
+        yield from (f"{name}: {line}" for line in rerouting_lines(side.reroutings))
     yield from _moved_by_rules(comparison.moved_by_rules)
     if b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"

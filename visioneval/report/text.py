@@ -45,14 +45,6 @@ def rerouting_lines(reroutings: Iterable[Rerouting]) -> Iterator[str]:
         yield f"asked the model {asked!r}, but {answered!r} answered: {', '.join(cells)}"
 
 
-def rerouting_text(rerouting: Rerouting) -> str:
-    """Which model answered instead of which."""
-    cells = count_of(rerouting.cells, "cell")
-    return clean(
-        f"{rerouting.grader}: asked the model {rerouting.asked!r}, but {rerouting.answered!r} answered in {cells}"
-    )
-
-
 def alpha_text(alpha: Statistic) -> str:
     """Krippendorff's alpha with its interval: ``alpha 0.72 [0.61, 0.81]``, or why there is none."""
     if alpha.value is None:

@@ -273,7 +273,7 @@ def test_reports_contain_it(toy: Toy) -> None:
     run(toy, write(toy), "--markdown", "r.md")
     assert "### Diversity" in (toy.folder / "r.md").read_text()
     assert toy("report", "r").exit_code == 0
-    assert "<h2>Diversity</h2>" in (toy.folder / "runs/r/report/index.html").read_text()
+    assert "<h2>Diversity: mean distance" in (toy.folder / "runs/r/report/index.html").read_text()
     (toy.folder / "runs/r/diversity.jsonl").unlink()
     toy("report", "r")
     assert "sets of samples could not be compared" in (toy.folder / "runs/r/report/index.html").read_text()

@@ -97,7 +97,7 @@ def test_what_the_pages_say_about_their_runs(tmp_path: Path, monkeypatch: pytest
     run_page(how_to("raters"), tmp_path)
     agreement = CliRunner().invoke(app, ["agreement", "signs"], env={"COLUMNS": "120"}).output
     assert "labels: 56  raters: 5" in agreement
-    assert re.search(r"usable +5 +12 +12 +0\.645", agreement)
+    assert re.search(r"usable +5 +12 +12 +0\.6", agreement)
 
 
 def test_a_local_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_every_command_reads_a_run_in_a_store(
         (("grade", "r", "--run-id", "graded"), 0, f"run: {stored}/graded"),
         (("compare", "r", "graded", "--html", "compare.html"), 0, "0 broken"),
         (("compare", "baseline", "graded"), 0, "0 broken"),
-        (("pairwise", "r@m", "graded@m"), 0, "2 pairs have two identical images"),
+        (("pairwise", "r@m", "graded@m"), 0, "2 pairs with two identical images"),
         (("probe", "r", "--kinds", "pixels.blank", "--judges"), 0, "pixels.blank"),
     ]
     for words, code, text in commands:

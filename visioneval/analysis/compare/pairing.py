@@ -150,11 +150,6 @@ class Pairs(Sequence[CellPair]):
         """The names of the cells of B."""
         return self._b.columns.take(self.positions[1])
 
-    @property
-    def columns_of_a(self) -> CellColumns:
-        """The names of the cells of A."""
-        return self._a.columns.take(self.positions[0])
-
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
