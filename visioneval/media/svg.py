@@ -71,7 +71,8 @@ svg = sys.stdin.buffer.read().decode("utf-8")
 def draws(family):
     start, end = '<svg xmlns="http://www.w3.org/2000/svg" width="30" height="30">', "</svg>"
     text = f'<text y="20" font-size="20" font-family="{family}">x</text>'
-    return resvg_py.svg_to_bytes(svg_string=start + text + end) != resvg_py.svg_to_bytes(svg_string=start + end)
+    drawn = resvg_py.svg_to_bytes(svg_string=start + text + end, serif_family=family)  # else in a font that it finds
+    return drawn != resvg_py.svg_to_bytes(svg_string=start + end)
 
 found = {kind: next(filter(draws, families), None) for kind, families in fonts.items()}
 known = next(filter(None, found.values()), None)
