@@ -49,6 +49,11 @@ def test_answers_are_forgotten_when_no_other_writer_is_at_work(tmp_path: Path) -
     assert read_preferences(tmp_path) == [preference("kept"), preference("kept", "b")]
 
 
+def test_answers_have_one_order_however_judges_ended(tmp_path: Path) -> None:
+    append_preferences(tmp_path, [preference("two"), preference("one", "b"), preference("one"), preference("two")])
+    assert read_preferences(tmp_path) == [preference("one"), preference("one", "b"), preference("two")]
+
+
 def test_a_deleted_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), locked(tmp_path / "gone" / "lines"):
         pass

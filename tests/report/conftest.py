@@ -15,9 +15,7 @@ from visioneval.stopwatch import Stopwatch
 
 def _cell(line: str) -> tuple[str, ...]:
     fields = json.loads(line)
-    return tuple(
-        str(fields.get(name)) for name in ("test_id", "model_label", "sample_index", "a", "b", "judge", "first")
-    )
+    return tuple(str(fields[name]) for name in ("test_id", "model_label", "sample_index"))
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +33,9 @@ def made_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
         write_records(folder / "old")
         for command, columns, words in commands()[0]:
             studio.run(command, columns, words)
-            for name in ("preferences", "results"):  # cells and the judges of a panel end in any order
-                for path in (folder / "runs").glob(f"*/{name}.jsonl"):
-                    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-                    path.write_text("".join(sorted(lines, key=_cell)), encoding="utf-8")
+            for path in (folder / "runs").glob("*/results.jsonl"):  # cells end in any order
+                lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                path.write_text("".join(sorted(lines, key=_cell)), encoding="utf-8")
         yield studio
 
 

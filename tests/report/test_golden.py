@@ -13,14 +13,10 @@ from view_server import view_server
 
 GOLDEN = Path(__file__).with_name("golden")
 MADE, READ = commands()
-NOT_STABLE = ("pairs", "show-pairs")
-"""Differed once in three runs on a busy machine, for a cause that is not known yet."""
 
 
 def check_outputs(name: str, studio: Studio) -> None:
     """Compares what a command printed and wrote with its golden files, of which none is missing or left over."""
-    if name in NOT_STABLE:
-        pytest.skip("its output is not stable")
     texts = dict(studio.outputs(name))
     for file, text in texts.items():
         check_golden(GOLDEN / file, text)

@@ -92,11 +92,12 @@ def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
 
 
 def read_preferences(folder: Path) -> list[Preference]:
-    """The answers of a run that count, in the order of the first question; empty if there are none.
+    """The answers of a run that count, sorted by their keys, as judges answer in any order; empty if there are none.
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    return list({preference.key: preference for preference in read_all_answers(folder)}.values())
+    last = {preference.key: preference for preference in read_all_answers(folder)}
+    return [last[key] for key in sorted(last)]
 
 
 def read_all_answers(folder: Path) -> Iterator[Preference]:

@@ -13,6 +13,7 @@ from visioneval.errors import count_of
 from visioneval.report.judges import judge_sections_of_runs
 from visioneval.report.numbers import with_interval
 from visioneval.report.sections import (
+    STATES,
     Cell,
     Column,
     Interval,
@@ -40,11 +41,6 @@ _NAMES = {
     "kendall": "Kendall tau-b",
     "pearson": "Pearson",
     "pairwise_accuracy": "pairwise accuracy",
-}
-_STATES: dict[str, tuple[Tone, str]] = {
-    "passed": ("pass", "passed"),
-    "failed": ("fail", "FAILED"),
-    "unmeasured": ("error", "NOT MEASURED"),
 }
 _VALUES = (*numbers("value"), Column("95%"), *numbers("n"), Column("", min_width=20))
 
@@ -102,14 +98,14 @@ def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
 
 
 def _minimum(minimum: MinimumResult) -> Value:
-    tone, state = _STATES[minimum.state]
+    state = STATES[minimum.state]
     name = "" if minimum.measure is None else f" {_NAMES[minimum.measure]}"
-    line = f"{state}  {FLAGS[minimum.bound]} {minimum.metric}:{minimum.required:g}{':' * bool(name)}{name}"
+    line = f"{state.text}  {FLAGS[minimum.bound]} {minimum.metric}:{minimum.required:g}{':' * bool(name)}{name}"
     if minimum.value is not None:
         line += f" {show_beside(minimum.value, minimum.required, 3, 'f')}"
     if minimum.low is not None:
         line += f", lower bound {show_beside(minimum.low, minimum.required, 3, 'f')}"
-    return quoted(line + (f" ({minimum.note})" if minimum.note else ""), tone)
+    return quoted(line + (f" ({minimum.note})" if minimum.note else ""), state.tone)
 
 
 def _grader(grader: GraderAgreement) -> Iterator[Section]:

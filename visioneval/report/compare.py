@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.cells import Cell as RunCell
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import GateResult, State
+from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.errors import count_of
 from visioneval.records.stores.locations import display_name
@@ -25,20 +25,13 @@ from visioneval.report.comparison_notes import (
     notes,
 )
 from visioneval.report.differences import difference_sections
-from visioneval.report.sections import Cell, Column, Report, Section, Tone, Value, dim, quoted
+from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, quoted
 from visioneval.report.text import one_line
 from visioneval.rules import parse_rule
 
 MAX_ROWS = 20
 """Rows of a table of pairs, which are read from disk."""
 _TONES: Mapping[Change, Tone] = {"broken": "fail", "error_after": "error", "fixed": "pass", "error_before": "pass"}
-_GATE_STATES: Mapping[State, Value] = {
-    "passed": Value("passed", "pass"),
-    "failed": Value("FAILED", "fail"),
-    "unmeasured": Value("NOT MEASURED", "error"),
-    "cannot_tell": Value("CANNOT TELL", "error"),
-    "not_applicable": dim("not applicable"),
-}
 _MAX_REASON, _MAX_GAPS = 200, 200
 """Characters of a reason, and of the gaps of an image."""
 
@@ -76,7 +69,7 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
     yield Section(
         "Gates (--fail-on)",
         (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
-        [(_GATE_STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
+        [(STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
         name="gates",
     )
 

@@ -10,6 +10,7 @@ from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, Pro
 from visioneval.errors import count_of
 from visioneval.report.numbers import show_interval
 from visioneval.report.sections import (
+    STATES,
     Cell,
     Column,
     ImageStrip,
@@ -37,11 +38,6 @@ _ABOUT_FALSE_ALARMS = (
 )
 _ABOUT_WEAKEST = "The weakest strength at and above which at least 9 of 10 outputs are caught:"
 _ABOUT_IMAGES = "Left: the output, which passes. Right: the same output with damage that no rule caught."
-_STATES: dict[str, tuple[Tone, str]] = {
-    "passed": ("pass", "passed"),
-    "failed": ("fail", "FAILED"),
-    "unmeasured": ("error", "NOT MEASURED"),
-}
 _OUTCOMES: dict[int, tuple[Tone, str]] = {
     1: ("fail", "A gate failed"),
     3: ("error", "Incomplete"),
@@ -104,8 +100,8 @@ def _outcome(findings: ProbeFindings) -> Outcome:
 def _lines(findings: ProbeFindings) -> Iterator[Cell]:
     """The gates, and why the probe is incomplete, or has nothing to show."""
     for gate in findings.gates:
-        tone, state = _STATES[gate.state]
-        yield Value(f"{state} {gate.gate}: {gate.message}", tone)
+        state = STATES[gate.state]
+        yield Value(f"{state.text} {gate.gate}: {gate.message}", state.tone)
     if findings.exit_code == 130:
         yield Value("interrupted: the rates are of what was graded until then", "error")
     elif findings.stopped is not None:

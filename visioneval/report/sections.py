@@ -6,7 +6,7 @@ and ``html`` render them. A new section is one function that returns a ``Section
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -72,6 +72,18 @@ def quoted(text: str, tone: Tone = "plain", link: str = "") -> Value:
 def dim(text: str) -> Value:
     """A remark."""
     return Value(text, "dim")
+
+
+STATES: Mapping[str, Value] = {
+    "passed": Value("passed", "pass"),
+    "failed": Value("FAILED", "fail"),
+    "unmeasured": Value("NOT MEASURED", "error"),
+    "cannot_tell": Value("CANNOT TELL", "error"),
+    "not_applicable": dim("not applicable"),
+    "skipped": dim("skipped"),
+    "deferred": dim("after merging"),
+}
+"""The states of gates and minimums."""
 
 
 @dataclass(frozen=True, slots=True)

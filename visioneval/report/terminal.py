@@ -86,7 +86,7 @@ def _tables(section: Section, width: int) -> Iterator[RenderableType]:
     while section.narrow and fit_columns(section.columns, section.rows, width) is None:
         section = section.narrow
     columns, rows = section.columns, section.rows
-    if columns and not section.splits:
+    if columns and (len(columns) == 1 or not section.splits):
         yield table(columns, rows, width)
         return
     start = 1
@@ -178,9 +178,12 @@ def joined(facts: Sequence[Cell], width: int) -> Text:
 
 def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> RenderableType:
     blocks: list[RenderableType] = []
+    shown: list[Cell] = []
     for row in rows:
+        empty = next((at for at, cell in enumerate(row) if text_of(cell).plain), 0)
+        shown = [*shown[:empty], *row[empty:]]  # in a table, they belong to the row above
         blocks += [Text("")] if blocks else []
-        blocks.append(key_values((_heading(column), cell) for column, cell in zip(columns, row, strict=True)))
+        blocks.append(key_values((_heading(column), cell) for column, cell in zip(columns, shown, strict=True)))
     return Group(*blocks)
 
 
@@ -192,14 +195,20 @@ def _broken_at_signs(text: Text, width: int) -> Text:
     breaks: list[int] = []
     for word in re.finditer(r"\S+", text.plain):
         start = word.start()
-        while cell_len(text.plain[start : word.end()]) > width:
-            fitting = [at for at in range(start + 1, word.end()) if cell_len(text.plain[start:at]) <= width]
-            if not fitting:
-                break
-            by_sign = ([at for at in fitting if text.plain[at - 1] in signs] for signs in _SEPARATORS)
-            start = next(filter(None, by_sign), fitting)[-1]
+        while start < (end := _fitting_end(text.plain, start, word.end(), width)) < word.end():
+            last = [max(text.plain.rfind(sign, start, end) for sign in signs) for signs in _SEPARATORS]
+            start = next((at + 1 for at in last if at >= 0), end)
             breaks.append(start)
     return Text("\n").join(text.divide(breaks)) if breaks else text
+
+
+def _fitting_end(text: str, start: int, end: int, width: int) -> int:
+    """Where a part of a text ends that begins at ``start``, and is at most ``width`` wide."""
+    for at in range(start, end):
+        width -= cell_len(text[at])
+        if width < 0:
+            return at
+    return end
 
 
 def _heading(column: Column) -> str:

@@ -44,10 +44,7 @@ class Studio:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         printed = result.stdout
         if "--json" in words and printed:
-            data = json.loads(printed)
-            if words.startswith("run "):  # in the order in which cells ended
-                data["alignments"].sort(key=json.dumps)
-            printed = json_lines(data)
+            printed = json_lines(json.loads(printed))
         errors = f"--- standard error\n{result.stderr}" * bool(result.stderr)
         text = f"$ visioneval {words}\n{printed.rstrip()}\n{errors}--- exit code {result.exit_code}\n"
         (self.folder / "out" / f"{name}.txt").write_text(text, encoding="utf-8")
