@@ -26,11 +26,17 @@ GROUP_docs := docs
 .PHONY: demo quick test golden readings mutants mutants-changed integration soak check figures sentences docs screenshots calibration copy-bar bench
 .PHONY: bench-scale probe wheel newest clean
 
+# Shows pip's work as a line for each package.
+PROGRESS := /^Collecting/ { sub(/[^A-Za-z0-9._-].*/, "", $$2); print "  " $$2; fflush() } /^Installing coll/ { print "  installing"; fflush() }
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
 # Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.
 $(DEMO): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[ocr]"
-	touch $(DEMO)
+	@echo "Setting up $(VENV), once: a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --no-compile --progress-bar off --editable ".[ocr]" | awk '$(PROGRESS)'
+	@touch $(DEMO)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,8 +48,13 @@ $(AXE): tests/support/axe/package-lock.json
 	npm ci --silent --no-audit --no-fund --fetch-retries 0 --fetch-timeout 20000 --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
 
 demo: $(DEMO)  ## Run the quickstart suites, with no key and no network
-	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
+	$(BIN)/visioneval run suites/quickstart/suite.yaml
+	@echo
+	@echo "You saw two suites: questions about two posters, and exact copy, sizes and masks of a flyer, a screen and an edit."
+	@echo "Their mock model draws flaws on purpose: 4 and 17 cells had to fail, and did. If one had passed, the exit code would be 1."
+	@echo "See one failure:  $(BIN)/visioneval show latest@mock,flaw=typo flyer"
+	@echo "See the report:   $(BIN)/visioneval report latest --open"
 
 quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"

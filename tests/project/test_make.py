@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from visioneval.cli import app
 
 ROOT = Path(__file__).parents[2]
 LIGHT, WHOLE = '--editable ".[ocr]"', "--group dev"
@@ -53,3 +57,26 @@ def test_tests_after_a_demo_install_the_rest(plan: Callable[..., str]) -> None:
 
 def test_the_environment_of_tests_is_also_that_of_the_demo(plan: Callable[..., str]) -> None:
     assert "touch .venv/.demo .venv/.ready" in plan("quick")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("reduced_readings")
+def test_what_the_demo_says_at_its_end_is_so(
+    plan: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = plan("demo", ".demo").splitlines()
+    suites = [line.split()[-1] for line in lines if " run " in line]
+    assert len(suites) == 2
+    failed = []
+    for suite in suites:
+        result = CliRunner().invoke(app, ["run", str(ROOT / suite), "--runs", "demo-runs"])
+        assert result.exit_code == 0, result.output
+        match = re.search(r"All gates passed: (\d+) failed, as the gates expect", result.output)
+        assert match is not None
+        failed.append(match[1])
+    assert f"{failed[0]} and {failed[1]} cells had to fail" in lines[-3]
+    for line in lines[-2:]:
+        words = line.rstrip('"').partition(".venv/bin/visioneval ")[2].removesuffix(" --open").split()
+        result = CliRunner().invoke(app, [*words, "--runs", "demo-runs"])
+        assert result.exit_code == 0, result.output
