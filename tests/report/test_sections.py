@@ -89,7 +89,7 @@ def test_what_does_not_fit_stands_below_with_the_first_column_again() -> None:
     ("word", "lines"),
     [
         ("gpt-image-2,quality=low", ["gpt-image-2,", "quality=low"]),
-        ("gpt-image-2-quality-low", ["gpt-image-2-", "quality-low"]),
+        ("model-a:fast-quality-low", ["model-a:", "fast-", "quality-low"]),
         ("a" * 30, ["a" * 12, "a" * 12, "a" * 6]),
         ("\u5b57" * 8, ["\u5b57" * 6, "\u5b57" * 2]),
         ("short", ["short"]),

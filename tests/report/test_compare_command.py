@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 
-SUITES = Path(__file__).parents[3] / "suites"
+pytestmark = pytest.mark.slow
+
+SUITES = Path(__file__).parents[2] / "suites"
 
 BAD = {"look": "bad"}
 

@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from browser import OpenPage
 
-SHIM = Path(__file__).parents[3] / "docs" / "site" / "iframe-worker.js"
+SHIM = Path(__file__).parents[2] / "docs" / "site" / "iframe-worker.js"
 PAGE = """\
 <!doctype html><title>waiting</title><body>
 <script src="iframe-worker.js"></script>

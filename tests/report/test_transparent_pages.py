@@ -14,6 +14,8 @@ from toys import Toy
 
 from visioneval.media.images import load_image, on_checkerboard
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from browser import OpenPage
     from playwright.sync_api import Locator, Page

@@ -12,6 +12,8 @@ from test_confirm import Answers, two_runs
 
 import visioneval as ve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def answers(script: Script) -> Answers:

@@ -13,6 +13,8 @@ from report_runs import LABELS, METRICS, demo, grader, png, report, run_info, sa
 
 from visioneval import CellError, Metric
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from browser import OpenPage
     from playwright.sync_api import Browser, Page

@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from accessibility import WIDTHS, violations
 from browser import wait_until
 from compared_runs import compared_run, page_of
@@ -23,6 +24,8 @@ from visioneval.analysis.ranking.ranking import rank_runs
 from visioneval.report.html.pages import sections_page
 from visioneval.report.probe import probe_report
 from visioneval.report.ranking import ranking_report
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from browser import OpenPage

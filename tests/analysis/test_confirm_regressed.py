@@ -11,6 +11,8 @@ from suite_runner import SuiteRunner
 from test_confirm import Answers, new_records
 from typer.testing import Result
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 
 

@@ -18,6 +18,8 @@ from typer.testing import Result
 
 import visioneval as ve
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 
 

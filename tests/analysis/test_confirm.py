@@ -25,6 +25,8 @@ import visioneval as ve
 from visioneval import Record, UsageError, read_info
 from visioneval.records.confirmations import NAME, open_confirmations, read_confirmations
 
+pytestmark = pytest.mark.slow
+
 BOAT: dict[str, Any] = {"id": "boat", "prompt": "a boat", "tags": ["must_pass"]}
 CAR: dict[str, Any] = {"id": "car", "prompt": "a car", "tags": ["must_pass"]}
 TREE: dict[str, Any] = {"id": "tree", "prompt": "a tree"}

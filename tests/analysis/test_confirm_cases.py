@@ -11,6 +11,8 @@ from suite_runner import SuiteRunner
 from test_confirm import Answers
 from test_confirm_regressed import NAMES, compare, sampled, two_runs
 
+pytestmark = pytest.mark.slow
+
 SIX = NAMES[:6]
 IN_DOUBT = "1 case was in doubt: ant (4 of 4 -> 0 of 4, p 0.014); new samples: "
 """Of 4 samples, 4 that break are p 1/70."""

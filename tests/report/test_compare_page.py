@@ -16,6 +16,8 @@ from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.sides import Side
 from visioneval.report.html.compare import comparison_page
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from browser import OpenPage
 

@@ -9,6 +9,8 @@ import pytest
 from browser import wait_until
 from report_runs import demo, report
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from browser import OpenPage
     from playwright.sync_api import Page

@@ -9,6 +9,8 @@ import pytest
 from report_runs import demo
 from toys import Toy
 
+pytestmark = pytest.mark.slow
+
 BROWSER = """\
 import sys
 from pathlib import Path
