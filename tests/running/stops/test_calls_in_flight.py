@@ -341,7 +341,7 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
 def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
     """A cell with all its answers is recorded although the cache cannot be written."""
     api_run = ApiRun(tmp_path, api, CELLS)
-    api.latency["images"] = 0.05
+    api.latency["images"], api.latency["judge"] = 0.05, 0.3
     small = (
         "import sys; sys.argv[0] = 'visioneval';"
         "from visioneval.running.calls.caching import cache; store, left = cache.store_content, iter(range(20))\n"

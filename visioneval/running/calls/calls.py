@@ -65,8 +65,7 @@ class Reuse:
         """
         if self.offline:
             return entries
-        by_images = sorted(entries, key=lambda entry: not entry.answer["whole"])
-        return [entry for entry in by_images if entry.answer["whole"] or not self.retry_unusable]
+        return sorted(entries, key=lambda entry: not entry.answer["whole"])
 
     @property
     def measurements(self) -> bool:
