@@ -128,15 +128,15 @@ def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], 
     generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
     current, outdated = [], 0
 
-    def images(run_id: str, label: Label) -> Images:
+    def hashes(run_id: str, label: Label) -> Images:
         """The hashes of the current images of a label's cells, if known."""
         other, _, model = (label.other or "").partition("@")
         return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
     for run in runs:
-        images_of_run = partial(images, run.info.run_id)
-        labels, dropped = drop_outdated(run.labels, images_of_run)
-        current.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images_of_run)[0]))
+        images = partial(hashes, run.info.run_id)
+        labels, dropped = drop_outdated(run.labels, images)
+        current.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images)[0]))
         outdated += dropped
     return current, outdated
 
