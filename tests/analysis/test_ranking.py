@@ -14,8 +14,9 @@ from ranked_runs import JUDGE, answered, judged, label
 from visioneval import Rankings, UsageError
 from visioneval.analysis.ranking.answers import AnsweredRun
 from visioneval.analysis.ranking.findings import RankedRun, Ranking
-from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
+from visioneval.analysis.ranking.ranking import rank_runs
 from visioneval.analysis.stats.correlation import kendall, pearson, spearman
+from visioneval.suite.filters import Scope
 
 
 def only(rankings: Rankings) -> Ranking:
@@ -234,12 +235,12 @@ def test_several_runs_are_pooled_and_overlapping_pairs_count_once() -> None:
 def test_filters_and_labels_narrow_the_ranking() -> None:
     lines = [line for pair in mixed() for line in pair]
     run = answered(lines, tags={"c0": ["sign"], "c1": ["sign"]})
-    assert only(rank_runs([run], "judges", RankFilters(cases=("c1*",)))).cases == 3
-    assert only(rank_runs([run], "judges", RankFilters(tags=("sign",)))).pairs == 6
-    assert list(places(only(rank_runs([run], "judges", RankFilters(models=("x", "z")))))) == ["x", "z"]
+    assert only(rank_runs([run], "judges", Scope(cases=("c1*",)))).cases == 3
+    assert only(rank_runs([run], "judges", Scope(tags=("sign",)))).pairs == 6
+    assert list(places(only(rank_runs([run], "judges", Scope(models=("x", "z")))))) == ["x", "z"]
     narrowed = answered(lines, selected=("x", "y"))
     assert set(places(only(rank_runs([narrowed], "judges")))) == {"x", "y"}
-    empty = rank_runs([narrowed], "judges", RankFilters(models=("z",)))
+    empty = rank_runs([narrowed], "judges", Scope(models=("z",)))
     assert (empty.rankings, empty.gaps, empty.exit_code) == (
         (),
         ("no pair of these model runs and cases was compared",),
@@ -247,11 +248,11 @@ def test_filters_and_labels_narrow_the_ranking() -> None:
     )
     for filters, message in (
         (
-            RankFilters(cases=("d*",)),
+            Scope(cases=("d*",)),
             "--case 'd*': no match in these runs (known: c0, c1, c10, c11, c2, c3, c4, c5, c6, c7, c8, c9)",
         ),
-        (RankFilters(tags=("sing",)), "--tag 'sing': no match in these runs (did you mean 'sign'?)"),
-        (RankFilters(models=("v",)), "--model 'v': no match in these runs (known: x, y, z)"),
+        (Scope(tags=("sing",)), "--tag 'sing': no match in these runs (did you mean 'sign'?)"),
+        (Scope(models=("v",)), "--model 'v': no match in these runs (known: x, y, z)"),
     ):
         with pytest.raises(UsageError) as error:
             rank_runs([run], "judges", filters)

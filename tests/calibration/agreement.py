@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import YES_NO, Answers, Facet
 from visioneval.analysis.agreement.measures import (
-    Failures,
     Kind,
     against_other_raters,
     chance_measures,
@@ -107,7 +106,7 @@ def _judged_yes_no(labels: int, per_case: int, accuracy: float, share: float, ch
     errors = np.full(number, 1 - accuracy) if per_case == 1 else _beta(1 - accuracy, ICC / 2, number, chance)
     people = chance.random(len(cases)) < np.repeat(shares, per_case)
     grader = people ^ (chance.random(len(cases)) < np.repeat(errors, per_case))
-    failed = failure_measures(Failures(people, grader), cases)
+    failed = failure_measures(people, grader, cases)
     return {**failed, **chance_measures("bool", people.astype(float), grader.astype(float), cases)}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 from record_factory import info, record
 from toys import Toy
 from typer.testing import CliRunner
@@ -29,7 +28,8 @@ from visioneval import (
 from visioneval.cli import app
 from visioneval.records import writer as run_writer
 from visioneval.records.reader import parse_line
-from visioneval.records.run_folders import find_run, list_runs
+from visioneval.records.run_folders import list_runs
+from visioneval.records.stores.lookup import find_run
 from visioneval.records.writer import RunWriter, model_slug
 
 RELEASED = Path(__file__).with_name("released")
@@ -168,7 +168,7 @@ records_ = st.builds(
 @given(records_)
 def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
-    again = parse_line("record", line + b"\n", "here", TypeAdapter(Record))
+    again = parse_line("record", line + b"\n", "here", Record)
     assert again is not None
     assert again == written
     assert again.model_dump_json().encode() == line

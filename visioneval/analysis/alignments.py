@@ -40,9 +40,8 @@ class Alignments:
     def add(self, cell: Record) -> None:
         """Adds the scores of a cell."""
         for key in self._keys:
-            score = cell.scores.get(key)
             if key in cell.scores:
-                number = None if score is None else float(score)
+                score = cell.scores[key]
                 self._count += 1
                 self._cells.append(
                     AlignedCell(
@@ -50,7 +49,7 @@ class Alignments:
                         model_label=cell.model_label,
                         sample_index=cell.sample_index,
                         grader=key,
-                        score=number,
+                        score=None if score is None else float(score),
                         gaps=gaps_in(cell, key),
                     )
                 )

@@ -121,18 +121,14 @@ class ReviewPriority:
             for grader in cell.graders
             if grader.judges
         ]
-        ranges = [
-            self._vote_range(name, values)
-            for by_metric in votes
-            if isinstance(by_metric, dict)
-            for name, values in by_metric.items()
-        ]
-        return max(ranges, default=0.0)
-
-    def _vote_range(self, name: str, values: Any) -> float:
-        votes = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
-        scaled = [value for vote in votes if (value := self._scaled(name, vote)) is not None]
-        return max(scaled) - min(scaled) if scaled else 0.0
+        widest = 0.0
+        for by_metric in votes:
+            for name, values in by_metric.items() if isinstance(by_metric, dict) else ():
+                scores = values if isinstance(values, (list, tuple)) else ()
+                scaled = [value for score in scores if (value := self._scaled(name, score)) is not None]
+                if scaled:
+                    widest = max(widest, max(scaled) - min(scaled))
+        return widest
 
     def _scaled(self, name: str, score: Any) -> float | None:
         """Scales a score to 0 (worst) to 1 (best). ``None`` without a score, a finite range or a direction."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from pydantic import TypeAdapter
-
 from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.reader import read_lines
@@ -79,9 +77,6 @@ class PastCosts:
     judgements: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
 
 
-_PAID: TypeAdapter[RecordedCost] = TypeAdapter(RecordedCost)
-
-
 def read_past_costs(root: Path) -> PastCosts:
     """Computes the means over the newest runs of a folder. Skips runs that cannot be read."""
     return past_costs(_runs(root))
@@ -92,7 +87,7 @@ def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
     unreadable = refresh_runs(folders)
     for folder in (folder for folder in folders if folder not in unreadable):
         try:
-            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", _PAID), MAX_RECORDS))
+            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", RecordedCost), MAX_RECORDS))
         except RunFormatError:
             continue
 

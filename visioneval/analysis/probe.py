@@ -154,47 +154,44 @@ def metric_rates(
     cells: Sequence[ProbedCell], kind: str, strength: str, metrics: Mapping[str, str]
 ) -> Iterator[ProbeRate]:
     """The rate by any rule, then by each metric that is due for any of these cells."""
-    yield rate_of(cells, kind, strength, None, None)
+    yield rate_of(cells, kind, strength)
     for metric, grader in metrics.items():
         due = [cell for cell in cells if metric in cell.measured or metric in cell.unmeasured]
         if due:
             yield rate_of(due, kind, strength, metric, grader)
 
 
-def rate_of(cells: Sequence[ProbedCell], kind: str, strength: str, metric: str | None, grader: str | None) -> ProbeRate:
+def rate_of(
+    cells: Sequence[ProbedCell], kind: str, strength: str = "", metric: str | None = None, grader: str | None = None
+) -> ProbeRate:
     """The rate of one metric over cells of one sort: all damage or all harmless. An interval needs a case.
 
     It counts each case once, so that no failure to detect ever looks better than none.
     """
-    unmeasured = [cell for cell in cells if _is_unmeasured(cell, metric)]
-    counted = [cell for cell in cells if not (cell.is_harmless and _is_unmeasured(cell, metric))]
+    unmeasured = outputs = failed = 0
     by_case: dict[str, list[float]] = {}
-    for cell in counted:
-        by_case.setdefault(chain_of(cell.case), []).append(float(has_failed(cell, metric)))
+    for cell in cells:
+        is_unmeasured = cell.verdict is Verdict.ERROR if metric is None else metric in cell.unmeasured
+        unmeasured += is_unmeasured
+        if not (cell.is_harmless and is_unmeasured):
+            has_failed = cell.verdict is Verdict.FAIL and (metric is None or metric in cell.failed)
+            outputs += 1
+            failed += has_failed
+            by_case.setdefault(chain_of(cell.case), []).append(float(has_failed))
     interval = whole_case_interval(case_sums(by_case))
-    failed = sum(has_failed(cell, metric) for cell in counted)
     return ProbeRate(
         kind=kind,
         strength=strength,
         metric=metric,
         grader=grader,
-        outputs=len(counted),
+        outputs=outputs,
         failed=failed,
-        unmeasured=len(unmeasured),
+        unmeasured=unmeasured,
         cases=len(by_case),
-        rate=failed / len(counted) if counted else None,
+        rate=failed / outputs if outputs else None,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
     )
-
-
-def has_failed(cell: ProbedCell, metric: str | None) -> bool:
-    """Whether the cell is a FAIL by a rule that reads the metric, or by any rule."""
-    return cell.verdict is Verdict.FAIL and (metric is None or metric in cell.failed)
-
-
-def _is_unmeasured(cell: ProbedCell, metric: str | None) -> bool:
-    return cell.verdict is Verdict.ERROR if metric is None else metric in cell.unmeasured
 
 
 def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
@@ -267,14 +264,23 @@ def check_gates(
     of them, and of changed outputs, that need not be measured.
     """
     gates = []
-    for gate in minimums:
-        rate = rate_of([cell for cell in cells if gate.covers(cell)], gate.kind, "", None, None)
+    for minimum in minimums:
+        rate = rate_of([cell for cell in cells if minimum.covers(cell)], minimum.kind)
         if rate.outputs:
-            gates.append(_decided(f"{FLAG} {gate.text}", rate, ">=", gate.rate, "caught", rate.unmeasured))
+            gates.append(_decided(f"{FLAG} {minimum.text}", rate, ">=", minimum.rate, rate.unmeasured))
         else:
-            gates.append(_unmeasured_gate(f"{FLAG} {gate.text}", "no such damage could be planted"))
+            gates.append(_unmeasured_gate(f"{FLAG} {minimum.text}", "no such damage could be planted"))
     if max_false_alarm is not None:
-        gates.append(_false_alarm_gate(max_false_alarm, [cell for cell in cells if cell.is_harmless]))
+        harmless = [cell for cell in cells if cell.is_harmless]
+        errors = sum(cell.verdict is Verdict.ERROR for cell in harmless)
+        gate = f"--max-false-alarm {max_false_alarm:g}"
+        if errors == len(harmless):
+            gates.append(_unmeasured_gate(gate, "no harmless change could be measured"))
+        else:  # an output that could not be measured counts as a false alarm: it did not pass
+            strict = [
+                replace(cell, verdict=Verdict.FAIL) if cell.verdict is Verdict.ERROR else cell for cell in harmless
+            ]
+            gates.append(_decided(gate, rate_of(strict, HARMLESS), "<=", max_false_alarm, errors))
     return tuple(_with_left_out(gate, originals, granted) for gate in gates)
 
 
@@ -299,24 +305,13 @@ def exit_code(
     return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
 
 
-def _false_alarm_gate(limit: float, cells: Sequence[ProbedCell]) -> ProbeGate:
-    """An output that could not be measured counts as a false alarm here: it did not pass."""
-    errors = sum(cell.verdict is Verdict.ERROR for cell in cells)
-    strict = [replace(cell, verdict=Verdict.FAIL) if cell.verdict is Verdict.ERROR else cell for cell in cells]
-    rate = rate_of(strict, HARMLESS, "", None, None)
-    gate = f"--max-false-alarm {limit:g}"
-    if errors == len(cells):
-        return _unmeasured_gate(gate, "no harmless change could be measured")
-    return _decided(gate, rate, "<=", limit, "failed", errors)
-
-
 def _unmeasured_gate(gate: str, message: str) -> ProbeGate:
     return ProbeGate(gate=gate, state="unmeasured", value=None, bound=None, message=message)
 
 
-def _decided(gate: str, rate: ProbeRate, op: Literal[">=", "<="], limit: float, verb: str, errors: int) -> ProbeGate:
+def _decided(gate: str, rate: ProbeRate, op: Literal[">=", "<="], limit: float, errors: int) -> ProbeGate:
     """The gate that compares a bound of a rate with a limit. ``errors`` of its outputs were not measured."""
-    bound, side = (rate.low, "least") if op == ">=" else (rate.high, "most")
+    bound, side, verb = (rate.low, "least", "caught") if op == ">=" else (rate.high, "most", "failed")
     assert rate.rate is not None
     assert bound is not None
     message = (

@@ -14,7 +14,7 @@ from visioneval.analysis.compare.gates import GateResult, check_confirm, check_g
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.ranking.answers import read_answered_runs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
-from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
+from visioneval.analysis.ranking.ranking import rank_runs
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
@@ -43,6 +43,7 @@ from visioneval.running.prepare import (
     RunOptions,
 )
 from visioneval.settings import RUNS, CallKeywords
+from visioneval.suite.filters import Scope
 from visioneval.suite.selection.selection import narrowed_further
 
 
@@ -178,7 +179,7 @@ def rank(
     if by == "people" and judge is not None:
         raise UsageError("judge: people have no judge; leave it out, or rank by judges")
     answered = read_answered_runs(list(map(str, names)), by, runs_folder(runs), warn)
-    return rank_runs(answered, by, RankFilters(tuple(cases), tuple(tags), tuple(models)), judge)
+    return rank_runs(answered, by, Scope(cases=tuple(cases), tags=tuple(tags), models=tuple(models)), judge)
 
 
 def pairwise(

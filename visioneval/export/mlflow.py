@@ -79,17 +79,17 @@ class MlflowTracker:
     def send(self, entry: TrackedEntry, folder: Path) -> None:
         """Sends a model run with a table with images, or the whole run with the report and a table without."""
         run_id = self._write(entry)
+        cells = self._run.cells
         if entry.label is None:
             self._parent = run_id
             self._run.write_files(folder)
-        if self._run.cells is not None and entry.label is None:
-            with (folder / _ALL_CELLS).open("w", encoding="utf-8", newline="") as file:
-                rows = csv.DictWriter(file, self._run.cells.columns, extrasaction="ignore")
-                rows.writeheader()
-                for row in self._run.cells.rows:
-                    rows.writerow({name: csv_value(value) for name, value in row.values.items()})
-        elif self._run.cells is not None and entry.label is not None:
-            columns, data = self._run.cells.with_images(
+            if cells is not None:
+                with (folder / _ALL_CELLS).open("w", encoding="utf-8", newline="") as file:
+                    rows = csv.writer(file)
+                    rows.writerow(cells.columns)
+                    rows.writerows([csv_value(row.values[name]) for name in cells.columns] for row in cells.rows)
+        elif cells is not None:
+            columns, data = cells.with_images(
                 entry.label, lambda image: _image_cell(image, folder), without="model run"
             )
             content = json.dumps({"columns": columns, "data": data}, ensure_ascii=False)

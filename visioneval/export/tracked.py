@@ -13,7 +13,7 @@ from typing import Any
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.summary.counts import Counts, ModelFindings
+from visioneval.analysis.summary.counts import ModelFindings
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import ExitCode, count_of
@@ -122,9 +122,8 @@ class TrackedRun:
     def write_files(self, folder: Path) -> list[Path]:
         """Writes the report, gates and summary to a folder. The report is one file with the cells of the table."""
         gates = [gate.model_dump(mode="json") for gate in self.summary.gates]
-        documents = {"gates.json": json.dumps(gates, indent=2), "summary.json": self.summary.model_dump_json(indent=2)}
-        for name, text in documents.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        (folder / "gates.json").write_text(json.dumps(gates, indent=2), encoding="utf-8")
+        (folder / "summary.json").write_text(self.summary.model_dump_json(indent=2), encoding="utf-8")
         if self.has_report and self.cells is not None:
             write_report(self.cells.slim, folder / "report.html", single_file=True, trust=False)
         return sorted(folder.iterdir())
@@ -139,11 +138,12 @@ def tracked_run(
     digits = len(str(len(summary.gates)))
     gates = {f"{GATE}{at:0{digits}}": gate_text(gate) for at, gate in enumerate(summary.gates[:_MAX_LISTED], 1)}
     run_tags = {**tags, "visioneval.kind": "run", **gates}
-    entries = [TrackedEntry(info.run_id, None, _suite_params(info), dict(_run_metrics(summary)), run_tags)]
+    entries = [TrackedEntry(info.run_id, None, _suite_params(info), _run_metrics(summary), run_tags)]
     for model in summary.models:
         own_tags = {**tags, "visioneval.kind": "model_run", MODEL_RUN: model.label}
         params = dict(_model_params(models.get(model.label)))
-        entries.append(TrackedEntry(model.label, model.label, params, dict(_model_metrics(model)), own_tags))
+        metrics = {**_estimates(model.metrics), **_counts(model), "time/mean_seconds": model.seconds}
+        entries.append(TrackedEntry(model.label, model.label, params, metrics, own_tags))
     cells = tracked_cells(folder, info, rows) if summary.counts.cells else None
     name = experiment or info.experiment or info.suite.name
     return TrackedRun(folder, info, summary, name, tuple(entries), cells, has_report)
@@ -203,47 +203,37 @@ def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
         yield path, typed(value, "text")
 
 
-def _run_metrics(summary: Summary) -> Iterator[tuple[str, float]]:
-    yield from _counts(summary.counts)
+def _run_metrics(summary: Summary) -> dict[str, float]:
     states = [gate.state for gate in summary.gates]
-    for state in ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred"):
-        yield f"gates/{state}", states.count(state)
-    yield from _costs_and_tags(summary)
+    names = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
+    return {**_counts(summary), **{f"gates/{name}": states.count(name) for name in names}}
 
 
-def _model_metrics(model: ModelFindings) -> Iterator[tuple[str, float]]:
-    for name, estimate in model.metrics.items():
-        yield from _bounds(name, estimate)
-    for name, estimate in model.metrics.items():  # a metric named look_low is more than the lower bound of another
-        if estimate.value is not None:
-            yield name, estimate.value
-    yield from _counts(model.counts)
-    yield "time/mean_seconds", model.seconds
-    yield from _costs_and_tags(model)
-
-
-def _counts(counts: Counts) -> Iterator[tuple[str, float]]:
-    if counts.pass_rate.value is not None:
-        yield "pass_rate", counts.pass_rate.value
-    yield from _bounds("pass_rate", counts.pass_rate)
-    yield "cells/all", counts.cells
-    for name in ("passed", "failed", "errors", "refused", "unmeasured"):
-        yield f"cells/{name}", getattr(counts, name)
-
-
-def _bounds(name: str, estimate: Estimate) -> Iterator[tuple[str, float]]:
-    """The 95 % interval of a mean. What was not measured is left out: it is no number."""
-    if estimate.low is not None and estimate.high is not None:
-        yield from ((f"{name}_low", estimate.low), (f"{name}_high", estimate.high))
-
-
-def _costs_and_tags(findings: Summary | ModelFindings) -> Iterator[tuple[str, float]]:
-    """The known cost, and the number of cells with each of the most frequent failure tags."""
+def _counts(findings: Summary | ModelFindings) -> dict[str, float]:
+    """Pass rate, cells, the known cost, and the number of cells with each of the most frequent failure tags."""
+    counts = findings.counts
+    names = ("passed", "failed", "errors", "refused", "unmeasured")
+    numbers = {
+        **_estimates({"pass_rate": counts.pass_rate}),
+        "cells/all": counts.cells,
+        **{f"cells/{name}": getattr(counts, name) for name in names},
+        "cost/unpriced": findings.unpriced,
+    }
     if findings.cost_usd is not None:
-        yield "cost/usd", findings.cost_usd
-    yield "cost/unpriced", findings.unpriced
+        numbers["cost/usd"] = findings.cost_usd
     for tag, cells in list(findings.failure_tags.items())[:_MAX_LISTED]:
-        yield f"failure_tags/{tag.replace('/', '_')}", cells
+        numbers[f"failure_tags/{tag.replace('/', '_')}"] = cells
+    return numbers
+
+
+def _estimates(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    """Values with the bounds of their 95 % intervals. What was not measured is left out: it is no number."""
+    numbers: dict[str, float] = {}
+    for name, estimate in estimates.items():
+        if estimate.low is not None and estimate.high is not None:
+            numbers |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    # a metric named look_low is more than the lower bound of another
+    return numbers | {name: estimate.value for name, estimate in estimates.items() if estimate.value is not None}
 
 
 def tracked_cells(folder: Path, info: RunInfo, rows: int) -> TrackedCells:
@@ -328,8 +318,7 @@ def safe_names(values: Mapping[str, Any], refused: str, longest: int) -> dict[st
         key, number = base, 1
         while key in safe:
             number += 1
-            suffix = f"-{number}"
-            key = f"{base[: longest - len(suffix)]}{suffix}"
+            key = f"{base[: longest - len(f'-{number}')]}-{number}"
         safe[key] = value
     return safe
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from visioneval.label.sampling import Item, ItemKey, RaterQueue, Turn
 from visioneval.records.fields import Moment, SampleIndex
@@ -69,9 +69,6 @@ class SessionEntry(Frozen):
     step: LabelStep | None = None
 
 
-_ENTRY: TypeAdapter[SessionEntry] = TypeAdapter(SessionEntry)
-
-
 def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
     """Appends lines atomically and durably. Raises ``StorageError``."""
     append_shared(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
@@ -79,13 +76,12 @@ def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
 
 def read_entries(folder: Path) -> list[SessionEntry]:
     """All lines, oldest first; empty if the file is missing. Raises ``RunFormatError`` with file and line."""
-    path = folder / PROGRESS
-    return list(read_lines(path, _ENTRY, "labeling")) if path.exists() else []
+    return list(read_lines(folder / PROGRESS, SessionEntry, "labeling"))
 
 
 def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:
     """The lines of a file that other servers append to."""
-    return GrowingFile(folder / PROGRESS, _ENTRY, "labeling")
+    return GrowingFile(folder / PROGRESS, SessionEntry, "labeling")
 
 
 @dataclass(slots=True)

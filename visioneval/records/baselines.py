@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError, count_of
-from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
+from visioneval.records.fields import ModelLabel, OfCell, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
 from visioneval.records.untrusted_json import read_json
 from visioneval.suite.cases.case import CaseId
@@ -83,7 +83,7 @@ class Header(Frozen):
     """The drop of the pass rate, in points, that the suite requires ``compare`` to find."""
 
 
-class BaselineLine(Frozen):
+class BaselineLine(OfCell, Frozen):
     """One cell: the fields of its record that do not depend on time. ``graders`` maps graders to gradings."""
 
     test_id: CaseId
@@ -110,22 +110,12 @@ class BaselineLine(Frozen):
     rules: str | None = None
     """The rules that can fail the cell; ``None`` if they are unknown, as its case is not in the suite."""
 
-    @property
-    def cell(self) -> CellKey:
-        """The case, the model run and the sample."""
-        return self.test_id, self.model_label, self.sample_index
-
 
 class Baseline(Frozen):
     """A run of a baseline."""
 
     header: Header
     lines: tuple[BaselineLine, ...]
-
-
-_VERSION: TypeAdapter[_Version] = TypeAdapter(_Version)
-_HEADER: TypeAdapter[Header] = TypeAdapter(Header)
-_LINE: TypeAdapter[BaselineLine] = TypeAdapter(BaselineLine)
 
 
 def baseline_path(name: str) -> Path:
@@ -178,8 +168,6 @@ def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | Non
     computed = ("graders", "failed_graders", "optional_graders", "never_asked_graders", "rules", "cost_usd")
     values = {name: getattr(record, name) for name in BaselineLine.model_fields if name not in computed}
     failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
-    optional = tuple(grader.key for grader in record.graders if grader.is_optional)
-    never_asked = tuple(grader.key for grader in record.graders if grader.never_asked)
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
@@ -190,8 +178,8 @@ def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | Non
         **values,
         graders=graders,
         failed_graders=failed,
-        optional_graders=optional,
-        never_asked_graders=never_asked,
+        optional_graders=tuple(grader.key for grader in record.graders if grader.is_optional),
+        never_asked_graders=tuple(grader.key for grader in record.graders if grader.never_asked),
         rules=rules,
         cost_usd=record.total_cost_usd,
     )
@@ -279,32 +267,36 @@ def read_baseline(path: Path) -> tuple[Baseline, ...]:
 
 def _read_runs(rows: Sequence[tuple[int, bytes]], path: Path) -> Iterator[Baseline]:
     starts = [at for at, (_, row) in enumerate(rows) if at == 0 or row.startswith(_START)]
-    names: dict[str, int] = {}
-    suite: tuple[str, str] | None = None
+    lines: dict[str, int] = {}
+    suites: set[tuple[str, str]] = set()
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-        run = _read_run(rows[start:end], path)
-        line = names.setdefault(run.header.run, rows[start][0])
-        if line != rows[start][0]:
-            raise RunFormatError(f"{path}:{rows[start][0]}: run {run.header.run} is also in line {line}: {_RESTORE}")
-        suite = suite or (run.header.suite, run.header.source_sha256)
-        if (run.header.suite, run.header.source_sha256) != suite:
-            raise RunFormatError(
-                f"{path}:{rows[start][0]}: run {run.header.run} is of another suite file than the newest: {_RESTORE}"
-            )
+        run, number = _read_run(rows[start:end], path), rows[start][0]
+        where = f"{path}:{number}: run {run.header.run}"
+        first = lines.setdefault(run.header.run, number)
+        if first != number:
+            raise RunFormatError(f"{where} is also in line {first}: {_RESTORE}")
+        suites.add((run.header.suite, run.header.source_sha256))
+        if len(suites) > 1:
+            raise RunFormatError(f"{where} is of another suite file than the newest: {_RESTORE}")
         yield run
 
 
 def _read_run(rows: Sequence[tuple[int, bytes]], path: Path) -> Baseline:
     (first, head), *rest = rows
-    version = _read(_VERSION, head, f"{path}:{first}").baseline
+    version = _read(_Version, head, f"{path}:{first}").baseline
     if version != VERSION:
         cure = "upgrade visioneval" if version > VERSION else "set it again with 'visioneval baseline set RUN'"
         raise RunFormatError(
             f"{path}:{first}: baseline version {version} is not the supported version {VERSION}: {cure}"
         )
-    header = _read(_HEADER, head, f"{path}:{first}")
-    numbered = [(number, _read(_LINE, row, f"{path}:{number}")) for number, row in rest]
-    _check_distinct(numbered, path)
+    header = _read(Header, head, f"{path}:{first}")
+    numbered = [(number, _read(BaselineLine, row, f"{path}:{number}")) for number, row in rest]
+    numbers: dict[CellKey, int] = {}
+    for number, line in numbered:
+        earlier = numbers.setdefault(line.cell, number)
+        if earlier != number:  # a merge may leave both versions of a cell
+            cell = f"{line.test_id} on {line.model_label}, sample {line.sample_index},"
+            raise RunFormatError(f"{path}:{number}: {cell} is also in line {earlier}: {_RESTORE}")
     if header.cells != len(numbered):
         raise RunFormatError(
             f"{path}:{first}: the run has {header.cells} cells, but {count_of(len(numbered), 'line')} of cells:"
@@ -318,20 +310,8 @@ def _read_run(rows: Sequence[tuple[int, bytes]], path: Path) -> Baseline:
     return Baseline(header=header, lines=tuple(line for _, line in numbered))
 
 
-def _check_distinct(lines: Iterable[tuple[int, BaselineLine]], path: Path) -> None:
-    """Raises ``RunFormatError`` if two numbered lines are of one cell, as a merge may leave both versions."""
-    numbers: dict[CellKey, int] = {}
-    for number, line in lines:
-        first = numbers.setdefault(line.cell, number)
-        if first != number:
-            raise RunFormatError(
-                f"{path}:{number}: {line.test_id} on {line.model_label}, sample {line.sample_index}, is also in line"
-                f" {first}: {_RESTORE}"
-            )
-
-
-def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
+def _read(model: type[ModelT], row: bytes, where: str) -> ModelT:
     try:
-        return read_json(adapter, row, where, "baseline")
+        return read_json(model, row, where, "baseline")
     except RunFormatError as error:
         raise RunFormatError(f"{error}; {_RESTORE}") from None

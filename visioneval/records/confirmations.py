@@ -10,16 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from visioneval.errors import StorageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.reader import read_lines
 from visioneval.records.stores.writing import open_writer
-from visioneval.records.writer import RunWriter, lock_run, repair_last_line
+from visioneval.records.writer import RunWriter, lock_run, repair_last_line, storing
 
 NAME = "confirmations.jsonl"
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 def has_confirmations(folder: Path) -> bool:
@@ -33,8 +29,7 @@ def read_confirmations(folder: Path) -> list[Record]:
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    lines = read_lines(folder / NAME, _RECORD) if has_confirmations(folder) else ()
-    return list({record.cell: record for record in lines}.values())
+    return list({record.cell: record for record in read_lines(folder / NAME, Record)}.values())
 
 
 @contextmanager
@@ -43,14 +38,10 @@ def open_confirmations(folder: Path, info: RunInfo) -> Iterator[RunWriter]:
 
     Locks the run. Raises ``UsageError`` if another process writes it, ``StorageError`` if it cannot be written.
     """
-    try:
+    with storing(folder, "write the new samples"):
         results, lines = (folder / "results.jsonl").open("rb", buffering=0), (folder / NAME).open("ab+", buffering=0)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot write the new samples: {error.strerror or error}") from error
     with results, lines:
         lock_run(results, folder)
-        try:
+        with storing(folder / NAME):
             repair_last_line(lines)
-        except OSError as error:
-            raise StorageError(f"{folder / NAME}: cannot write: {error.strerror or error}") from error
         yield open_writer(folder, info, lines)

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from visioneval.atomic import write_whole
-from visioneval.errors import StorageError
 from visioneval.records.fields import Number
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.writer import storing
 from visioneval.types import Frozen
 
 NAME = "diversity.jsonl"
@@ -44,22 +44,14 @@ class CaseDiversity(Frozen):
         return self.grader, self.test_id, self.model_label
 
 
-_LINE: TypeAdapter[CaseDiversity] = TypeAdapter(CaseDiversity)
-
-
 def read_diversity(folder: Path) -> list[CaseDiversity]:
     """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
-    path = folder / NAME
-    return list(read_lines(path, _LINE, "diversity")) if path.exists() else []
+    return list(read_lines(folder / NAME, CaseDiversity, "diversity"))
 
 
 def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
     """Adds lines to a run, which replace those about the same case, model run and grader. Raises ``StorageError``."""
-    path, new = folder / NAME, list(lines)
-    if not new:
-        return
-    by_key = {line.key: line for line in (*read_diversity(folder), *new)}
-    try:
-        write_whole(path, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))
-    except OSError as error:
-        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+    if new := list(lines):
+        by_key = {line.key: line for line in (*read_diversity(folder), *new)}
+        with storing(folder / NAME):
+            write_whole(folder / NAME, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))

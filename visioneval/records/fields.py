@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -12,6 +12,8 @@ from visioneval.rules import parse_rule
 from visioneval.types import MAX_NUMBER
 
 MOST_CELLS = 10**9
+CellKey = tuple[str, str, int]
+"""Case, model run and sample."""
 RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=200)]
 ModelLabel = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 MOST_SAMPLES = 1_000_000
@@ -28,6 +30,28 @@ JsonObject = dict[str, Any]
 """Plain data, as a JSON parser or the engine's sanitizer returns it. Checking its values again takes much longer."""
 MOST_PIXELS = 10**9
 Pixels = Annotated[int, Field(ge=0, le=MOST_PIXELS)]
+
+
+class NamedCell(Protocol):
+    """Whatever has the fields that name a cell."""
+
+    @property
+    def test_id(self) -> str: ...
+
+    @property
+    def model_label(self) -> str: ...
+
+    @property
+    def sample_index(self) -> int: ...
+
+
+class OfCell:
+    """What is about one cell."""
+
+    @property
+    def cell(self: NamedCell) -> CellKey:
+        """Identifies the cell: its case, model run and sample."""
+        return self.test_id, self.model_label, self.sample_index
 
 
 def _is_rule(text: str) -> str:

@@ -21,8 +21,8 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.fields import CellCount, Duration, ModelLabel, Moment, SampleIndex
-from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.records.fields import CellCount, Duration, ModelLabel, Moment, OfCell, SampleIndex
+from visioneval.records.model import Record, RunInfo
 from visioneval.records.reader import GrowingFile, read_lines
 from visioneval.records.stores.lookup import append_shared
 from visioneval.records.untrusted_json import SCHEMA_VERSION
@@ -57,7 +57,7 @@ class Seen(Protocol):
     def other_sha256(self) -> str | None: ...
 
 
-class Label(Frozen):
+class Label(OfCell, Frozen):
     """One answer. For a pair, the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
 
     ``artifact_sha256`` is the hash of the labeled image, and ``other_sha256`` that of the other image of a pair;
@@ -85,14 +85,8 @@ class Label(Frozen):
         """Identifies the rater, the cell and the question."""
         return self.rater, *self.cell, self.other, self.question
 
-    @property
-    def cell(self) -> tuple[str, str, int]:
-        """The labeled cell."""
-        return self.test_id, self.model_label, self.sample_index
-
 
 _RATER: TypeAdapter[str] = TypeAdapter(Rater)
-_LABEL: TypeAdapter[Label] = TypeAdapter(Label)
 
 
 def rater_name(text: str) -> str:
@@ -113,12 +107,12 @@ def read_labels(path: Path) -> list[Label]:
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    return list(read_lines(path, _LABEL, "label")) if path.exists() else []
+    return list(read_lines(path, Label, "label"))
 
 
 def growing_labels(path: Path) -> GrowingFile[Label]:
     """Reads the answers of a file while other processes append to it."""
-    return GrowingFile(path, _LABEL, "label")
+    return GrowingFile(path, Label, "label")
 
 
 def is_current(images: Images, label: Seen) -> bool:
@@ -178,7 +172,7 @@ class CellDraw(Frozen):
     frame: tuple[FrameRun, ...]
 
 
-class DrawnCell(Frozen):
+class DrawnCell(OfCell, Frozen):
     """A drawn cell. ``probability`` is that of being drawn, above 0 and equal for all cells of its ``stratum``."""
 
     draw: DrawId
@@ -187,11 +181,6 @@ class DrawnCell(Frozen):
     sample_index: SampleIndex
     stratum: Line
     probability: Annotated[float, Field(gt=0, le=1)]
-
-    @property
-    def cell(self) -> CellKey:
-        """Identifies the cell."""
-        return self.test_id, self.model_label, self.sample_index
 
 
 class DrawEntry(Frozen):
@@ -210,9 +199,6 @@ class RecordedDraw:
     at: str
     about: CellDraw
     cells: tuple[DrawnCell, ...]
-
-
-_ENTRY: TypeAdapter[DrawEntry] = TypeAdapter(DrawEntry)
 
 
 def frame_of(records: Iterable[Record]) -> tuple[FrameRun, ...]:
@@ -249,7 +235,7 @@ def read_draws(folder: Path) -> list[RecordedDraw]:
     path = folder / DRAWS
     headers: dict[str, DrawEntry] = {}
     cells: dict[str, list[DrawnCell]] = {}
-    for entry in read_lines(path, _ENTRY, "draw") if path.exists() else ():
+    for entry in read_lines(path, DrawEntry, "draw"):
         if entry.draw is not None:
             headers[entry.draw.draw] = entry
         if entry.cell is not None:

@@ -20,6 +20,8 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError
 from visioneval.media.urls import public_address
 from visioneval.records import fields
+from visioneval.records.fields import CellKey as CellKey
+from visioneval.records.fields import OfCell
 from visioneval.records.run_folders import header_bytes, parse_header
 from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
 from visioneval.suite.cases.case import CaseId
@@ -30,7 +32,6 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]
 """``stopped`` is never written: readers report it for a ``running`` run whose writer was killed (``current_state``)."""
-CellKey = tuple[str, str, int]
 
 
 class CellError(Frozen):
@@ -120,7 +121,7 @@ class GraderRecord(Frozen):
         return self.details, *(answer.details for answer in self.judges)
 
 
-class Record(Frozen):
+class Record(OfCell, Frozen):
     """One finished cell."""
 
     schema_version: int = SCHEMA_VERSION
@@ -173,11 +174,6 @@ class Record(Frozen):
     error: CellError | None = None
     generation_key: str
     grade_key: str
-
-    @property
-    def cell(self) -> CellKey:
-        """Identifies the cell."""
-        return self.test_id, self.model_label, self.sample_index
 
     @property
     def is_unusable(self) -> bool:
@@ -311,7 +307,6 @@ def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
-_INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)
 _RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
 
 
@@ -323,7 +318,7 @@ def read_info(folder: Path) -> RunInfo:
     check_version(header, str(path))
     try:
         _RUN_ID.validate_python(header.get("run_id"))  # RunWriter reports an invalid --run-id itself
-        return read_json(_INFO, data, str(path), "run", largest=None)  # a suite may contain any number
+        return read_json(RunInfo, data, str(path), "run", largest=None)  # a suite may contain any number
     except ValidationError:
         raise RunFormatError(f"{path}: run_id: not a valid run ID; restore this file, or run the suite again") from None
     except RunFormatError as error:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from visioneval.records.run_folders import file_inside
 from visioneval.records.writer import OutputWriter, cells_folder
@@ -41,9 +41,6 @@ class Operation(Frozen):
     """Whether it ended without a usable output, so that the cell is to be generated again."""
 
 
-_OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
-
-
 @dataclass(frozen=True, slots=True)
 class OperationFile:
     """Where the operations of one call are written down. Raises ``StorageError`` if they cannot be."""
@@ -67,16 +64,11 @@ class OperationFile:
         return next((operation.name for operation in reversed(known) if operation.name not in ended), None)
 
     def _operations(self) -> Iterator[Operation]:
-        folder = cells_folder(self.test_id, self.model_label)
-        try:
-            names = [path.name for path in (self.writer.folder / folder).glob(f"{self._prefix}*.json")]
-        except OSError:
-            return
-        for name in names:
-            path = file_inside(self.writer.folder, f"{folder}/{name}")
-            with suppress(OSError, ValidationError):
-                if path is not None and path.stat().st_size <= _MAX_BYTES:
-                    operation = _OPERATION.validate_json(path.read_bytes())
+        folder = self.writer.folder / cells_folder(self.test_id, self.model_label)
+        with suppress(OSError):
+            for name in [path.name for path in folder.glob(f"{self._prefix}*.json")]:
+                with suppress(ValidationError):
+                    operation = Operation.model_validate_json(_read(self, name))
                     if (operation.key, operation.provider) == (self.key, self.provider):
                         yield operation
 
@@ -110,18 +102,24 @@ class DownloadFiles:
 
     def read(self, digest: str) -> str | None:
         """A URL; ``None`` if this run does not have it."""
-        folder = cells_folder(self.test_id, self.model_label)
-        path = file_inside(self.writer.folder, f"{folder}/{_download_name(digest)}")
-        with suppress(OSError, ValueError):
-            if path is not None and path.stat().st_size <= _MAX_BYTES:
-                url = path.read_text("utf-8")
-                return url if url_digest(url) == digest else None
+        with suppress(UnicodeDecodeError):
+            url = _read(self, _download_name(digest)).decode()
+            return url if url_digest(url) == digest else None
         return None
 
     def write(self, url: str) -> None:
         """Writes a URL down. It is in a store when this returns, if the run is."""
         self.writer.save(self.test_id, self.model_label, _download_name(url_digest(url)), url.encode())
         self.writer.flush()
+
+
+def _read(files: OperationFile | DownloadFiles, name: str) -> bytes:
+    """A small file of a cell; empty if it cannot be read."""
+    path = file_inside(files.writer.folder, f"{cells_folder(files.test_id, files.model_label)}/{name}")
+    with suppress(OSError):
+        if path is not None and path.stat().st_size <= _MAX_BYTES:
+            return path.read_bytes()
+    return b""
 
 
 def url_digest(url: str) -> str:

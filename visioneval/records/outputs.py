@@ -59,16 +59,11 @@ def changed_outputs(records: Iterable[Record], folder: Path, since: float) -> di
 
 def may_be_changed(path: Path, since: float) -> bool:
     """Whether a file was modified, replaced or copied after the POSIX time ``since``, less a margin."""
-    return _changed_at(path) > since - MARGIN_S
-
-
-def _changed_at(path: Path) -> float:
-    """When a file was last changed. No tool can set ``st_ctime``, while copying may keep ``st_mtime``."""
     try:
         status = path.stat()
     except OSError:
-        return float("inf")
-    return max(status.st_ctime, status.st_mtime)
+        return True
+    return max(status.st_ctime, status.st_mtime) > since - MARGIN_S  # no tool can set st_ctime, copying keeps st_mtime
 
 
 def digest_of(path: Path) -> str | None:

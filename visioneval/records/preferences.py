@@ -10,15 +10,14 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from visioneval.atomic import write_whole
-from visioneval.errors import StorageError
 from visioneval.records.fields import SampleIndex, Usd
 from visioneval.records.model import CellKey
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted_json import SCHEMA_VERSION
-from visioneval.records.writer import append_lines, locked
+from visioneval.records.writer import append_lines, locked, storing
 from visioneval.suite.cases.outputs import split_run
 from visioneval.types import Frozen
 
@@ -83,9 +82,6 @@ class Preference(Frozen):
         return all(split_run(side)[0] == run_id for side in (self.a, self.b))
 
 
-_PREFERENCE: TypeAdapter[Preference] = TypeAdapter(Preference)
-
-
 def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
     """Appends answers to a run, all or none. Raises ``StorageError``."""
     append_lines(folder / NAME, [preference.model_dump_json().encode() for preference in preferences])
@@ -105,8 +101,7 @@ def read_all_answers(folder: Path) -> Iterator[Preference]:
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    path = folder / NAME
-    yield from read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
+    yield from read_lines(folder / NAME, Preference, "preference")
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
@@ -114,11 +109,6 @@ def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) ->
     path = folder / NAME
     if not cells or not path.exists():
         return
-    try:
-        with locked(path):
-            remaining = [
-                preference for preference in read_preferences(folder) if not preference.is_about(run_id, cells)
-            ]
-            write_whole(path, "".join(f"{preference.model_dump_json()}\n" for preference in remaining))
-    except OSError as error:
-        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+    with storing(path), locked(path):
+        remaining = [preference for preference in read_preferences(folder) if not preference.is_about(run_id, cells)]
+        write_whole(path, "".join(f"{preference.model_dump_json()}\n" for preference in remaining))

@@ -13,11 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from visioneval.atomic import write_whole
-from visioneval.errors import RunFormatError, StorageError
+from visioneval.errors import RunFormatError
 from visioneval.records.untrusted_json import SCHEMA_VERSION, read_json
+from visioneval.records.writer import storing
 from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.suite.load import HIDDEN
 from visioneval.types import Frozen
@@ -63,9 +64,6 @@ class QuestionsFile(Frozen):
 
     schema_version: int = SCHEMA_VERSION
     prompts: tuple[PromptQuestions, ...] = ()
-
-
-_FILE: TypeAdapter[QuestionsFile] = TypeAdapter(QuestionsFile)
 
 
 class QuestionsWriter:
@@ -121,10 +119,8 @@ def write_questions(folder: Path, entries: Iterable[PromptQuestions]) -> None:
 
 def _write_entries(path: Path, lines: Iterable[str]) -> None:
     entries = ",\n".join(lines)
-    try:
+    with storing(path):
         write_whole(path, f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n')
-    except OSError as error:
-        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
 
 
 def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
@@ -146,7 +142,7 @@ def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
             f"{path}: schema_version {version} is {age} than the supported version {SCHEMA_VERSION}: {cure}"
         )
     try:
-        return read_json(_FILE, data, str(path), "question file").prompts
+        return read_json(QuestionsFile, data, str(path), "question file").prompts
     except RunFormatError as error:
         raise RunFormatError(f"{error}; {_RESTORE_HINT}") from None
 

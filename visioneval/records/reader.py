@@ -14,19 +14,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar, overload
+from typing import Any, BinaryIO, Generic, TypeVar, overload
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.records.cell_names import CellColumns, NameNumbers, taken
-from visioneval.records.fields import SampleIndex
-from visioneval.records.model import CellKey, Record, RunInfo, suite_places
+from visioneval.records.fields import CellKey, NamedCell, SampleIndex
+from visioneval.records.model import Record, RunInfo, suite_places
 from visioneval.records.run_folders import read_header
 from visioneval.records.untrusted_json import (
     SCHEMA_VERSION,
     UnfitJsonError,
     UnreadableJsonError,
+    adapter_of,
     check_version,
     read_json,
 )
@@ -40,27 +41,9 @@ _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
 PartT = TypeVar("PartT")
 
 
-class NamedCell(Protocol):
-    """What any selection of a record's fields has."""
-
-    @property
-    def test_id(self) -> str: ...
-
-    @property
-    def model_label(self) -> str: ...
-
-    @property
-    def sample_index(self) -> int: ...
-
-
 CellT = TypeVar("CellT", bound=NamedCell)
 Located = tuple[int, CellKey]
 """Where a cell is, and its name."""
-
-
-def key_of(cell: NamedCell) -> CellKey:
-    """The case, the model run and the sample of a cell."""
-    return cell.test_id, cell.model_label, cell.sample_index
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +119,8 @@ class Records(Sequence[CellT]):
 def listed(cells: Iterable[CellT]) -> Records[CellT]:
     """Cells that are in memory."""
     items = tuple(cells)
-    columns, places = CellColumns.of(map(key_of, items)), array("q", range(len(items)))
+    names = ((cell.test_id, cell.model_label, cell.sample_index) for cell in items)
+    columns, places = CellColumns.of(names), array("q", range(len(items)))
     return Records(columns, places, lambda located: (items[at] for at, _ in located), lambda: None)
 
 
@@ -147,7 +131,7 @@ def open_records(path: Path, select: type[CellT]) -> Records[CellT]:
     checks the records that later lines replaced; the others are checked when they are read. Lines that are appended
     later do not count. Raises ``RunFormatError`` with file and line.
     """
-    lines = _Lines(path, TypeAdapter(select))
+    lines = _Lines(path, select)
     try:
         columns, starts = lines.index()
         order = columns.order(range(len(columns.cases)), range(len(columns.labels)))
@@ -184,15 +168,12 @@ class _CellName:
     sample_index: SampleIndex
 
 
-_NAME: TypeAdapter[_CellName] = TypeAdapter(_CellName)
-
-
 @dataclass(frozen=True, slots=True)
 class _Lines(Generic[CellT]):
     """The lines of a file of records."""
 
     path: Path
-    adapter: TypeAdapter[CellT]
+    select: type[CellT]
 
     def index(self) -> tuple[CellColumns, array[int]]:
         """The cell of each line, and the byte at which the line starts. Raises ``RunFormatError``."""
@@ -220,8 +201,8 @@ class _Lines(Generic[CellT]):
                         lines.seek(start)
                     line = lines.readline(LONGEST_LINE)
                     end = start + len(line)
-                    cell = parse_line("record", line, str(self.path), self.adapter)
-                    if cell is None or key_of(cell) != name:
+                    cell = parse_line("record", line, str(self.path), self.select)
+                    if cell is None or (cell.test_id, cell.model_label, cell.sample_index) != name:
                         break
                     yield cell
                 else:
@@ -233,28 +214,30 @@ class _Lines(Generic[CellT]):
 
     def check(self) -> None:
         """Raises the ``RunFormatError`` of the first invalid line."""
-        for _ in read_lines(self.path, self.adapter):
+        for _ in read_lines(self.path, self.select):
             pass
 
 
 def _name_in(line: bytes, where: str) -> _CellName | None:
     """The cell of a line; ``None`` for a truncated last line. Numbers are only checked when the record is read."""
-    if is_current(line):
+    if line.startswith(_CURRENT) and line.endswith(b"\n"):
         try:
-            return _NAME.validate_json(line)
+            return adapter_of(_CellName).validate_json(line)
         except ValidationError:
             pass  # parsed again for the message
-    return parse_line("record", line, where, _NAME)
+    return parse_line("record", line, where, _CellName)
 
 
-def read_lines(path: Path, adapter: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
-    """All lines of a file, parsed with ``adapter``, also those that a later line replaces.
+def read_lines(path: Path, model: type[PartT], kind: str = "record") -> Iterator[PartT]:
+    """All lines of a file, also those that a later line replaces; none of a file that does not exist, but a run's own.
 
-    ``kind`` is what a line is, for messages. Raises ``RunFormatError`` with file and line.
+    ``model`` is their type, and ``kind`` what a line is, for messages. Raises ``RunFormatError`` with file and line.
     """
+    if path.name != RESULTS and not path.exists():
+        return
     with open_lines(path) as lines:
         for line, where in located_lines(lines, path, kind):
-            if (part := parse_line(kind, line, where, adapter)) is not None:
+            if (part := parse_line(kind, line, where, model)) is not None:
                 yield part
 
 
@@ -303,8 +286,8 @@ def located_lines(lines: BinaryIO, path: Path, kind: str) -> Iterator[tuple[byte
 class GrowingFile(Generic[PartT]):
     """Reads a JSON Lines file while other processes append to it."""
 
-    def __init__(self, path: Path, adapter: TypeAdapter[PartT], kind: str) -> None:
-        self._path, self._adapter, self._kind = path, adapter, kind
+    def __init__(self, path: Path, model: type[PartT], kind: str) -> None:
+        self._path, self._model, self._kind = path, model, kind
         self._file: tuple[int, int] | None = None
         self._end = self._count = 0
 
@@ -330,15 +313,15 @@ class GrowingFile(Generic[PartT]):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                part = parse_line(self._kind, line, f"{self._path}:{count}", self._adapter)
+                part = parse_line(self._kind, line, f"{self._path}:{count}", self._model)
                 parts += [] if part is None else [part]
         self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
         return parts, not same
 
 
-def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> PartT | None:
+def parse_line(kind: str, line: bytes, where: str, model: type[PartT]) -> PartT | None:
     """The parsed line, or ``None`` if it is truncated. Raises ``UnfitJsonError`` and ``UnreadableJsonError``."""
-    if not is_current(line):
+    if not (line.startswith(_CURRENT) and line.endswith(b"\n")):
         line = line.removeprefix(codecs.BOM_UTF8)  # an editor may have written it
         try:
             data: Any = json.loads(line)
@@ -349,9 +332,4 @@ def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) 
         if not isinstance(data, dict):
             raise UnfitJsonError(f"{where}: not a {kind}: not a JSON object")
         check_version(data, where)
-    return read_json(adapter, line, where, kind)
-
-
-def is_current(line: bytes) -> bool:
-    """Whether a line is whole and of the current version, as ``RunWriter`` wrote it."""
-    return line.startswith(_CURRENT) and line.endswith(b"\n")
+    return read_json(model, line, where, kind)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.media.urls import is_url, public_address
+from visioneval.media.urls import public_address
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -48,24 +48,6 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
         except RunFormatError:
             continue
     return sorted(runs, key=lambda run: (str(run[1].get("started_at")), run[0].name))
-
-
-def find_run(name: str, root: Path) -> Path:
-    """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``."""
-    return check_run_folder(_find_run(name, root))
-
-
-def _find_run(name: str, root: Path) -> Path:
-    if is_url(name):
-        raise UsageError(f"{public_address(name)}: is a URL: only runs in local folders and below --runs can be read")
-    if (Path(name) / "run.json").is_file():
-        return Path(name)
-    if name == "latest":
-        runs = list_runs(root)
-        if not runs:
-            raise UsageError(f"{root}: contains no runs")
-        return runs[-1][0]
-    return root / choose_run(name, [path.parent.name for path in sorted(root.glob("*/run.json"))], str(root))
 
 
 def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:

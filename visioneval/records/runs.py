@@ -51,18 +51,13 @@ def plan_deletion(root: Path, experiment: str | None, older_than: float | None, 
     if copies_at(root) is not None:
         raise UsageError(f"{display_name(root)}: --delete is for runs in a local folder: delete these in the store")
     listed = list_runs(root)
-    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    chosen = runs_to_delete(
-        [run for run in listed if experiment in (None, run[1].get("experiment"))], before, keep or 0
-    )
-    needed = needed_runs(listed, chosen, Path())
+    chosen = [run for run in listed if experiment in (None, run[1].get("experiment"))]
+    chosen = chosen[: max(0, len(chosen) - (keep or 0))]
+    if older_than is not None:
+        before = datetime.now(UTC) - timedelta(days=older_than)
+        chosen = [run for run in chosen if _is_before(run[1], before)]
+    needed = needed_runs(listed, chosen)
     return Deletion(tuple(folder for folder, _ in chosen if folder not in needed), needed, len(listed))
-
-
-def runs_to_delete(runs: Sequence[ListedRun], before: datetime | None, keep: int) -> list[ListedRun]:
-    """The runs, oldest first, that began before a time and are not among the newest ones to ``keep``."""
-    older = runs[: max(0, len(runs) - keep)]
-    return [run for run in older if before is None or _is_before(run[1], before)]
 
 
 def _is_before(info: Mapping[str, Any], before: datetime) -> bool:
@@ -72,15 +67,15 @@ def _is_before(info: Mapping[str, Any], before: datetime) -> bool:
         return False
 
 
-def needed_runs(runs: Sequence[ListedRun], chosen: Sequence[ListedRun], suites: Path) -> dict[Path, str]:
+def needed_runs(runs: Sequence[ListedRun], chosen: Sequence[ListedRun]) -> dict[Path, str]:
     """Those of the chosen runs that must stay, and why. ``runs`` are all of the folder, oldest first.
 
-    Suites are all YAML files below ``suites``. Raises ``RunFormatError`` for a baseline or a run that cannot be read:
-    it could need any of them.
+    Suites are all YAML files below the working directory. Raises ``RunFormatError`` for a baseline or a run that cannot
+    be read: it could need any of them.
     """
     needed: dict[Path, str] = {}
     baselines = {path: {stored.header.run for stored in read_baseline(path)} for path in sorted(FOLDER.glob("*.jsonl"))}
-    texts = dict(_suite_texts(suites, {folder.parent.absolute() for folder, _ in runs}))
+    texts = dict(_suite_texts({folder.parent.absolute() for folder, _ in runs}))
     ids = [folder.name for folder, _ in runs]
     for folder, info in chosen:
         if current_state(folder, info.get("state")) == "running":
@@ -135,9 +130,9 @@ def _reads(text: str, run_id: str, ids: Sequence[str]) -> bool:
     return any(_resolved(split_run(name)[0], ids) == run_id for name in _SOURCE.findall(text))
 
 
-def _suite_texts(root: Path, runs: set[Path]) -> Iterator[tuple[Path, str]]:
-    """All YAML files below a folder, without hidden ones and runs."""
-    for parent, folders, names in os.walk(root):
+def _suite_texts(runs: set[Path]) -> Iterator[tuple[Path, str]]:
+    """All YAML files below the working directory, without hidden ones and runs."""
+    for parent, folders, names in os.walk(Path()):
         folder = Path(parent)
         folders[:] = [name for name in folders if name[0] != "." and (folder / name).absolute() not in runs]
         for name in names:

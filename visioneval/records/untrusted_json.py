@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import orjson
@@ -50,10 +50,16 @@ def check_version(data: Mapping[str, Any], where: str) -> None:
         )
 
 
-def read_json(
-    adapter: TypeAdapter[ValueT], data: bytes, where: str, kind: str, *, largest: int | None = LARGEST
-) -> ValueT:
-    """Parses a value. ``where`` is the file with the line number; ``kind`` describes the expected contents.
+def adapter_of(model: type[ValueT]) -> TypeAdapter[ValueT]:
+    """Parses and writes values of a type. It takes long to build, so there is one of each."""
+    return _adapter_of(model)
+
+
+_adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+def read_json(model: type[ValueT], data: bytes, where: str, kind: str, *, largest: int | None = LARGEST) -> ValueT:
+    """Parses a value of a type. ``where`` is the file with the line number; ``kind`` describes the expected contents.
 
     At any depth, numbers must be finite, and integers at most ``largest`` in absolute value. Raises
     ``UnreadableJsonError`` or ``UnfitJsonError``.
@@ -61,7 +67,7 @@ def read_json(
     try:
         if not _has_safe_numbers(data):
             json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
-        return adapter.validate_json(data)
+        return adapter_of(model).validate_json(data)
     except ValidationError as error:
         location, message = _first_problem(error)
         if location is None:

@@ -60,11 +60,8 @@ class OutputWriter:
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
         folder = self._cell_folder(test_id, label)
-        try:
+        with storing(f"{self.folder}/{folder}/{name}"):
             return f"{folder}/{self._write(folder, name, data, source)}"
-        except OSError as error:
-            path = f"{self.folder}/{folder}/{name}"
-            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
 
     def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
         """Writes or replaces a file of a cell. Returns its name."""
@@ -81,12 +78,10 @@ class OutputWriter:
         Creates it and those above it. What exists must not lead out of the run.
         """
         relative, folder = cells_folder(test_id, label), Path()
-        try:
+        with storing(f"{self.folder}/{relative}"):
             for name in relative.split("/"):
                 folder /= name
                 self._create(folder)
-        except OSError as error:
-            raise StorageError(f"{self.folder}/{relative}: cannot write: {error.strerror or error}") from error
         return relative
 
     def _create(self, folder: Path) -> None:
@@ -204,11 +199,9 @@ class RunWriter(OutputWriter):
         since = min(filter(None, (reused_since, self.info.reused_since)), default=None)
         ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
         self.info = self.info.model_copy(update=ended)
-        try:
+        with storing(self.folder, "finish the run"):
             write_whole(self.folder / "run.json", _json_bytes(self.info))
             self._results.close()  # also releases the lock that marks a running run
-        except OSError as error:
-            raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
 
     def write_summary(self, summary: BaseModel) -> None:
@@ -231,10 +224,8 @@ def is_run_id(name: str) -> bool:
 
 def write_summary(folder: Path, summary: BaseModel) -> None:
     """Writes the ``summary.json`` of a run, which only lists of runs read. Raises ``StorageError``."""
-    try:
+    with storing(folder, "write the summary"):
         write_whole(folder / "summary.json", _json_bytes(summary))
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot write the summary: {error.strerror or error}") from error
 
 
 def lock_run(results: BinaryIO, folder: Path) -> None:
@@ -310,18 +301,23 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
     """
     if not lines:
         return
-    data = b"".join(line + b"\n" for line in lines)
+    with storing(path), locked(path) as file:
+        start = repair_last_line(file)
+        try:
+            _write(file, b"".join(line + b"\n" for line in lines))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(start)
+            raise
+
+
+@contextmanager
+def storing(what: Path | str, action: str = "write") -> Iterator[None]:
+    """Raises the ``StorageError`` of an ``OSError`` inside the block: what cannot be done, and why."""
     try:
-        with locked(path) as file:
-            start = repair_last_line(file)
-            try:
-                _write(file, data)
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(start)
-                raise
+        yield
     except OSError as error:
-        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        raise StorageError(f"{what}: cannot {action}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -80,14 +80,6 @@ def check_minimums(
     return tuple(_check(minimum, *_parse(minimum, metrics), graders, allowed) for minimum in minimums)
 
 
-def exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
-    """3 if a minimum could not be measured, else 1 if one failed, else 0."""
-    states = {minimum.state for minimum in minimums}
-    if "unmeasured" in states:
-        return ExitCode.INCOMPLETE
-    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
-
-
 def _parse(minimum: Minimum, metrics: Collection[str]) -> tuple[str, str | None]:
     """The metric and the measure of a minimum."""
     flag = FLAGS[minimum.bound]
@@ -224,7 +216,10 @@ def agree(
     graders = against_graders(answers, metrics)
     checked = check_minimums(minimums, graders, metrics, allowed_unmeasured)
     correction = correct(runs, answers, metrics, allowed_unmeasured) if is_corrected else None
-    is_reliable = correction is None or correction.is_reliable
+    states = {minimum.state for minimum in checked}
+    exit_code = ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
+    if "unmeasured" in states or (correction is not None and not correction.is_reliable):
+        exit_code = ExitCode.INCOMPLETE
     return Agreement(
         runs=tuple(run.info.run_id for run in runs),
         labels=sum(answers.raters.values()),
@@ -233,16 +228,16 @@ def agree(
         raters=rater_findings(runs, answers),
         preferences=preferences_of_people(answers),
         pairwise_judges=against_pairwise_judges(runs, answers),
-        notes=(*_notes(answers, graders), *_notes_on_draws(runs)),
+        notes=tuple(_notes(answers, graders, runs)),
         judges=judges_by_run(runs, answers),
         minimums=checked,
         correction=correction,
         allowed_unmeasured=min(allowed_unmeasured, 1.0),
-        exit_code=exit_code(checked) if is_reliable else ExitCode.INCOMPLETE,
+        exit_code=exit_code,
     )
 
 
-def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:
+def _notes(answers: Answers, graders: Sequence[GraderAgreement], runs: Sequence[LabeledRun]) -> Iterator[str]:
     if not answers.raters:
         yield "these runs have no labels yet: add some with 'visioneval label' or 'visioneval label import'"
     elif not graders:
@@ -257,11 +252,7 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
         yield f"ignored: {count_of(answers.outdated, 'label')} for replaced images"
     if answers.unmatched:
         yield f"ignored: {count_of(answers.unmatched, 'label')} that match no question in the suite"
-
-
-def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
-    """Labels of a stratified draw do not represent the run without their weights."""
-    for run in runs:
+    for run in runs:  # labels of a stratified draw do not represent the run without their weights
         drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
         if any(label.cell in drawn for label in run.labels):
             yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,6 @@ from visioneval.suite.labels import WHY, LabelQuestion
 Unit = tuple[str, str, str, int, str | None]
 """The subject of an answer: run, case, model run, sample, and for a pair the other side."""
 YES_NO = ("no", "yes")
-Directions = dict[frozenset[str], str]
-"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +99,12 @@ class Facet:
         return self.names[int(code)] if self.names else f"{code:g}"
 
 
-Facets = Mapping[str, Sequence[Facet]]
-"""Facets by question key. A free-text question has none."""
-
-
 @dataclass(slots=True)
 class Answers:
     """All questions and answers, and the numbers of ignored answers."""
 
-    facets: Facets
+    facets: dict[str, tuple[Facet, ...]]
+    """Facets by question key. A free-text question has none."""
     records: dict[tuple[str, CellKey], Record] = field(default_factory=dict)
     due: dict[str, DueMetrics] = field(default_factory=dict)
     """By run: which metrics its cells should have."""
@@ -132,18 +127,18 @@ def drop_outdated_labels(runs: Sequence[LabeledRun]) -> tuple[list[LabeledRun], 
     """Removes labels of images that were generated again since. Returns the runs and the number of removed labels."""
     generated = {(run.info.run_id, record.cell): record.artifact_sha256 for run in runs for record in run.records}
     current, outdated = [], 0
+
+    def hashes(run_id: str, label: Label) -> Images:
+        """The hashes of the current images of a label's cells, if known."""
+        other, _, model = (label.other or "").partition("@")
+        return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
+
     for run in runs:
-        images = partial(_images, generated, run.info.run_id)
+        images = partial(hashes, run.info.run_id)
         labels, dropped = drop_outdated(run.labels, images)
         current.append(replace(run, labels=labels, anchors=drop_outdated(run.anchors, images)[0]))
         outdated += dropped
     return current, outdated
-
-
-def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, label: Label) -> Images:
-    """The hashes of the current images of a label's cells, if known."""
-    other, _, model = (label.other or "").partition("@")
-    return generated.get((run_id, label.cell)), generated.get((other, (label.test_id, model, label.sample_index)))
 
 
 def pool(runs: Sequence[LabeledRun]) -> Answers:
@@ -152,7 +147,7 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
     Raises ``UsageError`` if runs define a question differently, or if a cell occurs twice.
     """
     answers = Answers(_facets(runs))
-    directions: Directions = {}
+    directions: dict[frozenset[str], str] = {}  # by two model runs: the side that the first label calls a
     for run in runs:
         cells = {record.cell: record for record in run.records}
         if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
@@ -165,7 +160,14 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
                 for facet in answers.facets.get(label.question, ()):
                     if label.other is None and facet.code(label) is not None:
                         facet.unknown_cells.add((run.info.run_id, label.cell))
-            elif _add(answers.facets, *_in_one_direction(unit_of(run, label), label, directions)):
+                continue
+            unit, turned = _in_one_direction(unit_of(run, label), label, directions)
+            facets = answers.facets.get(label.question)
+            codes = [(facet, facet.code(turned)) for facet in facets or ()]
+            for facet, code in codes:
+                if code is not None:
+                    facet.answers.setdefault(unit, {})[label.rater] = code
+            if facets is not None and all(code is not None for _, code in codes):
                 answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
                 answers.unmatched += 1
@@ -177,7 +179,7 @@ def unit_of(run: LabeledRun, label: Label) -> Unit:
     return (run.info.run_id, *label.cell, label.other)
 
 
-def _in_one_direction(unit: Unit, label: Label, directions: Directions) -> tuple[Unit, Label]:
+def _in_one_direction(unit: Unit, label: Label, directions: dict[frozenset[str], str]) -> tuple[Unit, Label]:
     """Swaps the sides of a label about a pair if an earlier one is about the same model runs the other way round."""
     run, test_id, model, sample, other = unit
     if other is None or "@" not in other:
@@ -190,36 +192,24 @@ def _in_one_direction(unit: Unit, label: Label, directions: Directions) -> tuple
     return (other_run, test_id, other_model, sample, side), label.model_copy(update={"answer": swapped})
 
 
-def _add(facets: Facets, unit: Unit, label: Label) -> bool:
-    """Adds a label. Returns whether it answers its question."""
-    matching = facets.get(label.question)
-    if matching is None:
-        return False
-    codes = [facet.code(label) for facet in matching]
-    for facet, code in zip(matching, codes, strict=True):
-        if code is not None:
-            facet.answers.setdefault(unit, {})[label.rater] = code
-    return None not in codes
-
-
 def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
     definitions: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
         labels = run.info.selected_suite.resolved_labels
-        for key, question in [
-            *((entry.key, entry) for entry in labels.questions),
-            *((entry.key, None) for entry in labels.pairs),
-        ]:
+        questions: dict[str, LabelQuestion | None] = {entry.key: entry for entry in labels.questions}
+        questions |= dict.fromkeys(entry.key for entry in labels.pairs)
+        for key, question in questions.items():
             first_run, first_question = definitions.setdefault(key, (run.info.run_id, question))
             if _meaning(first_question) != _meaning(question):
                 raise UsageError(
                     f"{first_run} and {run.info.run_id} define question {key!r} differently: analyze them separately"
                 )
-    facets = {key: tuple(_facets_of(key, question)) for key, (_, question) in definitions.items()}
-    reasons: dict[str, tuple[Facet, ...]] = {
-        f"{key}{WHY}": () for key, (_, question) in definitions.items() if not question
-    }
-    return {**reasons, **facets}
+    facets: dict[str, tuple[Facet, ...]] = {}
+    for key, (_, question) in definitions.items():
+        if question is None:
+            facets[f"{key}{WHY}"] = ()
+        facets[key] = _facets_of(key, question)
+    return facets
 
 
 def _meaning(question: LabelQuestion | None) -> object:
@@ -227,16 +217,15 @@ def _meaning(question: LabelQuestion | None) -> object:
     return question and (question.type, question.choices, question.scale, question.step, question.metric)
 
 
-def _facets_of(key: str, question: LabelQuestion | None) -> list[Facet]:
+def _facets_of(key: str, question: LabelQuestion | None) -> tuple[Facet, ...]:
     if question is None:
-        return [Facet(key, "pair", PAIR_ANSWERS)]
+        return (Facet(key, "pair", PAIR_ANSWERS),)
     if question.type == "tags":
-        return [Facet(key, "yes_no", YES_NO, question, tag) for tag in question.choices]
-    if question.type == "yes_no":
-        return [Facet(key, "yes_no", YES_NO, question)]
-    if question.type == "one_of":
-        return [Facet(key, "one_of", question.choices, question)]
-    return [Facet(key, "scale", (), question)] if question.type == "scale" else []
+        return tuple(Facet(key, "yes_no", YES_NO, question, tag) for tag in question.choices)
+    if question.type == "text":
+        return ()
+    names = {"yes_no": YES_NO, "one_of": question.choices, "scale": ()}
+    return (Facet(key, question.type, names[question.type], question),)
 
 
 def read_labeled(name: str, runs: Path, warn: Warn) -> LabeledRun:

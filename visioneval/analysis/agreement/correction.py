@@ -17,7 +17,7 @@ from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
 from visioneval.analysis.stats import prediction_powered as ppi
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import UsageError
-from visioneval.records.labels import DrawnCell, RecordedDraw, frame_of
+from visioneval.records.labels import DrawnCell, FrameRun, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
 from visioneval.suite.labels import LabelQuestion
 from visioneval.suite.turns import chain_of
@@ -77,7 +77,7 @@ def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Un
     if not scores:
         left_out = LeftOut(len(unmeasured), len(unmeasured))
         return Unusable(f"{where}: no cell with an output has a value of {metric}", left_out)
-    frame = {part.model_label: part for part in frame_of(run.records)}
+    frame = frame_of(run.records)
     results = [_labels_of(draw, run, facet, scores, unmeasured, frame) for draw in run.draws]
     usable = [result for result in results if isinstance(result, DrawnLabels)]
     if not usable:
@@ -107,46 +107,46 @@ def _labels_of(
     facet: Facet,
     scores: Mapping[CellKey, float],
     unmeasured: Sequence[CellKey],
-    frame: Mapping[str, object],
+    frame: Sequence[FrameRun],
 ) -> DrawnLabels | Unusable:
     where, which = run.title, draw.about.which
-    covered = {part.model_label for part in draw.about.frame if frame.get(part.model_label) == part}
+    command = f"'visioneval label {where} --which {which}'"
+    covered = {part.model_label for part in draw.about.frame if part in frame}
     judge = {cell: score for cell, score in scores.items() if cell[1] in covered}
     if not judge:
-        return Unusable(
-            f"{where}: its cells are not those that {which} was drawn from: draw again, with {_command(run, which)}"
-        )
+        return Unusable(f"{where}: its cells are not those that {which} was drawn from: draw again, with {command}")
     people = _people(run, facet)
     asked = _asked(draw, run, facet, people, judge)
     in_turn = [cell for cell in asked if cell.cell in judge]
     answered = [cell for cell in in_turn if cell.cell in people]
     if not answered:
-        return Unusable(f"{where}: {which} has no answer to {facet.key!r} yet: answer with {_command(run, which)}")
+        return Unusable(f"{where}: {which} has no answer to {facet.key!r} yet: answer with {command}")
     missing = len(in_turn) - len(answered)
     if missing > MAX_MISSING * len(in_turn):
         return Unusable(
             f"{where}: {missing:,} of the {len(in_turn):,} cells of {which} up to the last labeled one have no current"
-            f" answer to {facet.key!r}, more than {MAX_MISSING:.0%}: answer them with {_command(run, which)}"
+            f" answer to {facet.key!r}, more than {MAX_MISSING:.0%}: answer them with {command}"
         )
-    reached, labeled = ({cell.stratum for cell in cells} for cells in (asked, answered))
-    due = {cell.stratum for cell in in_turn}
-    if unseen := sorted({cell.stratum for cell in draw.cells} - reached | due - labeled):
-        return Unusable(
-            f"{where}: no {unseen[0]} cell of {which} has an answer yet: answer with {_command(run, which)}"
-        )
+    drawn, reached, due, labeled = (
+        Counter(cell.stratum for cell in cells) for cells in (draw.cells, asked, in_turn, answered)
+    )
+    if unseen := sorted((drawn.keys() - reached.keys()) | (due.keys() - labeled.keys())):
+        return Unusable(f"{where}: no {unseen[0]} cell of {which} has an answer yet: answer with {command}")
+    labels = []
+    for cell in answered:
+        # 1 / probability that its turn has come; labels stand also for the unanswered cells of their stratum
+        weight = drawn[cell.stratum] * due[cell.stratum]
+        weight /= reached[cell.stratum] * labeled[cell.stratum] * cell.probability
+        labels.append(LabeledCell(cell.cell, people[cell.cell], weight, cell.stratum))
     return DrawnLabels(
         draw=draw,
         judge=judge,
-        labels=_weighted(draw, asked, in_turn, answered, people),
+        labels=tuple(labels),
         uncovered=len(scores) - len(judge),
         missing=missing,
         waiting=sum(cell.cell in judge for cell in draw.cells) - len(in_turn),
         left_out=LeftOut(lost := sum(cell[1] in covered for cell in unmeasured), len(judge) + lost),
     )
-
-
-def _command(run: LabeledRun, which: str) -> str:
-    return f"'visioneval label {run.title} --which {which}'"
 
 
 def _people(run: LabeledRun, facet: Facet) -> dict[CellKey, float]:
@@ -176,33 +176,6 @@ def _asked(
     last = max((at for at, cell in enumerate(draw.cells, 1) if cell.cell in reached and cell.cell in judge), default=0)
     gaps = (at for at, cell in enumerate(draw.cells) if cell.cell in judge and cell.cell not in people)
     return draw.cells[: max(last, next(gaps, len(draw.cells)))]
-
-
-def _weighted(
-    draw: RecordedDraw,
-    asked: Sequence[DrawnCell],
-    in_turn: Sequence[DrawnCell],
-    answered: Sequence[DrawnCell],
-    people: Mapping[CellKey, float],
-) -> tuple[LabeledCell, ...]:
-    """Weighs each label by 1 / probability, where the probability is that of the part whose turn has come.
-
-    Labels stand also for the unanswered cells of their stratum.
-    """
-    drawn, reached, due, labeled = (
-        Counter(cell.stratum for cell in cells) for cells in (draw.cells, asked, in_turn, answered)
-    )
-    return tuple(
-        LabeledCell(
-            cell=cell.cell,
-            people=people[cell.cell],
-            weight=drawn[cell.stratum]
-            * due[cell.stratum]
-            / (reached[cell.stratum] * labeled[cell.stratum] * cell.probability),
-            stratum=cell.stratum,
-        )
-        for cell in answered
-    )
 
 
 class CorrectedMetric(Frozen):
@@ -345,8 +318,7 @@ class _CorrectedQuestion:
             return CorrectedDifference(**about, **counts, difference=empty)
         codes = _codes([*a.judge, *b.judge])
         estimates = [ppi.corrected_mean(*_arrays(labels, codes), self._step) for labels in (a, b)]
-        low, high = self._range
-        span = high - low
+        span = self._range[1] - self._range[0]
         value = _measure(ppi.difference(*estimates), len(a.judge), (-span, span))
         return CorrectedDifference(**about, **counts, difference=value)
 
@@ -401,11 +373,8 @@ def _measure(
     estimate: ppi.MeanEstimate, n: int, limits: tuple[float, float | None], note: str | None = None
 ) -> Statistic:
     """The value and its interval, within the limits."""
-    low, high = limits[0], math.inf if limits[1] is None else limits[1]
-    value = min(max(estimate.value, low), high)
     if estimate.cases < 2:
-        return Statistic(value=value, n=n, note=_ONE_CASE)
+        return Statistic(value=float(np.clip(estimate.value, *limits)), n=n, note=_ONE_CASE)
     bounds = estimate.interval()
-    return Statistic(
-        value=value, low=min(max(bounds.low, low), high), high=min(max(bounds.high, low), high), n=n, note=note
-    )
+    value, low, high = np.clip((estimate.value, bounds.low, bounds.high), *limits).tolist()
+    return Statistic(value=value, low=low, high=high, n=n, note=note)

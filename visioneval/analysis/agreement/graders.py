@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -107,12 +108,6 @@ class _Rows:
         """The case of each row."""
         return [chain_of(unit[1]) for unit in self.units]
 
-    def only(self, keep: Floats) -> tuple[Floats, Floats, list[str]]:
-        """The rows for which ``keep`` is true."""
-        rows = np.flatnonzero(keep)
-        cases = self.cases
-        return self.people[rows], self.grader[rows], [cases[row] for row in rows]
-
 
 @dataclass(frozen=True, slots=True)
 class RunMetric:
@@ -149,26 +144,30 @@ def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
 
 def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple[GraderAgreement, ...]:
     """Returns one finding per question and metric that it names, in suite order."""
-    questions = [(facet, facet.question.metrics) for facet in answers.all_facets if facet.question is not None]
     return tuple(
-        _agreement_of(facet, metrics[name], answers) for facet, names in questions for name in names if name in metrics
+        _agreement_of(facet, metrics[name], answers)
+        for facet in answers.all_facets
+        if facet.question is not None
+        for name in facet.question.metrics
+        if name in metrics
     )
 
 
 def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
     metric, meaning, kind = measured.name, measured.meaning, measured.kind
     rows = _rows(facet, metric, answers)
-    clear = rows.only(rows.people != 0.5) if kind == "bool" else rows.only(np.ones(len(rows.units), dtype=bool))
-    people, grader, cases = clear
-    people = np.round(people) if kind == "bool" else people
+    people, grader, cases = rows.people, rows.grader, rows.cases
+    if kind == "bool":
+        clear = rows.people != 0.5
+        people, grader, cases = np.round(people[clear]), grader[clear], list(compress(cases, clear))
     rules = (parse_rule(entry.rule) for entry in measured.suite.verdict if entry.is_unrestricted)
     about_metric = (rule for rule in rules if rule.metric == metric and rule.op is not None)
     rule = next(about_metric, None) if kind == "scale" else None
-    measures = {
-        **chance_measures(kind, people, grader, cases),
-        **failure_measures(failures(kind, meaning, rule, people, grader), cases),
-        **rank_measures(rows.people, rows.grader, rows.cases),
-    }
+    measures = chance_measures(kind, people, grader, cases)
+    if kind == "bool" or rule is not None:
+        failed = (failures(meaning, rule, side) for side in (people, grader))
+        measures |= failure_measures(*failed, cases)
+    measures |= rank_measures(rows.people, rows.grader, rows.cases)
     ceiling, grader_as_rater = against_other_raters(kind, rows.answers, rows.grader, rows.cases)
     return GraderAgreement(
         metric=metric,
@@ -228,8 +227,8 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
     step = 1.0 if kind == "bool" else facet.question.step
     start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]
     rounded = [np.round(start + np.round((side - start) / step) * step, 9) for side in (people, grader)]
-    kinds = np.unique(np.concatenate([*rounded, np.asarray(facet.question.steps, dtype=float)]))
-    kinds = np.asarray([0.0, 1.0]) if kind == "bool" else kinds
+    steps = [0.0, 1.0] if kind == "bool" else facet.question.steps
+    kinds = np.unique(np.concatenate([*rounded, np.asarray(steps, dtype=float)]))
     counts = np.zeros((len(kinds), len(kinds)), dtype=int)
     np.add.at(counts, tuple(np.searchsorted(kinds, side) for side in rounded), 1)
     names = facet.names if kind == "bool" else tuple(f"{value:g}" for value in kinds)
@@ -239,11 +238,9 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
 def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
     gaps = _gaps(measured.kind, measured.meaning, rows)
     is_split = (rows.people == 0.5) & (measured.kind == "bool")  # neither for the grader nor against it
-    worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[
-        :SHOWN
-    ]
+    worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))
     disputed = []
-    for row in worst:
+    for row in worst[:SHOWN]:
         run, test_id, label, sample, _ = rows.units[row]
         record = answers.records[run, (test_id, label, sample)]
         disputed.append(

@@ -13,17 +13,17 @@ import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.graders import Confusion
-from visioneval.analysis.compare.preferences import PreferenceFinding, Result, summarize_preferences
+from visioneval.analysis.compare.preferences import Result, summarize_preferences
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard
 from visioneval.records.labels import PAIR_ANSWERS
-from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Score
 
 Winner = Literal["a", "b", "tie"]
 PairKey = tuple[str, int]
@@ -94,11 +94,14 @@ def against_pairwise_judges(runs: Sequence[LabeledRun], answers: Answers) -> tup
     for labeled in _labeled_pairs(answers):
         for finding in judged:
             rows = compared.setdefault((labeled.question, finding.judge), [])
-            rows.extend(
-                (test_id, labeled.winners[test_id, sample], result)
-                for test_id, sample, result in _results(finding, labeled)
-                if (test_id, sample) in labeled.winners
-            )
+            if {finding.a, finding.b} != {labeled.a, labeled.b}:
+                continue
+            for pair in finding.pairs:
+                winner = labeled.winners.get((pair.test_id, pair.sample_index))
+                if winner is not None:
+                    is_swapped = finding.a != labeled.a
+                    result = _FLIPPED.get(pair.result, pair.result) if is_swapped else pair.result
+                    rows.append((pair.test_id, winner, result))
     return tuple(_judge_agreement(question, judge, rows) for (question, judge), rows in compared.items() if rows)
 
 
@@ -128,14 +131,6 @@ def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:
         ties=winners.count("tie"),
         b_win_rate=rate_measure([_POINTS[winner] for winner in winners], cases),
     )
-
-
-def _results(finding: PreferenceFinding, labeled: _LabeledPairs) -> Iterator[tuple[str, int, Result]]:
-    """The judge's results in the direction of the labels; none if they are about other model runs."""
-    if {finding.a, finding.b} == {labeled.a, labeled.b}:
-        is_same = finding.a == labeled.a
-        for pair in finding.pairs:
-            yield pair.test_id, pair.sample_index, pair.result if is_same else _FLIPPED.get(pair.result, pair.result)
 
 
 def _judge_agreement(
@@ -219,33 +214,25 @@ def _judges_of(run: LabeledRun, answers: Answers) -> RunJudges:
 
 def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
     records = {record.cell: record for record in run.records}
-    writers = _judged_metrics(run.info)
+    suite = run.info.selected_suite
+    judges = [grader for grader in suite.graders if grader.judge_names]
+    writers = {name: grader.key for grader in judges for case in suite.cases for name in grader.metrics(case)}
     for facet in answers.all_facets:
         for metric in facet.question.metrics if facet.question is not None else ():
-            if metric not in writers:
-                continue
-            agreed = _agreed(run, facet, records, metric)
+            agreed: dict[CellKey, tuple[float, Score]] = {}
+            for anchor in run.anchors if metric in writers else ():
+                code = facet.code(anchor) if anchor.question == facet.key and anchor.other is None else None
+                record = records.get(anchor.cell)
+                if code is not None and record is not None and metric in record.scores:
+                    agreed[anchor.cell] = code, record.scores[metric]
             if agreed:
-                yield _match(facet, metric, writers[metric], agreed, records)
+                yield _match(facet, metric, writers[metric], agreed)
 
 
-def _agreed(run: LabeledRun, facet: Facet, records: Mapping[CellKey, Record], metric: str) -> dict[CellKey, float]:
-    """The agreed answers about the cells of a run that have the metric."""
-    agreed: dict[CellKey, float] = {}
-    for anchor in run.anchors:
-        code = facet.code(anchor) if anchor.question == facet.key and anchor.other is None else None
-        record = records.get(anchor.cell)
-        if code is not None and record is not None and metric in record.scores:
-            agreed[anchor.cell] = code
-    return agreed
-
-
-def _match(
-    facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, float], records: Mapping[CellKey, Record]
-) -> AnchorMatch:
+def _match(facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, tuple[float, Score]]) -> AnchorMatch:
+    """Compares agreed answers with the scores of the same cells."""
     gaps: dict[str, list[float]] = {}
-    for cell, answer in agreed.items():
-        score = records[cell].scores[metric]
+    for cell, (answer, score) in agreed.items():
         if score is not None:
             gaps.setdefault(chain_of(cell[0]), []).append(float(score) - answer)
     differences = [gap for case in gaps.values() for gap in case]
@@ -265,10 +252,3 @@ def _match(
         higher=fsum(differences) / n if has_distance else None,
         distance=fsum(map(abs, differences)) / n if has_distance else None,
     )
-
-
-def _judged_metrics(info: RunInfo) -> dict[str, str]:
-    """The metrics that judges score, with the keys of their graders."""
-    suite = info.selected_suite
-    judges = [grader for grader in suite.graders if grader.judge_names]
-    return {name: grader.key for grader in judges for case in suite.cases for name in grader.metrics(case)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from visioneval.analysis.stats.correlation import kendall, pearson, spearman
 from visioneval.rules import Rule
 from visioneval.types import Metric
 
+Flags = NDArray[np.bool_]
 Kind = Literal["bool", "scale", "continuous"]
 HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
 MEASURES = (
@@ -45,13 +46,6 @@ _CONSTANT = "one side gives every cell the same value: the measure is undefined"
 _NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"
 _ALL_SPLIT = "the other raters of every cell are evenly split: the ceiling is unknown"
 _RATERS_ALIKE = "the raters give every cell the same answer: the measure is undefined"
-
-
-class Failures(NamedTuple):
-    """Which cells fail, shape ``(cells,)`` each."""
-
-    people: NDArray[np.bool_]
-    grader: NDArray[np.bool_]
 
 
 def headline_measure(
@@ -80,31 +74,25 @@ def rank_measures(people: Floats, grader: Floats, cases: Sequence[str]) -> dict[
     }
 
 
-def failures(kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats) -> Failures | None:
-    """Which cells fail: the worse answer of yes and no, or a violation of ``rule``. ``None`` if nothing says so."""
-    if kind == "bool":
-        worse = 1.0 if meaning.better == "lower" else 0.0
-        return Failures(people == worse, grader == worse)
+def failures(meaning: Metric, rule: Rule | None, values: Floats) -> Flags:
+    """Which values fail: those that violate ``rule`` or, without one, the worse answer of yes and no."""
     if rule is None:
-        return None
-    outcomes = ([rule.outcome({rule.metric: float(value)}) for value in side] for side in (people, grader))
-    return Failures(*(np.asarray([outcome == "failed" for outcome in side], dtype=bool) for side in outcomes))
+        return np.asarray(values == (1.0 if meaning.better == "lower" else 0.0))
+    return np.asarray([rule.outcome({rule.metric: float(value)}) == "failed" for value in values], dtype=bool)
 
 
-def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Statistic]:
-    """Accuracy, precision and recall of failures, if the metric defines a failure. Precision and recall are rates over
-    the cells that the grader fails, and that people fail."""
-    if failed is None:
-        return {}
+def failure_measures(people: Flags, grader: Flags, cases: Sequence[str]) -> dict[str, Statistic]:
+    """Accuracy, precision and recall of failures, given which cells fail, shape ``(cells,)`` each. Precision and recall
+    are rates over the cells that the grader fails, and that people fail."""
+
+    def share(values: Flags, among: Flags, undefined: str) -> Statistic:
+        return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
+
     return {
-        "accuracy": rate_measure(failed.people == failed.grader, cases),
-        "fail_precision": _share(failed.people, failed.grader, cases, "the grader fails no cell"),
-        "fail_recall": _share(failed.grader, failed.people, cases, "the raters fail no cell"),
+        "accuracy": rate_measure(people == grader, cases),
+        "fail_precision": share(people, grader, "the grader fails no cell"),
+        "fail_recall": share(grader, people, "the raters fail no cell"),
     }
-
-
-def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Statistic:
-    return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
 
 
 def against_other_raters(

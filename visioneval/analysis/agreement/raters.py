@@ -78,25 +78,21 @@ def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterF
             repeats.setdefault(rater, []).append(compared)
         for label, compared in _compare_anchors(run, labels, answers):
             anchored.setdefault(label.rater, []).append((label.at[:10], compared))
-    return tuple(
-        _finding(rater, count, repeats.get(rater, []), anchored.get(rater, []))
-        for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0]))
-    )
-
-
-def _finding(
-    rater: str, count: int, repeats: Sequence[Compared], anchored: Sequence[tuple[str, Compared]]
-) -> RaterFinding:
-    days: dict[str, list[Compared]] = {}
-    for day, compared in anchored:
-        days.setdefault(day, []).append(compared)
-    return RaterFinding(
-        rater=rater,
-        answers=count,
-        repeats=_match_count(repeats),
-        anchors=_match_count([compared for _, compared in anchored]),
-        days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(days.items())),
-    )
+    findings = []
+    for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0])):
+        by_day: dict[str, list[Compared]] = {}
+        for day, compared in anchored.get(rater, ()):
+            by_day.setdefault(day, []).append(compared)
+        findings.append(
+            RaterFinding(
+                rater=rater,
+                answers=count,
+                repeats=_match_count(repeats.get(rater, ())),
+                anchors=_match_count([compared for _, compared in anchored.get(rater, ())]),
+                days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(by_day.items())),
+            )
+        )
+    return tuple(findings)
 
 
 def _match_count(compared: Sequence[Compared]) -> MatchCount:
@@ -264,11 +260,9 @@ def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[Sp
         codes = list(by_rater.values())
         return float(np.var(codes)) if facet.is_ordered else 1 - max(Counter(codes).values()) / len(codes)
 
-    ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])[
-        :SHOWN
-    ]
+    ranked = sorted(((spread_of(by_rater), unit) for unit, by_rater in shared.items()), key=lambda entry: -entry[0])
     split = []
-    for spread, unit in ranked:
+    for spread, unit in ranked[:SHOWN]:
         if spread > 0:
             answers = {facet.text_of(code): times for code, times in sorted(Counter(shared[unit].values()).items())}
             about = zip(("run_id", "test_id", "model_label", "sample_index", "other"), unit, strict=True)

@@ -14,7 +14,7 @@ from visioneval.analysis.ranking.findings import RankedBy
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.errors import UsageError
 from visioneval.records.labels import LABELS, Label, newest, read_labels
-from visioneval.records.model import CellKey, RunInfo
+from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
 from visioneval.suite.cases.outputs import split_run
@@ -54,23 +54,8 @@ class PairAnswers:
         return fsum(points * self.counts[result] for result, points in _POINTS.items()) / self.answers
 
 
-@dataclass(frozen=True, slots=True)
-class PairwiseAnswers:
-    """Answers that may be pooled: those of one judge, or those of people to one question. Pairs are sorted."""
-
-    name: str
-    pairs: Sequence[PairAnswers]
-
-
-@dataclass(frozen=True, slots=True)
-class PeopleAnswers:
-    """The answers of people by question, and the number of ignored answers."""
-
-    sets: Sequence[PairwiseAnswers]
-    outdated: int
-    """Answers about images that were generated again since."""
-    unknown_cells: int
-    """Answers about cells that are not in the run."""
+AnswerSets = dict[str, list[PairAnswers]]
+"""Answers that may be pooled, by the judge who gave them or the question to people. Names and pairs are sorted."""
 
 
 def label_of(side: str) -> str:
@@ -78,8 +63,8 @@ def label_of(side: str) -> str:
     return split_run(side)[1] or side
 
 
-def judge_answers(preferences: Iterable[Preference]) -> list[PairwiseAnswers]:
-    """The answers of each judge, sorted by its name. An answer is that to both orders."""
+def judge_answers(preferences: Iterable[Preference]) -> AnswerSets:
+    """The answers of each judge. An answer is that to both orders."""
     by_judge: dict[str, dict[PairKey, PairAnswers]] = {}
     for finding in summarize_preferences(preferences):
         if finding.a == finding.b:
@@ -87,13 +72,14 @@ def judge_answers(preferences: Iterable[Preference]) -> list[PairwiseAnswers]:
         by_pair = by_judge.setdefault(finding.judge, {})
         for pair in finding.pairs:
             _add(by_pair, (pair.test_id, pair.sample_index, finding.a, finding.b), pair.result)
-    return _sets(by_judge)
+    return _sorted(by_judge)
 
 
-def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
-    """The answers of people to each question about pairs, sorted by question. The newest one of a rater counts.
+def people_answers(runs: Sequence[LabeledRun]) -> tuple[AnswerSets, int, int]:
+    """The answers of people to each question about pairs. The newest one of a rater counts.
 
-    Answers about replaced outputs, and withdrawn ones, do not count.
+    Answers about replaced outputs, and withdrawn ones, do not count. Returns also the numbers of ignored answers: about
+    images that were generated again since, and about cells that are not in the run.
     """
     about_pairs = [
         replace(run, labels=[label for label in run.labels if label.other and not label.question.endswith(WHY)])
@@ -108,7 +94,9 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
             side, other = f"{run.info.run_id}@{label.model_label}", str(label.other)
             if _RESULTS.get(label.answer) is None or other == side:
                 continue
-            if not _has_cells(label, run.info.run_id, cells):
+            other_run, other_label = split_run(other)
+            other_cell = (label.test_id, str(other_label), label.sample_index)
+            if label.cell not in cells[run.info.run_id] or other_cell not in cells.get(other_run, {other_cell}):
                 unknown_cells += 1
                 continue
             first, second = sorted((side, other))
@@ -119,14 +107,7 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
     for (question, rater, (test_id, sample, _, _)), (label, side) in latest.items():
         key = (test_id, sample, side, str(label.other))
         _add(by_question.setdefault(question, {}), key, _RESULTS[label.answer], rater)
-    return PeopleAnswers(_sets(by_question), outdated, unknown_cells)
-
-
-def _has_cells(label: Label, run_id: str, cells: Mapping[str, set[CellKey]]) -> bool:
-    """Whether both outputs are in their runs, as far as these are known."""
-    other_run, other_label = split_run(str(label.other))
-    other = (label.test_id, str(other_label), label.sample_index)
-    return label.cell in cells[run_id] and (other_run not in cells or other in cells[other_run])
+    return _sorted(by_question), outdated, unknown_cells
 
 
 def _add(by_pair: dict[PairKey, PairAnswers], key: PairKey, result: Result, rater: str | None = None) -> None:
@@ -139,11 +120,8 @@ def _add(by_pair: dict[PairKey, PairAnswers], key: PairKey, result: Result, rate
         pair.raters.add(rater)
 
 
-def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[PairwiseAnswers]:
-    return [
-        PairwiseAnswers(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
-        for name, by_pair in sorted(by_name.items())
-    ]
+def _sorted(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> AnswerSets:
+    return {name: [by_name[name][key] for key in sorted(by_name[name])] for name in sorted(by_name)}
 
 
 def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[AnsweredRun]:
@@ -151,28 +129,31 @@ def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: War
 
     Raises ``UsageError`` for a run that is given twice, as its answers would count twice, and ``RunFormatError``.
     """
-    named: dict[str, tuple[Path, RunInfo, list[frozenset[str] | None]]] = {}
+    chosen: dict[str, tuple[Path, RunInfo, set[str] | None]] = {}
     for name in names:
         folder, info, label = named_run(name, runs)
         known = (str(entry.label) for entry in info.selected_suite.models)
-        chosen = None if label is None else frozenset(name for name in known if any_glob((label,), name))
-        first, _, earlier = named.setdefault(info.run_id, (folder, info, []))
-        is_covered = any(labels is None or chosen is None or chosen & labels for labels in earlier)
-        if is_covered or first.resolve() != folder.resolve():
-            raise UsageError(f"{info.run_id} is given twice: its answers would count twice")
-        earlier.append(chosen)
-    return [
-        _read(folder, info, frozenset[str]().union(*(labels or () for labels in chosen)) or None, by, warn)
-        for folder, info, chosen in named.values()
-    ]
-
-
-def _read(folder: Path, info: RunInfo, labels: frozenset[str] | None, by: RankedBy, warn: Warn) -> AnsweredRun:
-    if by == "judges":
-        return AnsweredRun(LabeledRun(info, (), ()), read_preferences(folder), labels)
-    records = list(read_records(folder))
-    warn_missing(folder, info, len(records), warn)
-    return AnsweredRun(LabeledRun(info, records, read_labels(folder / LABELS)), (), labels)
+        labels = None if label is None else {name for name in known if any_glob((label,), name)}
+        if info.run_id in chosen:
+            first, _, earlier = chosen[info.run_id]
+            if labels is None or earlier is None or labels & earlier or first.resolve() != folder.resolve():
+                raise UsageError(f"{info.run_id} is given twice: its answers would count twice")
+            labels |= earlier
+        chosen[info.run_id] = folder, info, labels
+    answered = []
+    for folder, info, labels in chosen.values():
+        records: Sequence[Record] = ()
+        if by == "people":
+            records = list(read_records(folder))
+            warn_missing(folder, info, len(records), warn)
+        answered.append(
+            AnsweredRun(
+                LabeledRun(info, records, read_labels(folder / LABELS) if by == "people" else ()),
+                read_preferences(folder) if by == "judges" else (),
+                frozenset(labels) if labels else None,
+            )
+        )
+    return answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from visioneval.analysis.compare.preferences import Result
 from visioneval.analysis.ranking.answers import (
     SWAPPED,
     AnsweredRun,
+    AnswerSets,
     PairAnswers,
-    PairwiseAnswers,
     judge_answers,
     label_of,
     people_answers,
@@ -24,7 +24,7 @@ from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, R
 from visioneval.analysis.stats.ranks import MIN_CASES, Floats, Standings, groups, rank_group
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import any_case, any_glob
+from visioneval.suite.filters import Scope, any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 
@@ -73,13 +73,14 @@ class _Group:
     standings: Standings | None
 
 
-def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
+def rank_answers(name: str, pairs: Sequence[PairAnswers], by: RankedBy) -> Ranking:
     """Ranks the model runs that answers are about. Those that no answer connects are in groups of their own.
 
-    Raises ``UsageError`` for too many of them.
+    ``name`` is that of the judge, or of the question to people. Raises ``UsageError`` for too many model runs.
     """
-    answered = [pair for pair in answers.pairs if pair.answers]
-    sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
+    answered = [pair for pair in pairs if pair.answers]
+    unanswered = len(pairs) - len(answered)
+    sides = sorted({side for pair in pairs for side in (pair.a, pair.b)})
     cases = len({chain_of(pair.test_id) for pair in answered})
     if len(sides) > MAX_MODEL_RUNS:
         raise UsageError(
@@ -92,17 +93,17 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
     times = Counter(map(label_of, sides))
     names = {side: label_of(side) if times[label_of(side)] == 1 else side for side in sides}
     all_groups = _groups(_points(answered, sides), sides)
-    model_runs = _ranked_runs(all_groups, names, answers.pairs)
+    model_runs = _ranked_runs(all_groups, names, pairs)
     return Ranking(
-        judge=answers.name if by == "judges" else None,
-        question=answers.name if by == "people" else None,
+        judge=name if by == "judges" else None,
+        question=name if by == "people" else None,
         raters=len({rater for pair in answered for rater in pair.raters}) if by == "people" else None,
         cases=cases,
         pairs=len(answered),
-        unanswered=len(answers.pairs) - len(answered),
+        unanswered=unanswered,
         model_runs=tuple(model_runs),
-        comparisons=tuple(_comparisons(all_groups, names, answers.pairs)),
-        gaps=tuple(_gaps(all_groups, names, len(answers.pairs) - len(answered))),
+        comparisons=tuple(_comparisons(all_groups, names, pairs)),
+        gaps=tuple(_gaps(all_groups, names, unanswered)),
         notes=tuple(dict.fromkeys(_notes(all_groups, model_runs))),
     )
 
@@ -247,33 +248,23 @@ def _listed(names: Sequence[str], separator: str = ", ") -> str:
     return separator.join(names[:MAX_NAMES]) + more
 
 
-@dataclass(frozen=True, slots=True)
-class RankFilters:
-    """Limits a ranking to cases and labels of model runs (globs) and to tags. An empty filter matches everything."""
-
-    cases: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-
-
 def rank_runs(
-    runs: Sequence[AnsweredRun], by: RankedBy, filters: RankFilters | None = None, judge: str | None = None
+    runs: Sequence[AnsweredRun], by: RankedBy, scope: Scope | None = None, judge: str | None = None
 ) -> Rankings:
     """Ranks the model runs of several runs together, by each judge or each question to people.
 
-    ``judge`` limits the ranking to one judge: ``provider:model``, or its name in the suite of a run. Exits 3 if there
-    are gaps. Raises ``UsageError`` for a filter without a match.
+    ``scope`` limits it to cases, tags and model runs, and ``judge`` to one judge: ``provider:model``, or its name in
+    the suite of a run. Exits 3 if there are gaps. Raises ``UsageError`` for a limit without a match.
     """
     notes: list[str] = []
     if by == "judges":
         answer_sets = judge_answers(line for run in runs for line in run.preferences)
     else:
-        answers = people_answers([run.labeled for run in runs])
-        answer_sets = list(answers.sets)
-        if answers.outdated:
-            notes.append(f"ignored: {count_of(answers.outdated, 'label')} for replaced images")
-        if answers.unknown_cells:
-            notes.append(f"ignored: {count_of(answers.unknown_cells, 'label')} for cells that are not in the run")
+        answer_sets, outdated, unknown_cells = people_answers([run.labeled for run in runs])
+        if outdated:
+            notes.append(f"ignored: {count_of(outdated, 'label')} for replaced images")
+        if unknown_cells:
+            notes.append(f"ignored: {count_of(unknown_cells, 'label')} for cells that are not in the run")
     gaps = [
         f"the run {run.info.run_id} is {run.info.state}: pairs may be missing"
         for run in runs
@@ -283,13 +274,13 @@ def rank_runs(
         gaps.append(_NO_ANSWERS[by])
     elif judge is not None:
         answer_sets = _of_judge(judge, answer_sets, runs)
-    filters = filters or RankFilters()
-    selected = _filtered(answer_sets, runs, filters)
+    scope = scope or Scope()
+    selected = _filtered(answer_sets, runs, scope)
     if answer_sets and not selected:
         gaps.append("no pair of these model runs and cases was compared")
-    gaps += _without_answers(selected, [run for run in runs if run.labels], filters)
-    notes += _without_answers(selected, [run for run in runs if not run.labels], filters)
-    rankings = tuple(rank_answers(answers, by) for answers in selected)
+    gaps += _without_answers(selected, [run for run in runs if run.labels], scope)
+    notes += _without_answers(selected, [run for run in runs if not run.labels], scope)
+    rankings = tuple(rank_answers(name, pairs, by) for name, pairs in selected.items())
     return Rankings(
         by=by,
         runs=tuple(run.info.run_id for run in runs),
@@ -300,61 +291,53 @@ def rank_runs(
     )
 
 
-def _without_answers(
-    answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun], filters: RankFilters
-) -> Iterator[str]:
-    """The model runs of the named runs that no answer is about, of those that the filters leave."""
-    compared = {side for answers in answer_sets for pair in answers.pairs for side in (pair.a, pair.b)}
+def _without_answers(answer_sets: AnswerSets, runs: Iterable[AnsweredRun], scope: Scope) -> Iterator[str]:
+    """The model runs of the named runs that no answer is about, of those in the scope."""
+    compared = {side for pairs in answer_sets.values() for pair in pairs for side in (pair.a, pair.b)}
     missing = [
         side
         for run in runs
         for label in run.labels or map(str, (entry.label for entry in run.info.selected_suite.models))
-        if (not filters.models or any_glob(filters.models, label))
+        if (not scope.models or any_glob(scope.models, label))
         and (side := f"{run.info.run_id}@{label}") not in compared
     ]
     if missing and compared:
         yield f"no answers about {_listed(missing)}: not ranked"
 
 
-def _of_judge(judge: str, answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun]) -> list[PairwiseAnswers]:
+def _of_judge(judge: str, answer_sets: AnswerSets, runs: Iterable[AnsweredRun]) -> AnswerSets:
     titles = {run.info.suite.judges[judge].title for run in runs if judge in run.info.suite.judges}
-    matching = [answers for answers in answer_sets if answers.name == judge]
-    matching = matching or [answers for answers in answer_sets if answers.name in titles]
-    if not matching:
-        names = [answers.name for answers in answer_sets]
-        raise UsageError(f"--judge {judge}: no answers of this judge{did_you_mean(judge, names)}")
-    return matching
+    names = {judge} if judge in answer_sets else titles & answer_sets.keys()
+    if not names:
+        raise UsageError(f"--judge {judge}: no answers of this judge{did_you_mean(judge, list(answer_sets))}")
+    return {name: pairs for name, pairs in answer_sets.items() if name in names}
 
 
-def _filtered(
-    answer_sets: Sequence[PairwiseAnswers], runs: Sequence[AnsweredRun], filters: RankFilters
-) -> list[PairwiseAnswers]:
-    """The answers that the filters and ``RUN@LABEL`` leave."""
-    pairs = [pair for answers in answer_sets for pair in answers.pairs]
+def _filtered(answer_sets: AnswerSets, runs: Sequence[AnsweredRun], scope: Scope) -> AnswerSets:
+    """The answers that the scope and ``RUN@LABEL`` leave."""
+    all_pairs = [pair for pairs in answer_sets.values() for pair in pairs]
     tags = {case.id: case.tags for run in runs for case in run.info.suite.cases}
-    if pairs:
-        _check_matches("--case", filters.cases, {*tags, *(pair.test_id for pair in pairs)})
-        _check_matches("--model", filters.models, {label_of(side) for pair in pairs for side in (pair.a, pair.b)})
-        _check_matches("--tag", filters.tags, {tag for case_tags in tags.values() for tag in case_tags})
+    for flag, patterns, names in (
+        ("--case", scope.cases, {*tags, *(pair.test_id for pair in all_pairs)}),
+        ("--model", scope.models, {label_of(side) for pair in all_pairs for side in (pair.a, pair.b)}),
+        ("--tag", scope.tags, {tag for case_tags in tags.values() for tag in case_tags}),
+    ):
+        for pattern in patterns if all_pairs else ():
+            if not any(any_case((pattern,), name) for name in names):
+                raise UsageError(f"{flag} {pattern!r}: no match in these runs{did_you_mean(pattern, names)}")
     labels = {run.info.run_id: run.labels for run in runs}
 
     def is_selected(pair: PairAnswers) -> bool:
         return (
-            (not filters.cases or any_case(filters.cases, pair.test_id))
-            and (not filters.tags or not set(filters.tags).isdisjoint(tags.get(pair.test_id, ())))
+            (not scope.cases or any_case(scope.cases, pair.test_id))
+            and (not scope.tags or not set(scope.tags).isdisjoint(tags.get(pair.test_id, ())))
             and all(is_ranked(side) for side in (pair.a, pair.b))
         )
 
     def is_ranked(side: str) -> bool:
         named = labels.get(split_run(side)[0])
         label = label_of(side)
-        return (named is None or label in named) and (not filters.models or any_glob(filters.models, label))
+        return (named is None or label in named) and (not scope.models or any_glob(scope.models, label))
 
-    narrowed = [PairwiseAnswers(answers.name, list(filter(is_selected, answers.pairs))) for answers in answer_sets]
-    return [answers for answers in narrowed if answers.pairs]
-
-
-def _check_matches(flag: str, patterns: Iterable[str], names: set[str]) -> None:
-    for pattern in patterns:
-        if not any(any_case((pattern,), name) for name in names):
-            raise UsageError(f"{flag} {pattern!r}: no match in these runs{did_you_mean(pattern, names)}")
+    narrowed = {name: list(filter(is_selected, pairs)) for name, pairs in answer_sets.items()}
+    return {name: pairs for name, pairs in narrowed.items() if pairs}

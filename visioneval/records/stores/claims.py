@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records.stores.store import ObjectStore, StoredObject, no_exclusive_creation
@@ -59,9 +59,6 @@ class ClaimBody(Frozen):
     state: Literal["held", "released"] = "held"
 
 
-_BODY: TypeAdapter[ClaimBody] = TypeAdapter(ClaimBody)
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimState:
     """The newest claim of a run, as the store has it."""
@@ -90,7 +87,7 @@ def read_claim(store: ObjectStore, run_id: str) -> ClaimState | None:
     times = [item.modified for item in items if item.name.startswith(f"{number:06d}.") and item.modified is not None]
     key = f"{run_id}/claims/{number:06d}.json"
     try:
-        return ClaimState(number, _BODY.validate_json(store.read(key, _MAX_BYTES)), max(times))
+        return ClaimState(number, ClaimBody.model_validate_json(store.read(key, _MAX_BYTES)), max(times))
     except (ValidationError, UsageError):
         raise RunFormatError(f"{store.url}/{key}: is not a claim: delete it if no process writes this run") from None
 

@@ -26,14 +26,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from visioneval.atomic import write_whole
-from visioneval.errors import RunFormatError, StorageError, UsageError
+from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.run_folders import read_header
 from visioneval.records.stores.claims import read_claim
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
-from visioneval.records.writer import append_lines, is_run_id
+from visioneval.records.untrusted_json import adapter_of
+from visioneval.records.writer import append_lines, is_run_id, storing
 
 LOGS = ("results", "stale", "preferences", "confirmations", "labels", "anchors", "labeling", "labeling_draws")
 """The files of a run that grow, without ``.jsonl``."""
@@ -93,9 +94,6 @@ class CopyState:
     """Which objects each was joined from, and its size."""
     is_claimed: bool = False
     """Whether a live process writes the run."""
-
-
-_STATE: TypeAdapter[CopyState] = TypeAdapter(CopyState)
 
 
 class RunCopies:
@@ -198,20 +196,17 @@ class RunCopies:
     @contextmanager
     def _locked(self, run_id: str) -> Iterator[CopyState]:
         """The state of a copy, which other processes do not change meanwhile. It is saved at the end."""
-        try:
-            with (self._states / f"{run_id}.lock").open("ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                state = self._state(run_id)
-                try:
-                    yield state
-                finally:
-                    write_whole(self._states / f"{run_id}.json", _STATE.dump_json(state))
-        except OSError as error:
-            raise StorageError(f"{self.root / run_id}: cannot write: {error.strerror or error}") from error
+        with storing(self.root / run_id), (self._states / f"{run_id}.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            state = self._state(run_id)
+            try:
+                yield state
+            finally:
+                write_whole(self._states / f"{run_id}.json", adapter_of(CopyState).dump_json(state))
 
     def _state(self, run_id: str) -> CopyState:
         with suppress(OSError, ValidationError):
-            return _STATE.validate_json((self._states / f"{run_id}.json").read_bytes())
+            return adapter_of(CopyState).validate_json((self._states / f"{run_id}.json").read_bytes())
         return CopyState()
 
     def _bring(self, items: Iterable[StoredObject], state: CopyState) -> None:

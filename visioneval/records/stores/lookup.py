@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.records import run_folders
 from visioneval.records.stores.locations import copies_at, copies_of, display_name, runs_folder
 from visioneval.records.stores.store import in_threads
@@ -19,15 +19,21 @@ def find_run(name: str, root: Path) -> Path:
 
     A URL is refused: a suite, which may be a stranger's, must not choose a store.
     """
+    if is_url(name):
+        raise UsageError(f"{public_address(name)}: is a URL: only runs in local folders and below --runs can be read")
+    if (Path(name) / "run.json").is_file():
+        return run_folders.check_run_folder(Path(name))
     copies = copies_at(root)
-    if copies is None or is_url(name) or (Path(name) / "run.json").is_file():
-        return run_folders.find_run(name, root)
-    if name != "latest":
-        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
-    runs = list_runs(root)
-    if not runs:
-        raise UsageError(f"{copies.url}: contains no runs")
-    return copies.refresh(runs[-1][0].name)
+    where = str(root) if copies is None else copies.url
+    if name == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UsageError(f"{where}: contains no runs")
+        run_id = runs[-1][0].name
+    else:
+        local = (path.parent.name for path in sorted(root.glob("*/run.json")))
+        run_id = run_folders.choose_run(name, list(local) if copies is None else copies.run_ids(), where)
+    return run_folders.check_run_folder(root / run_id) if copies is None else copies.refresh(run_id)
 
 
 def find_named_run(name: str, root: Path) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, VisionEvalError
@@ -28,7 +28,8 @@ from visioneval.records.stores.copies import (
     ordered_segments,
 )
 from visioneval.records.stores.store import in_threads
-from visioneval.records.writer import partial_line
+from visioneval.records.untrusted_json import adapter_of
+from visioneval.records.writer import partial_line, storing
 
 _TICK_S = 0.02
 """Times of files are rounded down to the tick of the system's clock."""
@@ -53,9 +54,6 @@ class SentState:
     """The POSIX time before which all outputs were written that are in the store."""
 
 
-_STATE: TypeAdapter[SentState] = TypeAdapter(SentState)
-
-
 class Publisher:
     """Sends the folder of one run. Raises ``StorageError``."""
 
@@ -66,7 +64,7 @@ class Publisher:
         self._store, self._run_id, self._claim = copies.store, run_id, claim
         self._state_path, self._state = copies.work / f"{run_id}.sent.json", SentState()
         with suppress(OSError, ValidationError):
-            self._state = _STATE.validate_json(self._state_path.read_bytes())
+            self._state = adapter_of(SentState).validate_json(self._state_path.read_bytes())
         self._segments: dict[str, str] = {}
         """By log: the last one that this writer has sent."""
         self._unsent: dict[str, tuple[str, bytes, LogTail]] = {}
@@ -175,10 +173,8 @@ class Publisher:
 
     def save_state(self) -> None:
         """Notes on disk what is in the store."""
-        try:
-            write_whole(self._state_path, _STATE.dump_json(self._state))
-        except OSError as error:
-            raise StorageError(f"{self._state_path}: cannot write: {error.strerror or error}") from error
+        with storing(self._state_path):
+            write_whole(self._state_path, adapter_of(SentState).dump_json(self._state))
 
     def _stop(self) -> None:
         """Ends the thread, after what it is sending."""

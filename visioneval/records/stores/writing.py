@@ -11,13 +11,13 @@ from typing import BinaryIO, cast
 
 from pydantic import BaseModel
 
-from visioneval.errors import StorageError, UsageError, VisionEvalError
+from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
 from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.locations import copies_at, copies_of
 from visioneval.records.stores.publishing import Publisher
-from visioneval.records.writer import RunWriter, check_run_id, hard_link, lock_run
+from visioneval.records.writer import RunWriter, check_run_id, hard_link, lock_run, storing
 
 _PUBLISHERS: dict[Path, Publisher] = {}
 """The publishers of this process, by the folder that they send."""
@@ -216,7 +216,5 @@ def _copy(source: Path, target: Path) -> None:
         if Path(path).parent == source or not hard_link(path, to):
             shutil.copyfile(path, to)
 
-    try:
+    with storing(target):
         shutil.copytree(source, target, copy_function=copy, ignore=shutil.ignore_patterns(".*"))  # unfinished ones
-    except OSError as error:
-        raise StorageError(f"{target}: cannot write: {error.strerror or error}") from error
