@@ -44,7 +44,7 @@ def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page:
     for fact in (
         " failed",
         "4 of 4 cells",
-        "100.0% [34.2, 100.0] n=2",
+        "100 % [34.2, 100] n=2",
         "demo-run",
         "look.score",
         "spill",

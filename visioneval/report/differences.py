@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.errors import count_of
+from visioneval.report.numbers import show_share
 from visioneval.report.sections import Cell, Column, Interval, Section, Tone, Value, quoted
 from visioneval.rules import is_equal, show_beside
 
@@ -117,7 +118,7 @@ def show_value(difference: Difference, value: float | None) -> str:
     """A rate as a percentage, a mean as a number."""
     if value is None:
         return "-"
-    return f"{value:.1%}" if difference.metric.type == "bool" else f"{value:.4g}"
+    return show_share(value) if difference.metric.type == "bool" else f"{value:.4g}"
 
 
 def show_difference(difference: Difference) -> str:
