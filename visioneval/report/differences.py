@@ -143,7 +143,7 @@ def _signed(value: float, *, is_rate: bool) -> str:
     """A number with its sign; empty if it is 0, or no further from it than rounding."""
     if is_equal(value, 0):
         return ""
-    text = show_beside(100 * value, 0, 1, "f") if is_rate else show_beside(value, 0, 3)
+    text = show_beside(100 * value, 0, 1, "f").removesuffix(".0") if is_rate else show_beside(value, 0, 3)
     return f"+{text}" if value > 0 else text
 
 

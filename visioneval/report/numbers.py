@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
-from visioneval.rules import parse_gate, parse_rule, show_beside
-from visioneval.types import Metric
+from visioneval.rules import parse_gate, parse_rule, show_beside, show_failed
+from visioneval.types import Metric, Score
 
 RATE = "pass rate [95%]"
 """The heading of pass rates."""
@@ -135,6 +137,11 @@ def with_interval(
 def _bound(value: float, beside: float) -> str:
     """A limit with the digits that show its side of another number."""
     return show_beside(value, beside, 2, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
+
+
+def failed_text(rule: str, scores: Mapping[str, Score]) -> str:
+    """A failed rule with its score and its limit, such as ``hierarchy 2 < 3``, or as it is if it compares no number."""
+    return show_failed(rule, scores.get(parse_rule(rule).metric)) or rule
 
 
 def thresholds_of(record: Record) -> dict[str, float]:
