@@ -78,9 +78,9 @@ def test_sets_of_questions_are_counted_once() -> None:
 def test_types_are_in_the_question_table_and_not_in_the_metrics() -> None:
     text = printed(summary(("m", grader(("spatial relation", 1), ("object", 0))), ("n", grader(("object", None)))))
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "spatial relation 1/1 [0.21, 1.00] -" in lines
-    assert "object 0/1 [0.00, 0.79] none !1" in lines
-    assert "all questions 1/2 [0.05, 0.95] none !1" in lines
+    assert "spatial relation 100 % [20.7, 100] (1) -" in lines
+    assert "object 0 % [0, 79.3] (1) none !1" in lines
+    assert "all questions 50 % [5.5, 94.5] (2) none !1" in lines
     assert "gecko 0.5 [0.003, 1.00] (1) 0.5 [0.003, 1.00] (1)" in lines
     assert "gecko.object" not in text
     assert any(line.startswith("questions for 2 prompts: 2 pinned; !n:") for line in lines)

@@ -160,7 +160,7 @@ def test_runs_filters_by_experiment_and_shows_notes(toy: Toy) -> None:
     hollow, loose = toy("runs").stderr.splitlines()
     assert hollow == "runs/hollow: skipped: its run.json cannot be read"
     assert loose.startswith("runs/loose/results.jsonl:1: not a record: damaged or truncated: delete this line;")
-    assert "100.0% [20.7, 100.0] n=1" in printed
+    assert "100 % [20.7, 100] n=1" in printed
     only = toy("runs", "--experiment", "brand").stdout
     assert "loose" not in only
     assert toy("runs", "--experiment", "nope").stdout == "runs: no runs here of the experiment 'nope'\n"

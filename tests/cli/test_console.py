@@ -95,10 +95,10 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
     text = printed(summary_of(models, label), width)
     assert max(map(cell_len, text.splitlines())) <= width
     assert "\u2026" not in text
-    assert text.count("50.0% [9.5, 90.5] n=2") >= models
+    assert text.count("50 % [9.5, 90.5] n=2") >= models
     assert text.count("0.123 (2)") == models
     assert text.count("1.23e+06 (2)") == models
-    assert text.count("1/2 [0.09, 0.91] !1") == models
+    assert text.count("50 % [9.5, 90.5] (2) !1") == models
     assert text.count("0.1234") >= models
     folded = re.sub(r"\s+", "", text)
     for number in range(models):
@@ -378,7 +378,7 @@ def test_a_failed_rule_shows_its_score_and_its_limit() -> None:
     assert re.search(r"design >= 3 +1 +flyer +design 2 < 3 *\n", text)
     console, out = rendered(80)
     print_sections([failing_cells(summary)], console)
-    assert re.search(r"FAIL +flyer +a +design >= 3: design 2 < 3 *\n", out.getvalue())
+    assert re.search(r"FAIL +flyer +a +design 2 < 3 *\n", out.getvalue())
 
 
 def test_examples_and_the_next_command_are_of_cells_that_a_failed_gate_counts() -> None:
@@ -503,8 +503,8 @@ def test_tags_are_not_pooled_over_model_runs() -> None:
     lines = [line.split() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     rows = lines[lines.index(["tag", "#", "pass", "rate", "[95%]", "fail", "error"]) + 2 :][:4]
     assert rows == [
-        ["text", "1", "0.0%", "[0.0,", "79.3]", "n=1", "1", "1"],
-        ["2", "0.0%", "[0.0,", "79.3]", "n=1", "1", "1"],
+        ["text", "1", "0", "%", "[0,", "79.3]", "n=1", "1", "1"],
+        ["2", "0", "%", "[0,", "79.3]", "n=1", "1", "1"],
         ["screen", "1", "-", "n=0", "0", "1"],
         ["2", "-", "n=0", "0", "1"],
     ]

@@ -32,7 +32,7 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
-    assert "50.0%" not in page.inner_text("main"), "statistics of four cases are folded"
+    assert "50 %" not in page.inner_text("main"), "statistics of four cases are folded"
     page.click("#view-overview details summary")
     text = page.inner_text("main")
     assert text.index("Broken (passed in A, fails in B): 1") < text.index("Fixed (failed in A, passes in B): 1")
@@ -41,7 +41,7 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
         "1 of 4 cells broke",
         "look: it looks crimson",
         "pass_rate",
-        "50.0%",
+        "50 %",
         "p Holm",
     ):
         assert fact in text
@@ -155,7 +155,7 @@ def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage)
     page.click("#view-overview details summary")
     row = page.locator("tr", has_text="a&b")
     assert row.locator("td").all_inner_texts()[-2:] == ["1 / 1", "cannot tell: too few cases"]
-    assert row.locator("td.number").all_inner_texts()[:2] == ["50.0%", "50.0%"]
+    assert row.locator("td.number").all_inner_texts()[:2] == ["50 %", "50 %"]
     row.locator("a").click()
     wait_until(page, "document.querySelector('[name=tag]').value === 'a&b'")
     assert page.locator(".pair h3").all_text_contents() == ["broke", "repaired"]

@@ -41,6 +41,6 @@ def test_a_run() -> None:
     text_of_errors = report_markdown(run_report(summarize(info, errors)))
     assert "| `pass_rate == 1` | all cells | 1 [0.21, 1.00] | 1 !1 |" in text_of_errors
     assert "| `error_rate == 0` | all cells | 0.5 [0.09, 0.91] | 2 |" in text_of_errors
-    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | **1** | 0 |" in text
-    assert "| metric | `m\\|x` |\n| --- | ---: |\n| `fine` | 1/2 [0.09, 0.91] |" in text
+    assert "| `m\\|x` | 50 % [9.5, 90.5] n=2 | **1** | 0 |" in text
+    assert "| metric | `m\\|x` |\n| --- | ---: |\n| `fine` | 50 % [9.5, 90.5] (2) |" in text
     assert "| **1** | `fine` | `m\\|x` | `two` |  |" in text

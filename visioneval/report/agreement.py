@@ -27,7 +27,7 @@ from visioneval.report.sections import (
     quoted,
     texts,
 )
-from visioneval.report.text import one_line
+from visioneval.report.text import cut_middle
 from visioneval.rules import show_beside
 
 MAX_DISPUTED, MAX_RATERS, MAX_PAIRS = 5, 20, 10
@@ -143,7 +143,7 @@ def _disputed(cells: Sequence[Disputed]) -> Section:
             quoted(cell.model_label),
             f"{cell.people:.2g} ({cell.raters})",
             f"{cell.grader:.3g}",
-            *([quoted(one_line(cell.reason, 120))] if has_reasons else []),
+            *([quoted(cut_middle(cell.reason, 120))] if has_reasons else []),
         ]
         for cell in cells
     ]

@@ -13,12 +13,12 @@ from rich.text import Text
 from visioneval.media.urls import public_address
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import thresholds_of
+from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.report.run import VERDICT_TONES
 from visioneval.report.sections import Cell, Column, Section, Value
 from visioneval.report.terminal import STYLES, key_values, section_part
 from visioneval.report.text import clean
-from visioneval.rules import parse_rule, show_failed, show_score
+from visioneval.rules import show_score
 from visioneval.suite.cases.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05
@@ -92,16 +92,12 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
             "unused answer": None if record.is_unusable else _unused_reply(record),
-            "failed": "\n".join(_shown(rule, record) for rule in record.failed_rules),
-            "warned": "\n".join(_shown(rule, record) for rule in record.warned_rules),
+            "failed": "\n".join(failed_text(rule, record.scores) for rule in record.failed_rules),
+            "warned": "\n".join(failed_text(rule, record.scores) for rule in record.warned_rules),
             "skipped": "\n".join(record.skipped_rules),
             "failure tags": ", ".join(record.failure_tags),
         }
     )
-
-
-def _shown(rule: str, record: Record) -> str:
-    return show_failed(rule, record.scores.get(parse_rule(rule).metric)) or rule
 
 
 def _unused_reply(record: Record) -> str | None:

@@ -25,8 +25,9 @@ from visioneval.report.comparison_notes import (
     notes,
 )
 from visioneval.report.differences import difference_sections
+from visioneval.report.numbers import failed_text
 from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, quoted
-from visioneval.report.text import one_line
+from visioneval.report.text import cut_middle, one_line
 from visioneval.rules import parse_rule
 
 MAX_ROWS = 20
@@ -148,19 +149,19 @@ def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
     lines += [f"still failing: {', '.join(still_failing)}"] if still_failing else []
     for name, cell in (("A", pair.a), ("B", pair.b)):
         if (error := cell.error) and (name == "B" or pair.change != "still_failing"):
-            lines.append(f"{name}: {error.stage}, {error.kind}: {one_line(error.message, _MAX_REASON)}")
+            lines.append(f"{name}: {error.stage}, {error.kind}: {cut_middle(error.message, _MAX_REASON)}")
     refusal = pair.b.reasons.get("refused")
-    lines += [f"refused: {one_line(refusal, _MAX_REASON)}"] if refusal and "refused" in pair.b.failure_tags else []
+    lines += [f"refused: {cut_middle(refusal, _MAX_REASON)}"] if refusal and "refused" in pair.b.failure_tags else []
     return lines
 
 
 def _with_reason(rule: str, cell: RunCell, writers: Mapping[str, str]) -> str:
     try:
-        metric = parse_rule(rule).metric
+        metric, shown = parse_rule(rule).metric, failed_text(rule, cell.scores)
     except ValueError:
-        metric = rule
+        metric = shown = rule
     reason = cell.reasons.get(metric) or cell.reasons.get(writers.get(metric, ""), "")
-    return f"{rule}: {one_line(reason, _MAX_REASON)}" if reason else rule
+    return f"{shown}: {cut_middle(reason, _MAX_REASON)}" if reason else shown
 
 
 def _cost_and_time(comparison: Comparison) -> Iterator[Section]:

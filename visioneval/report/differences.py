@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.errors import count_of
+from visioneval.report.numbers import show_share
 from visioneval.report.sections import Cell, Column, Interval, Section, Tone, Value, quoted
 from visioneval.rules import is_equal, show_beside
 
@@ -117,7 +118,7 @@ def show_value(difference: Difference, value: float | None) -> str:
     """A rate as a percentage, a mean as a number."""
     if value is None:
         return "-"
-    return f"{value:.1%}" if difference.metric.type == "bool" else f"{value:.4g}"
+    return show_share(value) if difference.metric.type == "bool" else f"{value:.4g}"
 
 
 def show_difference(difference: Difference) -> str:
@@ -142,7 +143,7 @@ def _signed(value: float, *, is_rate: bool) -> str:
     """A number with its sign; empty if it is 0, or no further from it than rounding."""
     if is_equal(value, 0):
         return ""
-    text = show_beside(100 * value, 0, 1, "f") if is_rate else show_beside(value, 0, 3)
+    text = show_beside(100 * value, 0, 1, "f").removesuffix(".0") if is_rate else show_beside(value, 0, 3)
     return f"+{text}" if value > 0 else text
 
 

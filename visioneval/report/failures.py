@@ -10,11 +10,11 @@ from visioneval.analysis.summary.cells import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, quoted
-from visioneval.report.text import one_line
+from visioneval.report.text import cut_middle, one_line
 from visioneval.types import Verdict
 
 _MAX_REASONS = 20
-_MAX_TEXT = 200
+_MIN_TEXT, _MAX_TEXT = 60, 200
 
 
 def model_run(summary: Summary, label: str) -> Value:
@@ -35,7 +35,7 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
         for cell, text in examples[reason]:
             name = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
             case = quoted(name, link=cell_link(cell))
-            rows.append([*first, model_run(summary, cell.model_label), case, quoted(one_line(text, _MAX_TEXT))])
+            rows.append([*first, model_run(summary, cell.model_label), case, quoted(cut_middle(text, _MAX_TEXT))])
             first = ["", ""]
         if first != ["", ""]:
             rows.append([*first, "", "", ""])
@@ -97,9 +97,10 @@ def failing_cells(summary: Summary) -> Section:
 
     rows: list[list[Cell]] = []
     for cell in sorted(summary.failing, key=rank):
-        reasons = (f"{rule}: {text}" if text else rule for rule, text in cell.explanations.items())
+        texts = cell.explanations
+        reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in texts.items()]
+        why = "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
         case = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
-        why = one_line("; ".join(reasons), _MAX_TEXT)
         rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(why)])
     counts = summary.counts
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"

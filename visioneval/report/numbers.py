@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
-from visioneval.rules import parse_gate, parse_rule, show_beside
-from visioneval.types import Metric
+from visioneval.rules import parse_gate, parse_rule, show_beside, show_failed
+from visioneval.types import Metric, Score
 
 RATE = "pass rate [95%]"
 """The heading of pass rates."""
@@ -79,24 +81,37 @@ def show_interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{_bound(low, 0)}, {_bound(high, 0)}]"
 
 
+def show_share(share: float, low: float | None = None, high: float | None = None) -> str:
+    """``66.7 % [20.8, 93.9]``: a share and its interval, if it has one, in percent; a decimal of 0 is left out."""
+    value, *ends = (f"{100 * number:.1f}".removesuffix(".0") for number in (share, low, high) if number is not None)
+    return f"{value} % [{', '.join(ends)}]" if len(ends) > 1 else f"{value} %"
+
+
 def show_rate(rate: Estimate) -> str:
-    """``83.3% [55.2, 95.3] n=12``; ``- n=0`` if nothing was counted."""
-    if rate.value is None or rate.low is None or rate.high is None:
-        return "- n=0"
-    return f"{rate.value:.1%} [{rate.low * 100:.1f}, {rate.high * 100:.1f}] n={rate.n}"
+    """``83.3 % [55.2, 95.3] n=12``; ``- n=0`` if nothing was counted."""
+    return "- n=0" if rate.value is None else f"{show_share(rate.value, rate.low, rate.high)} n={rate.n}"
 
 
 def show_estimate(finding: Estimate | None, metric: Metric) -> str:
-    """A rate as ``10/12``, a mean as ``0.95 (12)``, with its interval; ``!2`` counts values that were not measured."""
+    """A rate as ``66.7 % [20.8, 93.9] (3)``, a mean as ``2.67 of 5 [1.2, 4.1] (3)``, with the number of values.
+
+    ``!2`` counts those that were not measured.
+    """
     if finding is None:
         return "-"
     missing = f" !{finding.unmeasured}" if finding.unmeasured else ""
     if finding.value is None:
         return f"none{missing}"
-    interval = show_interval(finding.low, finding.high)
     if metric.type == "bool":
-        return f"{round(finding.value * finding.n)}/{finding.n}{interval}{missing}"
-    return f"{finding.value:.3g}{interval} ({finding.n}){missing}"
+        return f"{show_share(finding.value, finding.low, finding.high)} ({finding.n}){missing}"
+    interval = show_interval(finding.low, finding.high)
+    return f"{finding.value:.3g}{scale_of(metric)}{interval} ({finding.n}){missing}"
+
+
+def scale_of(metric: Metric) -> str:
+    """`` of 5`` after a number whose highest value is 5; empty if there is none, or if it is 1, as of a share."""
+    highest = metric.range[1] if metric.type == "number" and metric.range else None
+    return "" if highest is None or highest <= 1 else f" of {highest:g}"
 
 
 def show_usd(amount: float | None, unknown: int) -> str:
@@ -122,6 +137,11 @@ def with_interval(
 def _bound(value: float, beside: float) -> str:
     """A limit with the digits that show its side of another number."""
     return show_beside(value, beside, 2, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
+
+
+def failed_text(rule: str, scores: Mapping[str, Score]) -> str:
+    """A failed rule with its score and its limit, such as ``hierarchy 2 < 3``, or as it is if it compares no number."""
+    return show_failed(rule, scores.get(parse_rule(rule).metric)) or rule
 
 
 def thresholds_of(record: Record) -> dict[str, float]:

@@ -30,6 +30,17 @@ def one_line(text: str, limit: int = 300) -> str:
     return flat if len(flat) <= limit else f"{flat[: limit - 3]}..."
 
 
+def cut_middle(text: str, limit: int) -> str:
+    """Clean text on one line. A longer one keeps its beginning and its end, where a reason has its conclusion."""
+    flat = one_line(text, len(text))
+    if len(flat) <= limit:
+        return flat
+    tail = limit // 2 - 2
+    head = limit - tail - 5
+    begins, ends = flat[:head].rpartition(" ")[0] or flat[:head], flat[-tail:].partition(" ")[2] or flat[-tail:]
+    return f"{begins} ... {ends}"
+
+
 def plain(text: str, style: str = "") -> Text:
     """Clean text for Rich, without markup."""
     return Text(clean(text), style=style)

@@ -6,6 +6,7 @@
  "tags": ["edit", "shape"],
  "failureTags": [],
  "rules": [],
+ "failures": [],
  "metrics": {
   "file": {"type": "bool", "range": null, "better": "higher"},
   "file.alpha": {"type": "bool", "range": null, "better": "higher"},
@@ -26,6 +27,7 @@
   "tags": [[0], [0], [1]],
   "failureTags": [[], [], []],
   "rules": [[], [], []],
+  "failures": [[], [], []],
   "disagreement": [],
   "gaps": [],
   "thumb": ["thumbs/HASH.webp", "thumbs/HASH.webp", "thumbs/HASH.webp"],

@@ -6,6 +6,7 @@
  "tags": ["food"],
  "failureTags": [],
  "rules": [],
+ "failures": [],
  "metrics": {
   "look": {"type": "bool", "range": null, "better": "higher"},
   "sharp": {"type": "number", "range": [0.0, 5.0], "better": "higher"},
@@ -40,6 +41,7 @@
   "tags": [[0], [0], [0], [0]],
   "failureTags": [[], [], [], []],
   "rules": [[], [], [], []],
+  "failures": [[], [], [], []],
   "disagreement": [],
   "gaps": [1, 3, 0, 2],
   "thumb": ["thumbs/HASH.webp", "thumbs/HASH.webp", "", "thumbs/HASH.webp"],

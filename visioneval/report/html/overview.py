@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
 from math import ceil, fsum
 from statistics import median
 from typing import Any
@@ -20,12 +20,15 @@ from visioneval.report.failures import cell_link, failure_examples, gallery
 from visioneval.report.html.plots import BINS, histogram, verdict_bar
 from visioneval.report.run import VERDICT_TONES, incomplete, run_report
 from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
-from visioneval.report.text import one_line
+from visioneval.report.text import cut_middle
 from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import Metric
 
-MAX_FAILURES = 12
-_MAX_EXPLANATION = 140
+MAX_FAILURES = 14
+_WIDE = ("gates", "failures", "rates")
+_MAX_BESIDE = 4
+"""Columns of a table of metrics by model run that fits half of a desktop."""
+_MAX_EXPLANATION = 130
 
 
 class CellNumbers:
@@ -61,15 +64,24 @@ def overview(
     ]
     at = next((at for at, section in enumerate(report.sections) if section.title == "Cost"), len(report.sections))
     sections = (*worst_failures(summary, thumbs or {}), *report.sections[:at], *times, *report.sections[at:])
+    beside = [part for part in sections if not _is_wide(part)]
     cells = max(summary.planned_cells, summary.counts.cells) if summary.state == "running" else summary.counts.cells
     return {
         "title": f"{summary.suite} \u2013 {summary.run_id}",
         "summary": summary,
         "facts": _facts(info),
-        "report": replace(report, sections=sections),
+        "report": replace(report, sections=[part for part in sections if _is_wide(part)]),
+        "beside": [list(parts) for _, parts in groupby(beside, key=lambda part: part.fold or part.title)],
         "lines": [*incomplete(summary), *report.lines],
         "bar": verdict_bar(summary.counts, cells),
     }
+
+
+def _is_wide(part: Section | ImageStrip) -> bool:
+    """Whether a section needs the width of a desktop; two columns of the others fit beside each other."""
+    if isinstance(part, ImageStrip) or part.name in _WIDE:
+        return True
+    return part.splits and len(part.columns) > _MAX_BESIDE
 
 
 def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> Iterator[ImageStrip]:
@@ -94,7 +106,7 @@ def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> Iterator[
 def _tile(reason: str, cell: FailingCell, text: str, thumb: str) -> Tile:
     """The verdict, all reasons, the model run, and the explanation of the first reason that has one."""
     reasons = ", ".join(cell.shown(name) or name for name in dict.fromkeys((reason, *cell.explanations)))
-    why = one_line(cell.reasons.get(reason) or next(iter(cell.reasons.values()), text), _MAX_EXPLANATION)
+    why = cut_middle(cell.reasons.get(reason) or next(iter(cell.reasons.values()), text), _MAX_EXPLANATION)
     name = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
     caption: list[Cell] = [Value(cell.verdict, VERDICT_TONES[cell.verdict]), quoted(reasons), dim(cell.model_label)]
     return Tile(thumb, cell_link(cell), name, [*caption, *([dim(why)] if why else [])])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -21,11 +21,12 @@ from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.report.numbers import thresholds_of
+from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Score
 
@@ -63,7 +64,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     info, cells = run.info, run.cells
     cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.selected_suite.models)
     keys = alignment_keys(info)
-    tags, failure_tags, rules = _TextTable(), _TextTable(), _TextTable()
+    tags, failure_tags, rules, failures = _TextTable(), _TextTable(), _TextTable(), _TextTable()
     columns = {
         "case": [cases.index(cell.test_id) for cell in cells],
         "model": [models.index(cell.model_label) for cell in cells],
@@ -73,6 +74,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
         "tags": [tags.all(cell.tags) for cell in cells],
         "failureTags": [failure_tags.all(cell.failure_tags) for cell in cells],
         "rules": [rules.all(cell.failed_rules) for cell in cells],
+        "failures": [failures.all(failed_text(rule, cell.scores) for rule in cell.failed_rules) for cell in cells],
         "disagreement": [
             at
             for at, disagreements in enumerate(map(disagreement_finder(info.suite), cells))
@@ -91,6 +93,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
         "tags": tags.texts,
         "failureTags": failure_tags.texts,
         "rules": rules.texts,
+        "failures": failures.texts,
         "metrics": {name: metric.model_dump(mode="json") for name, metric in info.metrics.items()},
         "cells": columns,
     }
@@ -113,12 +116,12 @@ def texts_of(run: SlimRun) -> dict[str, Any]:
 
 
 def _why(cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """All reasons, those of failed rules first: a narrow page shows only the beginning."""
+    """All reasons, a line for each, those of failed rules first: the gallery shows the first, and searches all."""
     failed = (reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules)
     reasons = [*dict.fromkeys((*failed, *cell.reasons.values()))]
     if cell.error is not None:
         reasons.insert(0, f"{cell.error.stage}, {cell.error.kind}: {cell.error.message}")
-    return " \u00b7 ".join(filter(None, reasons))
+    return "\n".join(" ".join(reason.split()) for reason in reasons if reason)
 
 
 def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[str]:
@@ -127,6 +130,7 @@ def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[s
     cases = {case.id: case for case in info.suite.cases}
     case_json: dict[str, str] = {}
     disagree = disagreement_finder(info.suite)
+    failing = _failing_graders(info.suite)
     free = {str(entry.label) for entry in info.suite.models if entry.is_free}
     pairs = ((cell, disagree(cell)) for cell in run.full_records())
     while batch := list(islice(pairs, PART)):
@@ -137,17 +141,40 @@ def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[s
                 case_json[cell.test_id] = _json(_case_data(case, info, images))
             # the image that a later turn edits is its cell's own
             inputs_json = case_json[cell.test_id] if cell.base_path is None else _turn_json(case, cell, info, images)
-            metrics = {rule: parse_rule(rule).metric for rule in (*cell.failed_rules, *cell.warned_rules)}
-            why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
-            broken = [metrics[rule] for rule in cell.failed_rules]
+            broken = [parse_rule(rule).metric for rule in cell.failed_rules]
             exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
             shown = cell.model_copy(update={"run_params": cell.shown_params})
             record = shown.model_dump_json(exclude=_OMITTED_FIELDS)
-            more = {"why": why, "broken": broken, "exact": exact, "free": cell.model_label in free}
+            more = {
+                "failed": _rules(cell.failed_rules, cell, case, info.suite),
+                "warned": _rules(cell.warned_rules, cell, case, info.suite),
+                "broken": broken,
+                "failing": failing(broken, case),
+                "exact": exact,
+                "free": cell.model_label in free,
+            }
             cell_json = _json({**_detail(cell, record, disagreements, info, images, trust=trust), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
             cells.append(f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}')
         yield _inert(f"[{','.join(cells)}]")
+
+
+def _rules(rules: Iterable[str], cell: Record, case: TestCase | None, suite: Suite) -> list[tuple[str, str]]:
+    """What each rule found, and why."""
+    return [(failed_text(rule, cell.scores), reason_of(parse_rule(rule).metric, cell, case, suite)) for rule in rules]
+
+
+def _failing_graders(suite: Suite) -> Callable[[Sequence[str], TestCase | None], list[str]]:
+    """Returns a function that finds the graders whose metrics failed, also as part of a computed metric."""
+    computed = SuiteMetrics(suite).grader_sources()
+
+    def failing(broken: Sequence[str], case: TestCase | None) -> list[str]:
+        if not broken or case is None:
+            return []
+        sources = {source for name in broken for source in (name, *computed.get(name, ()))}
+        return [grader.key for grader in suite.graders if not sources.isdisjoint(grader.metrics(case))]
+
+    return failing
 
 
 def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> dict[str, Any]:

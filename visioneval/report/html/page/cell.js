@@ -22,9 +22,9 @@ async function showCell() {
   prefetch(at);
 }
 
-/** Keeps what is looked at, and how, in the address; the next cell begins with the same display mode. */
+/** Keeps what is looked at, and how, in the address; the next cell begins with the display mode that was chosen. */
 function rememberLook({ mode, position, divide }) {
-  report.mode = mode;
+  report.mode = mode ?? report.mode;
   const round = (number) => Number(number.toFixed(4));
   const { zoom, x, y } = position;
   report.state.look = { mode, position: { zoom: round(zoom), x: round(x), y: round(y) }, divide };
@@ -84,21 +84,20 @@ function findings(detail) {
 
 function verdictBlock(detail) {
   const { record } = detail;
-  const items = [...groupByReason(record.failed_rules, detail.why)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
+  const items = [...groupByReason(detail.failed)].map(([reason, rules]) => el("li", { class: "fail" }, rules.map((rule) => el("code", { text: rule })), reasonText(reason)));
   if (record.status === "refused") items.push(el("li", { class: record.verdict === "PASS" ? "" : "fail" }, el("strong", { text: "refused" }), reasonText(record.reasons.refused)));
   if (record.error) items.push(el("li", { class: "error" }, el("strong", { text: `${record.error.stage}, ${record.error.kind}` }), reasonText(record.error.message)));
-  for (const rule of record.warned_rules) items.push(el("li", { class: "warn" }, el("span", { class: "note", text: "warning" }), el("code", { text: rule }), reasonText(detail.why[rule])));
+  for (const [rule, reason] of detail.warned) items.push(el("li", { class: "warn" }, el("span", { class: "note", text: "warning" }), el("code", { text: rule }), reasonText(reason)));
   for (const key of detail.disagreement) items.push(el("li", { class: "disagreement" }, el("strong", { text: "Judge and rules disagree" }), reasonText(disagreementText(key, record))));
   if (!items.length) items.push(el("li", { class: "pass", text: "All applicable rules passed." }));
   return el("section", { class: `verdict-block ${record.verdict.toLowerCase()}` }, el("ul", { class: "plain" }, items),
-    record.failure_tags.length ? el("p", { class: "tags" }, record.failure_tags.map((tag) => el("span", { class: "tag", text: tag }))) : null);
+    record.failure_tags.length ? el("p", { class: "tags" }, el("span", { class: "note", text: plural(record.failure_tags.length, "failure tag") }), record.failure_tags.map(tagMark)) : null);
 }
 
 /** Groups failed rules by reason. */
-function groupByReason(rules, why) {
+function groupByReason(rules) {
   const groups = new Map();
-  for (const rule of rules) {
-    const reason = why[rule] || "";
+  for (const [rule, reason] of rules) {
     const key = reason || `\n${rule}`;
     if (!groups.has(key)) groups.set(key, [reason, []]);
     groups.get(key)[1].push(rule);
@@ -118,7 +117,7 @@ function disagreementText(key, record) {
 function scoreTable({ record, broken, exact }) {
   const rows = Object.entries(record.scores).map(([name, score]) => el("tr", { class: score === null ? "unmeasured" : broken.includes(name) ? "broken" : "" },
     el("th", { scope: "row", text: name }),
-    el("td", { class: "number", text: exact[name] ?? formatValue(score) }),
+    el("td", { class: "number", text: onScale(exact[name] ?? formatValue(score), report.index.metrics[name], score) }),
     el("td", { class: "plot-cell" }, scoreBar(name, score)),
     el("td", { class: "reason", text: record.reasons[name] || "" })));
   for (const grader of record.graders) {

@@ -48,6 +48,11 @@ function badge(verdict) {
   return el("span", { class: `badge ${verdict.toLowerCase()}`, text: verdict });
 }
 
+/** A failure tag: what a grader noticed. A cell that passed may have some. */
+function tagMark(tag) {
+  return el("span", { class: "tag", title: "failure tag", text: tag });
+}
+
 /** Formats a score or another plain value. */
 function formatValue(value) {
   if (value === null || value === undefined) return "not measured";
@@ -55,6 +60,12 @@ function formatValue(value) {
   if (value === false) return "no";
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
   return String(value);
+}
+
+/** A score with the end of its scale: ``2.67 of 5``. */
+function onScale(text, metric, score) {
+  const highest = metric?.type === "number" && typeof score === "number" ? metric.range?.[1] : null;
+  return highest > 1 ? `${text} of ${formatValue(highest)}` : text;
 }
 
 /** Text with line break opportunities after the separators in labels. */

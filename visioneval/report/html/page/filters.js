@@ -17,7 +17,7 @@ function parseState(hash) {
 
 /** The parameters of an address for a display mode, a zoomed part and the divider of the slider. */
 function parametersOfLook({ mode, position, divide }) {
-  return { show: mode, ...(position?.zoom > 1 && { zoom: [position.zoom, position.x, position.y].join(",") }), ...(divide !== undefined && { divide }) };
+  return { ...(mode && { show: mode }), ...(position?.zoom > 1 && { zoom: [position.zoom, position.x, position.y].join(",") }), ...(divide !== undefined && { divide }) };
 }
 
 /** The URL of a view with filters; ``more`` names a cell. */

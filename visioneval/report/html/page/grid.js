@@ -4,6 +4,7 @@ const MOST_HEIGHT = 16000000; // browsers do not lay out anything below about 17
 const LIST_HEIGHT = 92;
 const MARGIN = 16; // with a box's own 8 pixels the page's margin
 const THUMBS_A_FRAME = 4;
+const ENDING = 24; // characters
 const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, rendered: new Map(), thumbs: new Map() };
 
 /** Computes rows and columns: a grid row is a case, or one of its samples; a list row is a cell. */
@@ -45,7 +46,7 @@ function listRows() {
   gallery.head = 0;
   document.getElementById("grid-head").replaceChildren();
   load("texts").then(() => {
-    if (gallery.list) for (const { node } of gallery.rendered.values()) node.querySelector(".why").textContent = whyOf(Number(node.dataset.at));
+    if (gallery.list) for (const { node } of gallery.rendered.values()) node.querySelector(".why").replaceChildren(...cutMiddle(whyOf(Number(node.dataset.at))));
   });
   return report.shown.map((at) => [at]);
 }
@@ -168,7 +169,7 @@ function tile(at, withSample) {
   return el("a", { class: "cell tile", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
     el("span", { class: "thumb" }, thumbOf(at)), " ",
     el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), " ",
-      withSample ? el("span", { class: "note", "aria-hidden": "true", text: `#${report.index.cells.sample[at]}` }) : null, el("span", { class: "short", text: shortOf(at) })));
+      withSample ? el("span", { class: "note", "aria-hidden": "true", text: `#${report.index.cells.sample[at]}` }) : null, marksOf(at)));
 }
 
 function listRow(number) {
@@ -180,27 +181,35 @@ function listRow(number) {
       el("span", { class: "first" }, badge(VERDICTS[cells.verdict[at]]), el("strong", { text: cases[cells.case[at]] }),
         cells.sample[at] ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null),
       el("span", { class: "model", text: models[cells.model[at]] }),
-      el("span", { class: "short", text: shortOf(at) }),
-      el("span", { class: "why", text: whyOf(at) })),
+      el("span", { class: "marks" }, marksOf(at)),
+      el("span", { class: "why" }, cutMiddle(whyOf(at)))),
     measuresOf(at));
   const box = el("div", { class: "box", role: "gridcell", "aria-colindex": 1 }, link);
   return { node: el("div", { class: "row", role: "row", "aria-rowindex": number + 1, "data-at": at }, box) };
 }
 
-const whyOf = (at) => part("texts")?.why[at] || "";
+const whyOf = (at) => part("texts")?.why[at].split("\n", 1)[0] || "";
+const failuresOf = (at) => report.index.cells.failures[at].map((failure) => report.index.failures[failure]).join(", ");
+const tagsOf = (at) => report.index.cells.failureTags[at].map((tag) => report.index.failureTags[tag]);
 
-function shortOf(at) {
-  const { cells, rules, failureTags } = report.index;
-  const labels = [...cells.rules[at].map((rule) => rules[rule]), ...cells.failureTags[at].map((tag) => failureTags[tag])];
-  return labels.join(", ");
+/** What failed, with scores and limits, and what a grader tagged, which need not fail: two things, two looks. */
+function marksOf(at) {
+  const failures = failuresOf(at);
+  return [failures && el("code", { class: "failed-rules", title: failures, text: failures }), " ", ...tagsOf(at).map(tagMark)].filter(Boolean);
+}
+
+/** A text that is cut in its middle where it does not fit: its end, the conclusion of a reason, is shown. */
+function cutMiddle(text) {
+  const at = text.length > 2 * ENDING ? text.lastIndexOf(" ", text.length - ENDING) : -1;
+  return at < 0 ? [el("span", { text })] : [el("span", { text: text.slice(0, at) }), el("span", { class: "ending", text: text.slice(at) })];
 }
 
 /** The name of a tile, with all that it shows: case and model run are in the heads of its row and column. */
 function nameOf(at) {
   const { cells, cases, models } = report.index;
   const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
-  const short = shortOf(at);
-  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${hasThumb(at) ? "" : "no image "}${VERDICTS[cells.verdict[at]]}${short ? ` ${short}` : ""}`;
+  const marks = [failuresOf(at), ...tagsOf(at).map((tag) => `tagged ${tag}`)].filter(Boolean).join(", ");
+  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${hasThumb(at) ? "" : "no image "}${VERDICTS[cells.verdict[at]]}${marks ? ` ${marks}` : ""}`;
 }
 
 const hasThumb = (at) => IMAGE_SOURCE.test(report.index.cells.thumb[at] || "");

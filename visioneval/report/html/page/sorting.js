@@ -47,6 +47,6 @@ function measuresOf(at) {
   const names = shownColumns();
   return names.length ? el("span", { class: "measures" }, names.map((name) => {
     const score = report.index.cells.scores[name][at];
-    return el("span", {}, el("span", { class: "note", text: name }), " ", el("b", { text: score === "" ? "\u2013" : formatValue(score) }));
+    return el("span", {}, el("span", { class: "note", text: name }), " ", el("b", { text: score === "" ? "\u2013" : onScale(formatValue(score), report.index.metrics[name], score) }));
   })) : null;
 }

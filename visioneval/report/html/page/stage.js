@@ -1,6 +1,6 @@
 // The image or video of a cell and its display modes.
 
-/** Display modes for the images of a cell: ``{name, render}``, most useful first. */
+/** Display modes for the images of a cell: ``{name, render}``, most useful first. One with ``fails`` shows why the cell failed. */
 function modesOf(detail) {
   const { output, record } = detail;
   const modes = [{ name: "Output", render: () => (output?.kind === "video" ? playback(output, record) : plain(output, "output")) }];
@@ -13,29 +13,30 @@ function modesOf(detail) {
   const maps = shared((grader) => detail.files[grader.details.difference_map]);
   const texts = shared((grader) => textBoxesOf(grader).length);
   for (const grader of record.graders) {
+    const fails = Boolean(output?.src) && detail.failing.includes(grader.key);
     const map = grader.details.difference_map;
     if (typeof map === "string" && detail.files[map]) {
-      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", render: () => difference(detail.files[map], grader) });
-      const spot = failedWindow(grader, record);
-      if (spot && output?.src) modes.push({ name: maps ? `Failure (${grader.key})` : "Failure", render: () => marked(output, spot) });
+      const spot = output?.src ? failedWindow(grader, record) : null;
+      modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", fails: fails && !spot, render: () => difference(detail.files[map], grader) });
+      if (spot) modes.push({ name: maps ? `Failure (${grader.key})` : "Failure", fails, render: () => marked(output, spot) });
     }
     const boxed = textBoxesOf(grader);
-    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", render: () => boxes(output, boxed, placesOf(grader), record) });
+    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", fails, render: () => boxes(output, boxed, placesOf(grader), record) });
   }
   for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", render: () => plain(input, `input, ${input.role}`) });
   if (detail.reference) modes.push({ name: "Reference", render: () => plain(detail.reference, "reference") });
   return modes;
 }
 
-/** Buttons for the modes above the image; ``choose`` and ``key`` handle keys. ``look`` is what an address states. */
+/** Buttons for the modes above the image; ``choose`` and ``key`` handle keys. ``look`` is what an address states, else what
+ * failed is shown. ``changed`` gets the mode only if it was chosen. */
 function createStage(modes, { look = {}, eager = false, changed } = {}) {
   const frame = el("div", { class: "frame", tabindex: "0", role: "group", "aria-label": "Image" });
   const zoom = createZoom(frame, { eager, changed: reportLook, ...look.position });
-  let chosen = 0;
+  let chosen = look.mode;
   const buttons = modes.map((mode, at) => el("button", { type: "button", class: "mode", "aria-pressed": "false", text: mode.name, click: () => choose(at) }));
 
   function show(at) {
-    chosen = at;
     frame.replaceChildren(modes[at].render());
     zoom.show();
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", other === at));
@@ -43,15 +44,17 @@ function createStage(modes, { look = {}, eager = false, changed } = {}) {
 
   function choose(at) {
     if (!modes[at]) return;
+    chosen = modes[at].name;
     show(at);
     reportLook();
   }
 
   function reportLook() {
-    changed?.({ mode: modes[chosen].name, position: zoom.view, divide: frame.querySelector(".divide")?.value });
+    changed?.({ mode: chosen, position: zoom.view, divide: frame.querySelector(".divide")?.value });
   }
 
-  show(Math.max(0, modes.findIndex((mode) => mode.name === look.mode)));
+  const [first] = [modes.findIndex((mode) => mode.name === look.mode), modes.findIndex((mode) => mode.fails), 0].filter((at) => at >= 0);
+  show(first);
   const divide = frame.querySelector(".divide");
   if (divide && look.divide !== undefined) {
     divide.value = look.divide;
@@ -83,22 +86,33 @@ function difference(map, grader) {
   return legend.length && map.src ? el("div", { class: "with-bar" }, image, el("p", { class: "strength legend" }, legend)) : image;
 }
 
-/** Where a locality grader failed outside the mask: ``{left, top, width, height}`` and the image size that they are of. */
+/** By grader: the window of each score that can exceed a limit, and the size of the image that windows are of. */
+const WINDOWS = {
+  locality: { size: "base_size", meaning: "changed outside the mask", windows: [["content_change", "redraw_window"], ["redraw", "redraw_window"],
+    ["changed_outside", "window"], ["worst_window", "window"], ["isolated_change", "isolated_window"]] },
+  reference: { size: "reference_size", meaning: "differs from the reference", windows: [["worst_window", "window"], ["delta_e", "window"], ["ssim", "window"]] },
+};
+
+/** Where a grader failed: ``{area, size, meaning}`` with the window ``{left, top, width, height}`` and the image size that it is of. */
 function failedWindow({ key, type, details }, { scores }) {
-  if (type !== "locality" || !details.limits) return null;
-  const exceeds = (name, limit) => typeof scores[`${key}.${name}`] === "number" && scores[`${key}.${name}`] > details.limits[limit];
-  const spread = exceeds("changed_outside", "max_changed_outside") || exceeds("worst_window", "max_worst_window");
-  const area = spread ? details.window : exceeds("isolated_change", "max_isolated_change") ? details.isolated_window : null;
-  const size = /^(\d+)x(\d+)$/.exec(details.base_size);
-  return area && size ? { area, size: [size[1], size[2]] } : null;
+  const { size, meaning, windows } = WINDOWS[type] ?? { windows: [] };
+  const limits = details.limits ?? {};
+  const isBroken = (name) => {
+    const score = scores[`${key}.${name}`];
+    return typeof score === "number" && (score > limits[`max_${name}`] || score < limits[`min_${name}`]);
+  };
+  const isRedraw = "max_redraw" in limits; // then other changes are allowed
+  const area = details[windows.find(([name, window]) => (window === "redraw_window") === isRedraw && isBroken(name))?.[1]];
+  const sides = /^(\d+)x(\d+)$/.exec(details[size]);
+  return area && sides ? { area, size: sides.slice(1), meaning } : null;
 }
 
 /** The output with a box around the window that failed. */
-function marked(output, { area, size: [width, height] }) {
-  const box = svg("rect", { x: area.left, y: area.top, width: area.width, height: area.height, class: "spot" },
-    svg("title", { text: "changed outside the mask" }));
+function marked(output, { area, size: [width, height], meaning }) {
+  const { left, top, width: wide, height: high } = area;
+  const box = outline([[left, top], [left + wide, top], [left + wide, top + high], [left, top + high]], "spot", meaning);
   return sheet("", imageElement(output, "output"), svg("svg", { class: "layer", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img",
-    "aria-label": `changed outside the mask at x ${area.left}, y ${area.top}` }, box));
+    "aria-label": `${meaning} at x ${left}, y ${top}` }, box));
 }
 
 function beside(images) {
@@ -141,20 +155,24 @@ function textBoxesOf({ details }) {
   return [details.lines, details.ocr?.lines].map((lines) => (Array.isArray(lines) ? lines : []).filter((line) => isBox(line?.box))).find((lines) => lines.length) ?? [];
 }
 
+const DOUBTFUL = new Set(["doubtful_extra", "unsettled"]); // what is not certain enough to fail
+
 /** The items of a grader's details that are about a place, such as a missing line with what was read instead. */
 function placesOf({ details }) {
   const tables = Object.entries(details).filter(([name, value]) => name !== "lines" && isTable(value));
   return tables.flatMap(([name, rows]) => rows.flatMap((row) => [row, ...(isTable(row?.parts) ? row.parts : [])]).filter((row) => isBox(row?.box))
-    .map((row) => ({ box: row.box, title: `${spaced(name)}: ${row.line ?? row.text}` })));
+    .map((row) => ({ box: row.box, kind: DOUBTFUL.has(name) ? "spot weak" : "spot", title: `${spaced(name)}: ${row.line ?? row.text}` })));
 }
 
+/** A box around a place; with a light edge, so that it can be seen on any color. */
 function outline(box, kind, title) {
-  return svg("polygon", { points: box.map((corner) => corner.join(",")).join(" "), class: kind }, title ? svg("title", { text: title }) : null);
+  const points = box.map((corner) => corner.join(",")).join(" ");
+  return svg("g", {}, svg("polygon", { points, class: "edge" }), svg("polygon", { points, class: kind }, title ? svg("title", { text: title }) : null));
 }
 
 function boxes(output, lines, places, record) {
   const marks = [...lines.map((line) => outline(line.box, line.counted === false ? "read weak" : "read", `${line.text}  (${formatValue(line.confidence)})`)),
-    ...places.map(({ box, title }) => outline(box, "spot", title))];
+    ...places.map(({ box, kind, title }) => outline(box, kind, title))];
   const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} text lines` }, marks);
   return sheet("", imageElement(output, "output"), layer);
 }
