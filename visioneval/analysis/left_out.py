@@ -134,22 +134,18 @@ class NeverAskedCells:
 
     def __init__(self) -> None:
         """Starts without cells."""
-        self._cells: Counter[str] = Counter()
-        self._outputs: Counter[str] = Counter()
+        self._numbers: Counter[tuple[Literal["cell", "output"], str]] = Counter()
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         if cell.error is not None and cell.error.stage == "generate" and cell.error.kind in NEVER_ASKED:
-            self._outputs[f"generation by {cell.model_label}"] += 1
+            self._numbers["output", f"generation by {cell.model_label}"] += 1
         for grader in cell.graders:
             if grader.never_asked:
                 of_panel = [f"{grader.key} by {answer.judge}" for answer in grader.judges if answer.never_asked]
-                self._cells.update(of_panel or [grader.key])
+                self._numbers.update(("cell", name) for name in of_panel or [grader.key])
 
     def result(self) -> tuple[NeverAsked, ...]:
-        """The judges and models by name, so that the order of the cells does not matter."""
-        cells = (NeverAsked(name=name, what="cell", number=number) for name, number in sorted(self._cells.items()))
-        outputs = (
-            NeverAsked(name=name, what="output", number=number) for name, number in sorted(self._outputs.items())
-        )
-        return (*cells, *outputs)
+        """The judges, then the models, by name, so that the order of the cells does not matter."""
+        numbers = sorted(self._numbers.items())
+        return tuple(NeverAsked(name=name, what=what, number=number) for (what, name), number in numbers)

@@ -9,7 +9,6 @@ from math import isfinite
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
@@ -197,9 +196,9 @@ def _single_noise(
 def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: VarianceComponents) -> Noise:
     import numpy as np
 
-    known, cases = sides[0].counter_examples or (), CaseNumbers()
+    known, cases = sides[0].counter_examples or (), dict[str, int]()
     scores = [
-        (cases[pair.b.test_id], _value(detect, pair.a), _value(detect, pair.b))
+        (cases.setdefault(chain_of(pair.b.test_id), len(cases)), _value(detect, pair.a), _value(detect, pair.b))
         for pair in pair_cells(sides[0], sides[1]).pairs
         if not pair.flaky and not _is_left_out(detect.metric, pair.a, known)
     ]

@@ -180,7 +180,6 @@ def test_alignment_scores_before_the_first_grader_are_listed() -> None:
     comparison = compare(
         *(side([item, cell("c1", scores={"fit": None}, graders=(mark("fit", "alignment"),))]) for item in first)
     )
-    assert [(item.pair.b.test_id, item.a, item.b) for item in comparison.alignments] == [
+    assert [(pair.b.test_id, item.a, item.b) for item, pair in comparison.aligned_pairs()] == [
         ("c1", None, None), ("c0", 10.0, 30.0),
     ]  # fmt: skip
-    assert comparison.alignments[1].a == 10.0

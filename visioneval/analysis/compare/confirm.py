@@ -14,7 +14,6 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
 from visioneval.analysis.compare.pass_rates import CasePasses
-from visioneval.analysis.compare.table import FAIL, PASS
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
 from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
@@ -84,8 +83,7 @@ def undecided(comparison: Comparison) -> str:
     what passed broke.
     """
     rate = comparison.pass_rate
-    rows = comparison.table.stable
-    broken = int(((rows["verdict_a"] == PASS) & (rows["verdict_b"] == FAIL)).sum())
+    broken = sum(row.change == "broken" for row in comparison.table.stable)
     if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
         return ""
     can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
@@ -221,8 +219,9 @@ class SampledCase(_PlannedCase):
 
 def sampled_cases(comparison: Comparison) -> tuple[SampledCase, ...]:
     """The compared cases of B on each model run: those that have a pair without an error, and without flaky ones."""
-    names = comparison.measured_pairs.columns.names()
-    return tuple(SampledCase(*key) for key in dict.fromkeys((case, label) for case, label, _ in names))
+    rows = comparison.table.stable
+    measured = [row for row in rows if Verdict.ERROR not in (row.verdict_a, row.verdict_b)]
+    return tuple(SampledCase(*key) for key in dict.fromkeys((row.test_id, row.label) for row in measured))
 
 
 def single_cases(comparison: Comparison, confirmation: Confirmation) -> dict[CaseKey, SingleCase]:

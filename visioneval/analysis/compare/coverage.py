@@ -14,13 +14,11 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.gates import CANNOT_TELL, REGRESSED, FailOn, GateResult, cells_lost
 from visioneval.analysis.compare.must_pass import MAX_NAMES, shortened
-from visioneval.analysis.compare.pairing import CHANGES
-from visioneval.analysis.compare.table import ERROR
 from visioneval.analysis.left_out import LeftOut, parse_allow
 from visioneval.errors import count_of
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.types import MUST_PASS
+from visioneval.types import MUST_PASS, Verdict
 
 METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells", "excuses")
 KINDS = (METRICS, ERRORS, CELLS, EXCUSES, CANNOT_TELL)
@@ -68,7 +66,7 @@ def _lost_metrics(comparison: Comparison) -> str:
 
 
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
-    new = comparison.pairs.where(comparison.table.rows["new_error"])
+    new = comparison.where(lambda row: row.new_error)
     if not new:
         in_both = comparison.changed("still_error").columns.used_cases
         named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
@@ -138,10 +136,9 @@ def _left_out_of(result: GateResult, comparison: Comparison) -> Iterator[tuple[s
     if gate.text == MUST_PASS or not comparison.stable_pairs:
         return
     if gate.metric is None or gate.metric == PASS_RATE:
-        rows = comparison.table.stable
-        rows = rows[rows["same_output"]] if gate.text == "broken_same_output" else rows
-        only_in_b = int((rows["change"] == CHANGES.index("error_before")).sum())
-        yield PASS_RATE, LeftOut(only_in_b, int((rows["verdict_b"] != ERROR).sum()))
+        rows = [row for row in comparison.table.stable if row.same_output or gate.text != "broken_same_output"]
+        only_in_b = sum(row.change == "error_before" for row in rows)
+        yield PASS_RATE, LeftOut(only_in_b, sum(row.verdict_b is not Verdict.ERROR for row in rows))
     differences = (*comparison.metrics, *(comparison.by_type if gate.metric is not None else ()))
     for difference in differences:
         if difference.name == gate.metric or (gate.text == REGRESSED and _is_tested(difference)):

@@ -43,7 +43,6 @@ PASSED = Metric(type="bool", better="higher")
 """The metric of a pass rate."""
 _NOISE = 1e-24
 """A variance below this, relative to the squared mean, comes from rounding."""
-_SAFE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,38 +157,26 @@ class CaseSums(NamedTuple):
 
 
 def scores_difference(name: str, metric: Metric, scores: PairScores, noise: RunNoise = NO_NOISE) -> Difference:
-    """The difference of the scores of a metric, nan where a pair lacks it."""
+    """The difference of the scores of a metric, nan where a pair lacks it.
+
+    The sums of each case are rounded once, so that they do not depend on the order of the pairs.
+    """
     import numpy as np
 
     case, a, b = scores
     measured = ~(np.isnan(a) | np.isnan(b))
     counts = PairCounts(int((b > a).sum()), int((b < a).sum()), len(case) - int(measured.sum()))
-    return cases_difference(name, metric, case_sums((case[measured], a[measured], b[measured])), counts, noise=noise)
-
-
-def case_sums(scores: PairScores) -> CaseSums:
-    """The sums of each case, rounded once, so that they do not depend on the order of the pairs."""
-    import numpy as np
-
-    order = np.argsort(scores[0], kind="stable")
-    case, a, b = (column[order] for column in scores)
-    starts = np.flatnonzero(np.diff(case, prepend=-1))
-    if not len(starts):
-        return CaseSums((), (), ())
-    pairs: list[int] = np.diff(starts, append=len(case)).tolist()
-    if len(starts) == len(case) or (_has_exact_sums(a) and _has_exact_sums(b)):
-        before = np.add.reduceat(a, starts)
-        return CaseSums(pairs, before.tolist(), (np.add.reduceat(b, starts) - before).tolist())
-    groups = [slice(start, start + number) for start, number in zip(starts.tolist(), pairs, strict=True)]
-    changes = [fsum([*b[group].tolist(), *(-a[group]).tolist()]) for group in groups]
-    return CaseSums(pairs, [fsum(a[group].tolist()) for group in groups], changes)
-
-
-def _has_exact_sums(scores: Numbers) -> bool:
-    """Whether the scores are whole numbers so small that floats add them exactly, however many there are."""
-    import numpy as np
-
-    return bool((np.abs(scores) <= _SAFE).all() and (np.rint(scores) == scores).all())
+    by_case: dict[int, tuple[list[float], list[float]]] = {}
+    for number, score_a, score_b in zip(*(column[measured].tolist() for column in scores), strict=True):
+        of_a, of_b = by_case.setdefault(number, ([], []))
+        of_a.append(score_a)
+        of_b.append(score_b)
+    sums = CaseSums(
+        [len(of_a) for of_a, _ in by_case.values()],
+        [fsum(of_a) for of_a, _ in by_case.values()],
+        [fsum([*of_b, *(-score for score in of_a)]) for of_a, of_b in by_case.values()],
+    )
+    return cases_difference(name, metric, sums, counts, noise=noise)
 
 
 def cases_difference(

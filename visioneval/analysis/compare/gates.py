@@ -20,13 +20,12 @@ from visioneval.analysis.compare.must_pass import (
 )
 from visioneval.analysis.compare.pooled import PooledMetric, PooledPasses, pooled_metrics, pooled_passes
 from visioneval.analysis.compare.regressed import check_regressed
-from visioneval.analysis.compare.table import ERROR, FAIL, PASS
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import MUST_PASS, Metric
+from visioneval.types import MUST_PASS, Metric, Verdict
 
 REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
@@ -191,14 +190,13 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
     rows, subject = comparison.table.stable, "cells"
-    is_broken = (rows["verdict_a"] == PASS) & (rows["verdict_b"] == FAIL)
+    broken = sum(row.change == "broken" for row in rows)
     if gate.text == "broken_same_output":
-        is_broken, subject = rows["same_output_broke"], "cells with the same output"
-        rows, is_broken = rows[rows["same_output"]], is_broken[rows["same_output"]]
-    if not len(rows):
+        rows, subject = [row for row in rows if row.same_output], "cells with the same output"
+        broken = sum(row.same_output_broke for row in rows)
+    if not rows:
         return GateResult(gate, "not_applicable", f"no {subject}")
-    broken = int(is_broken.sum())
-    unmeasured = int(((rows["verdict_a"] == PASS) & (rows["verdict_b"] == ERROR)).sum())
+    unmeasured = sum(row.verdict_a is Verdict.PASS and row.verdict_b is Verdict.ERROR for row in rows)
     message = f"{broken} of {len(rows)} {subject} broke"
     if unmeasured:
         message += f", {unmeasured} that passed in A could not be measured in B"

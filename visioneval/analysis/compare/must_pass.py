@@ -7,13 +7,13 @@ with a majority, they mean fewer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.table import ERROR, FAIL, PASS
+from visioneval.analysis.compare.table import RunVerdicts
 from visioneval.errors import count_of
 from visioneval.types import Score, Verdict
 
@@ -32,15 +32,9 @@ class SampleCounts:
     errors: int = 0
 
     @classmethod
-    def of(cls, verdicts: Iterable[Verdict]) -> SampleCounts:
+    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
         """Counts verdicts."""
-        listed = list(verdicts)
-        return cls(listed.count(Verdict.PASS), listed.count(Verdict.FAIL), listed.count(Verdict.ERROR))
-
-    @classmethod
-    def of_numbers(cls, verdicts: Sequence[int]) -> SampleCounts:
-        """Counts verdicts of a table."""
-        return cls(verdicts.count(PASS), verdicts.count(FAIL), verdicts.count(ERROR))
+        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
 
     @property
     def measured(self) -> int:
@@ -203,28 +197,29 @@ class _TaggedCase:
 
 def _tagged_cases(comparison: Comparison) -> dict[CaseKey, _TaggedCase]:
     """The cases of which a model run is tagged ``must_pass``: first those of B in order, then those that only A has."""
-    labels, rows = dict(comparison.labels), comparison.table.rows
-    in_pairs, only_b, only_a = comparison.pairs.columns, comparison.only_b.columns, comparison.only_a.columns
-    rows_a, rows_b = comparison.only_a_rows, comparison.only_b_rows
-    parts = (
-        (in_pairs, rows["must_pass_a"] | rows["must_pass_b"], rows["flaky"], rows["run_verdicts"], rows["verdict_b"]),
-        (only_b, rows_b["must_pass"], None, None, rows_b["verdict"]),
-        (only_a, rows_a["must_pass"], rows_a["flaky"], rows_a["run_verdicts"], None),
-    )
-    tagged = {case for names, must_pass, *_ in parts for case in names.take(must_pass.nonzero()[0].tolist()).used_cases}
+    labels = dict(comparison.labels)
+    cells: list[tuple[str, str, bool, bool, RunVerdicts, RunVerdicts]] = [
+        *(
+            (row.test_id, row.label, row.must_pass, row.flaky, row.run_verdicts, (row.verdict_b,))
+            for row in comparison.table.rows
+        ),
+        *((row.test_id, row.label, row.must_pass, False, (), (row.verdict,)) for row in comparison.only_b_rows),
+        *(
+            (row.test_id, labels.get(row.label, row.label), row.must_pass, row.flaky, row.run_verdicts, ())
+            for row in comparison.only_a_rows
+        ),
+    ]
+    tagged = {test_id for test_id, _, must_pass, *_ in cells if must_pass}
     cases: dict[CaseKey, _TaggedCase] = {}
-    for names, must_pass, flaky, of_a, of_b in parts:
-        for at, (test_id, label, _) in enumerate(names.names() if tagged else ()):
-            if test_id not in tagged:
-                continue
-            case = cases.setdefault((test_id, labels.get(label, label) if of_b is None else label), _TaggedCase())
-            case.must_pass |= bool(must_pass[at])
-            if of_a is not None and flaky is not None:
-                case.is_in_a, case.flaky = True, case.flaky or bool(flaky[at])
-                case.a += SampleCounts.of_numbers(of_a[at].tolist())
-            if of_b is not None:
-                case.is_in_b = True
-                case.b += SampleCounts.of_numbers([of_b[at]])
+    for test_id, label, must_pass, flaky, of_a, of_b in cells:
+        if test_id in tagged:
+            case = cases.setdefault((test_id, label), _TaggedCase())
+            case.must_pass |= must_pass
+            case.flaky |= flaky
+            case.a += SampleCounts.of(of_a)
+            case.b += SampleCounts.of(of_b)
+            case.is_in_a |= bool(of_a)
+            case.is_in_b |= bool(of_b)
     return cases
 
 

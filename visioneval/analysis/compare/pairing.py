@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Literal, overload
 
 from visioneval.analysis.cells import Cell, Cells, PooledCell
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
-from visioneval.records.cell_names import CellColumns, matching_positions, positions_of, taken, without
+from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
@@ -19,9 +19,6 @@ from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
 CHANGES: tuple[Change, ...] = (
@@ -141,10 +138,6 @@ class Pairs(Sequence[CellPair]):
         in_a, in_b = (taken(column, selected) for column in self.positions)
         return Pairs(self._a, self._b, (in_a, in_b), self._computed)
 
-    def where(self, is_selected: np.ndarray[Any, np.dtype[np.bool_]]) -> Pairs:
-        """The pairs with a true flag."""
-        return self.take(positions_of(is_selected.nonzero()[0]))
-
     @property
     def columns(self) -> CellColumns:
         """The names of the cells of B."""
@@ -169,12 +162,24 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    in_a, in_b = matching_positions(a.cells.columns, b.cells.columns, labels)
+    places: dict[tuple[str, str], dict[int, int]] = {}
+    for at, (case, label, sample) in enumerate(a.cells.names()):
+        if label in labels:
+            places.setdefault((case, labels[label]), {})[sample] = at
+    in_a, in_b, only_b = array("i"), array("i"), array("i")
+    for at, (case, label, sample) in enumerate(b.cells.names()):
+        place = places.get((case, label), {}).get(sample)
+        if place is None:
+            only_b.append(at)
+        else:
+            in_a.append(place)
+            in_b.append(at)
     if not in_a:
         raise UsageError(_nothing_in_common(a, b, labels))
+    paired = set(in_a)
+    only_a = [at for at in range(len(a.cells)) if at not in paired]
     pairs = Pairs(a.cells, b.cells, (in_a, in_b), frozenset({*BUILT_IN, *a.sources, *b.sources}))
-    only_a, only_b = (side.cells.take(without(paired, len(side.cells))) for side, paired in ((a, in_a), (b, in_b)))
-    return Pairing(pairs, tuple(labels.items()), only_a, only_b)
+    return Pairing(pairs, tuple(labels.items()), a.cells.take(only_a), b.cells.take(only_b))
 
 
 def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:

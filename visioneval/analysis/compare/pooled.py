@@ -160,7 +160,7 @@ def _turns(comparison: Comparison, name: str) -> dict[CaseKey, _Turn]:
     metric = metric_pairs(comparison.table, name, comparison.metric_tags[name])
     measured = metric.measured
     turns: dict[CaseKey, _Turn] = {}
-    names = comparison.pairs.where(measured).columns.names()
+    names = comparison.pairs.take(measured.nonzero()[0].tolist()).columns.names()
     scores = zip(metric.b[measured].tolist(), metric.of_runs[:, measured].T.tolist(), strict=True)
     for (test_id, label, sample), (score_b, scores_a) in zip(names, scores, strict=True):
         turn = turns.setdefault((test_id, label), _Turn())

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
 from sys import intern
-from typing import Literal, Protocol
+from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import RATE, Scores, case_of
-from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.power import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import difference_interval
@@ -21,7 +19,7 @@ from visioneval.suite.counter_examples import counter_examples, image_cases
 from visioneval.suite.counter_examples import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
-from visioneval.types import Frozen, Metric, Score, Status, Verdict
+from visioneval.types import Frozen, Metric, Status, Verdict
 
 GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
 """``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
@@ -95,25 +93,6 @@ def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | No
     return failing_share(repeated_counts(observed), lambda count: count >= needed)
 
 
-class CellFacts(Protocol):
-    """What a gate needs to know about a cell. Records implement it."""
-
-    @property
-    def test_id(self) -> str: ...
-    @property
-    def tags(self) -> Sequence[str]: ...
-    @property
-    def model_label(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def scores(self) -> Mapping[str, Score]: ...
-    @property
-    def is_unmeasured(self) -> bool: ...
-
-
 class Pool:
     """Computes the value of a gate over the cells in its scope, which are added one by one.
 
@@ -133,7 +112,7 @@ class Pool:
         self._unmeasured: Counter[str] = Counter()
 
     def add(
-        self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
+        self, cell: Record, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
     ) -> None:
         """Adds a cell. Only ``separation`` treats counter-examples separately.
 
@@ -167,12 +146,9 @@ class Pool:
         n = sum(group.n for group in groups)
         if not all(group.n for group in groups):
             return None, n
-        means = [_mean(group) for group in groups]
-        if self._weights:
-            return fsum(share * mean for share, mean in zip(self._shares.values(), means, strict=True)), n
         if self._gate.quantile is not None:
             return quantile(groups[0].values, self._gate.quantile), n
-        return means[0] - sum(means[1:]), n
+        return fsum(share * _mean(group) for share, group in zip(self._shares.values(), groups, strict=True)), n
 
     def limits(self, metric: Metric | None) -> Limits:
         """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
@@ -182,13 +158,13 @@ class Pool:
         if self._gate.quantile is not None:
             return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
         if self._gate.fn == "separation":
-            difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
-            return (difference.low, difference.high) if difference else (None, None)
-        if self._weights:
+            interval = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
+        elif self._weights:
             shares = zip(self._shares.values(), groups, strict=True)
-            interval = weighted_interval([(share, _mean(group), _interval(group, metric)) for share, group in shares])
+            parts = [(share, _mean(group), group.interval(metric or RATE)) for share, group in shares]
+            interval = weighted_interval(parts)
         else:
-            interval = _interval(groups[0], metric)
+            interval = groups[0].interval(metric or RATE)
         return (interval.low, interval.high) if interval else (None, None)
 
     def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
@@ -197,18 +173,11 @@ class Pool:
         return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
 
 
-def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
-    sums = case_sums(scores.by_case())
-    if metric is None or metric.type == "bool":
-        return rate_interval(sums)
-    return mean_interval(sums, metric.range or (None, None))
-
-
 def _mean(scores: Scores) -> float:
     return min(max(scores.mean, min(scores.values)), max(scores.values))  # rounding must not leave this range
 
 
-def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
+def _cell_value(gate: Gate, cell: Record) -> float | None:
     if gate.fn == "pass_rate":
         return None if cell.verdict.passed is None else float(cell.verdict.passed)
     if gate.fn == "error_rate":

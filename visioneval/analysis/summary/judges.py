@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
+from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
@@ -94,25 +95,19 @@ class JudgeCards:
         suite = info.selected_suite
         self._metrics = info.metrics
         self._judges: dict[tuple[str, str], str] = {}
-        for grader in suite.graders:
-            for name in () if grader.after_run else grader.judge_names:
+        self._names = {grader.key: grader.judge_names for grader in suite.graders if not grader.after_run}
+        for key, names in self._names.items():
+            for name in names:
                 judge = suite.judges.get(name)
-                self._judges[grader.key, name] = name if judge is None else judge.title
-        self._single = {
-            grader.key: grader.judge_names[0]
-            for grader in suite.graders
-            if len(grader.judge_names) == 1 and not grader.after_run
-        }
+                self._judges[key, name] = name if judge is None else judge.title
         self._counts: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in self._judges}
         self._votes: dict[tuple[str, str], dict[str, Counter[tuple[float, ...]]]] = {key: {} for key in self._judges}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            for answer in grader.judges:
-                self._count((grader.key, answer.judge), grader.type, answer)
-            if grader.key in self._single:
-                self._count((grader.key, self._single[grader.key]), grader.type, grader)
+            for name, answer in answers_of(grader, self._names.get(grader.key, ())):
+                self._count((grader.key, name), grader.type, answer)
 
     def _count(self, key: tuple[str, str], grader_type: str, answer: GraderRecord | JudgeAnswer) -> None:
         if key not in self._judges or answer.never_asked:
@@ -236,19 +231,17 @@ class Panels:
 
     def __init__(self, info: RunInfo) -> None:
         """Starts without cells."""
-        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders}
-        self._answers: dict[str, _PanelAnswers] = {}
+        self._panels = {grader.key: _PanelAnswers() for grader in info.suite.graders}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            if grader.judges:
-                self._answers.setdefault(grader.key, _PanelAnswers()).add(cell, grader)
+            if grader.judges and grader.key in self._panels:
+                self._panels[grader.key].add(cell, grader)
 
     def result(self) -> dict[str, PanelFinding]:
         """Returns the findings by grader key, in suite order."""
-        in_suite_order = [key for key in self._judges if key in self._answers]
-        return {key: self._answers[key].result() for key in in_suite_order}
+        return {key: panel.result() for key, panel in self._panels.items() if panel.cells}
 
 
 @dataclass(slots=True)
@@ -258,17 +251,16 @@ class _PanelAnswers:
     cells: int = 0
     rows: dict[str, array[float]] = field(default_factory=dict)
     split: Counter[str] = field(default_factory=Counter)
-    judges: dict[str, None] = field(default_factory=dict)
-    unanswered: Counter[str] = field(default_factory=Counter)
+    unanswered: dict[str, int] = field(default_factory=dict)
+    """By judge, 0 included."""
     cases: dict[str, int] = field(default_factory=dict)
 
     def add(self, cell: Record, grader: GraderRecord) -> None:
         self.cells += 1
         case = self.cases.setdefault(chain_of(cell.test_id), len(self.cases))
-        self.judges.update(dict.fromkeys(answer.judge for answer in grader.judges))
-        self.unanswered.update(
-            answer.judge for answer in grader.judges if not (answer.is_complete or answer.never_asked)
-        )
+        for answer in grader.judges:
+            is_missing = not (answer.is_complete or answer.never_asked)
+            self.unanswered[answer.judge] = self.unanswered.get(answer.judge, 0) + is_missing
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
             measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
             values = list(map(float, measured))
@@ -279,10 +271,10 @@ class _PanelAnswers:
 
     def result(self) -> PanelFinding:
         return PanelFinding(
-            judges=tuple(self.judges),
+            judges=tuple(self.unanswered),
             cells=self.cells,
             metrics={name: PanelMetric(alpha=_alpha(rows), split=self.split[name]) for name, rows in self.rows.items()},
-            unanswered={judge: self.unanswered[judge] for judge in self.judges if self.unanswered[judge]},
+            unanswered={judge: number for judge, number in self.unanswered.items() if number},
         )
 
 
