@@ -7,12 +7,11 @@ The first of two steps of the gate ``regressed`` leaves a doubt where only new s
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self
+from dataclasses import dataclass, replace
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
+from visioneval.analysis.compare.must_pass import CaseKey, CaseState, Confirmation, SampleCounts, SampledCase
 from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
@@ -40,7 +39,7 @@ def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
     return tuple(case for case in comparison.cases if FIRST_STEP <= case.p < CASE_ALPHA)
 
 
-def samples_in_doubt(comparison: Comparison) -> tuple[ConfirmedCase, ...]:
+def samples_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
     """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
     doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
     return tuple(
@@ -130,53 +129,15 @@ def _samples_to_decide(comparison: Comparison) -> int | None:
     return None
 
 
-class ConfirmedCase(Protocol):
-    """A case on a model run that new samples decide about."""
-
-    @property
-    def test_id(self) -> str: ...
-    @property
-    def model_label(self) -> str: ...
-    @property
-    def key(self) -> CaseKey: ...
-    @property
-    def state(self) -> Literal["passed", "broken", "unmeasured"]: ...
-    @property
-    def needed(self) -> int:
-        """The smallest number of further samples that may decide; 0 if none can."""
-
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
-        """The same case with the first ``planned`` of some new samples."""
-
-
 @dataclass(frozen=True, slots=True)
-class _PlannedCase:
-    """A case on a model run: at most ``planned`` new samples, and ``new`` counts those that exist."""
-
-    test_id: str
-    model_label: str
-    planned: int = 0
-    new: SampleCounts = field(default_factory=SampleCounts)
-
-    @property
-    def key(self) -> CaseKey:
-        """Identifies the case."""
-        return self.test_id, self.model_label
-
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
-        """The same case with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
-
-
-@dataclass(frozen=True, slots=True)
-class SingleCase(_PlannedCase):
+class SingleCase(SampledCase):
     """A case that is worse at the level of single cases, and that only its new samples can clear.
 
     The turns of a case count as samples of it.
     """
 
     @property
-    def state(self) -> Literal["passed", "broken", "unmeasured"]:
+    def state(self) -> CaseState:
         """``passed`` if most of the new samples pass, ``broken`` if at least half fail. A tie does not clear it.
 
         ``unmeasured`` while those that are missing could decide either way.
@@ -200,21 +161,6 @@ class SingleCase(_PlannedCase):
     @property
     def _failures_to_confirm(self) -> int:
         return (self.planned + 1) // 2
-
-
-@dataclass(frozen=True, slots=True)
-class SampledCase(_PlannedCase):
-    """A case all of whose planned new samples are needed."""
-
-    @property
-    def state(self) -> Literal["passed", "unmeasured"]:
-        """Whether all new samples have a verdict."""
-        return "passed" if self.new.measured >= self.planned else "unmeasured"
-
-    @property
-    def needed(self) -> int:
-        """The number of new samples that were not tried yet."""
-        return max(0, self.planned - self.new.total)
 
 
 def sampled_cases(comparison: Comparison) -> tuple[SampledCase, ...]:

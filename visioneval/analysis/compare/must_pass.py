@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Self
 
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
@@ -56,25 +56,47 @@ class SampleCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class MustPassCase:
-    """A case tagged ``must_pass`` on one model run.
+class SampledCase:
+    """A case on a model run that gets new samples: at most ``planned``, of which ``new`` counts those that exist.
 
-    ``missing`` counts samples that only A has, except where flags left them out. ``planned`` is the maximum number of
-    new samples that confirm a break, and ``new`` counts those that exist.
+    A number over all cases needs all of them.
     """
 
     test_id: str
     model_label: str
-    a: SampleCounts
-    b: SampleCounts
-    missing: int = 0
     planned: int = 0
-    new: SampleCounts = field(default_factory=SampleCounts)
+    new: SampleCounts = SampleCounts()
 
     @property
     def key(self) -> CaseKey:
         """Identifies the case."""
         return self.test_id, self.model_label
+
+    @property
+    def state(self) -> CaseState:
+        """``passed`` if all new samples have a verdict, else ``unmeasured``."""
+        return "passed" if self.new.measured >= self.planned else "unmeasured"
+
+    @property
+    def needed(self) -> int:
+        """The smallest number of further samples that may decide; 0 if none can."""
+        return max(0, self.planned - self.new.total)
+
+    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
+        """The same case with the first ``planned`` of some new samples."""
+        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
+
+
+@dataclass(frozen=True, slots=True)
+class MustPassCase(SampledCase):
+    """A case tagged ``must_pass``, whose new samples confirm that it broke.
+
+    ``missing`` counts samples that only A has, except where flags left them out.
+    """
+
+    a: SampleCounts = SampleCounts()
+    b: SampleCounts = SampleCounts()
+    missing: int = 0
 
     @property
     def samples(self) -> SampleCounts:
@@ -121,10 +143,6 @@ class MustPassCase:
     def _total(self) -> int:
         return self.b.total + self.missing + self.planned
 
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> MustPassCase:
-        """The same case judged with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
-
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
@@ -164,7 +182,7 @@ def must_pass_cases(
     labels, tagged = dict(comparison.labels), _tagged_cases(comparison)
     missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in (lost.names() if tagged else ()))
     cases = [
-        MustPassCase(*key, case.a, case.b, missing=missing[key])
+        MustPassCase(*key, a=case.a, b=case.b, missing=missing[key])
         for key, case in tagged.items()
         if case.is_in_a and case.must_pass and not case.flaky and (case.is_in_b or missing[key])
     ]

@@ -84,11 +84,6 @@ class PooledPasses:
     new: NewSamples
 
     @property
-    def lacking(self) -> Collection[CaseKey]:
-        """The cases with too few new samples that have a verdict."""
-        return self.new.lacking
-
-    @property
     def change(self) -> float:
         """By how much the pass rate of B is higher, in -1..1: the mean over cases."""
         total = fsum(case.weight for case in self.counts.values())
