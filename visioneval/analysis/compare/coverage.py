@@ -36,11 +36,18 @@ def parse_allowed(values: Iterable[str]) -> Allowed:
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
     """One result for each kind of loss."""
+    lost = cells_lost(comparison)
+    lost_cells = f"not in B: {count_of(len(lost), 'cell')} of A: {shortened(lost.columns.used_cases)}" if lost else ""
+    left_out = f", except {len(comparison.only_a):,} that flags left out" if comparison.only_a else ""
+    excuses = [
+        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
+    ]
+    excused = f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
     return (
         _result(METRICS, _lost_metrics(comparison), "every metric of A is measured in B", allowed),
         _new_errors(comparison, allowed.get(ERRORS, 0.0)),
-        _result(CELLS, _lost_cells(comparison), _no_cell_lost(comparison), allowed),
-        _result(EXCUSES, _excuses(comparison), "B excuses nothing that A does not", allowed),
+        _result(CELLS, lost_cells, f"every cell of A is in B{left_out}", allowed),
+        _result(EXCUSES, excused, "B excuses nothing that A does not", allowed),
     )
 
 
@@ -79,31 +86,13 @@ def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
     return GateResult(FailOn(ERRORS), "unmeasured", f"{message} (--allow {ERRORS} accepts this)")
 
 
-def _lost_cells(comparison: Comparison) -> str:
-    lost = cells_lost(comparison)
-    names = shortened(lost.columns.used_cases)
-    return f"not in B: {count_of(len(lost), 'cell')} of A: {names}" if lost else ""
-
-
-def _excuses(comparison: Comparison) -> str:
-    excuses = [
-        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
-    ]
-    return f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
-
-
-def _no_cell_lost(comparison: Comparison) -> str:
-    if not comparison.only_a:
-        return "every cell of A is in B"
-    return f"every cell of A is in B, except {len(comparison.only_a):,} that flags left out"
-
-
 def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
     """The results with what each gate leaves out. Where that is too much, a gate cannot tell.
 
     A cell that broke is broken however many others were not measured, so that such a gate remains failed.
     """
-    return tuple(_with_unmeasured(result, comparison, allowed) for result in results)
+    limit = granted_loss(allowed)
+    return tuple(_with_unmeasured(result, comparison, limit) for result in results)
 
 
 def granted_loss(allowed: Allowed) -> float:
@@ -111,8 +100,7 @@ def granted_loss(allowed: Allowed) -> float:
     return max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
 
 
-def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowed) -> GateResult:
-    limit = granted_loss(allowed)
+def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -> GateResult:
     lost = [(name, left_out) for name, left_out in _left_out_of(result, comparison) if left_out.unmeasured]
     if not lost:
         return result

@@ -113,7 +113,7 @@ class Difference:
             return None
         if self.metric.type == "bool":
             return detectable_rate(self.n_cases, self.a, self.variance, self.n_pairs / self.n_cases, alpha=alpha)
-        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), _widest(self.metric)
+        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), widest_difference(self.metric)
         return None if size is not None and widest is not None and size > widest else size
 
 
@@ -196,7 +196,7 @@ def cases_difference(
     if not number:
         return Difference(name, metric, unmeasured=counts.unmeasured)
     changes = list(map(truediv, cases.change, cases.pairs))
-    widest = _widest(metric)
+    widest = widest_difference(metric)
     worse = worse_p(strata, noise)
     p = None if worse is None else two_sided(worse)
     test = paired_test(changes, widest, noise=noise, p=p)
@@ -223,7 +223,7 @@ def cases_difference(
     )
 
 
-def _widest(metric: Metric) -> float | None:
+def widest_difference(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
     return None if low is None or high is None or high <= low else float(high - low)
@@ -232,7 +232,7 @@ def _widest(metric: Metric) -> float | None:
 def _clipped(interval: Interval, widest: float | None) -> Interval:
     if widest is None:
         return interval
-    return Interval(max(-widest, interval.low), min(widest, interval.high), interval.level)
+    return Interval(max(-widest, interval.low), min(widest, interval.high))
 
 
 def _variance(changes: Sequence[float], mean: float) -> float | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import is_in_doubt
-from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.differences import PASS_RATE, Difference, widest_difference
 from visioneval.analysis.compare.must_pass import (
     Confirmation,
     MustPassCase,
@@ -25,7 +25,7 @@ from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import MUST_PASS, Metric, Verdict
+from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
@@ -247,7 +247,7 @@ def _check_bound(
         raise UsageError(
             f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
         )
-    most = _widest_fall(difference.metric)
+    most = widest_difference(difference.metric)
     if most is not None and gate.allowed >= most:
         raise UsageError(
             f"--fail-on {gate.text!r}: {name} cannot get worse by more than {most:g}: write less than that"
@@ -293,12 +293,6 @@ def _check_again(
 
 def _shown(change: float, gate: FailOn) -> str:
     return f"{'-' if change < 0 else '+'}{show_beside(abs(change), gate.allowed)}"
-
-
-def _widest_fall(metric: Metric) -> float | None:
-    """The largest difference that a metric can have; ``None`` if it has no bound."""
-    low, high = (0, 1) if metric.type == "bool" else metric.range or (None, None)
-    return None if low is None or high is None else high - low
 
 
 def _difference_of(name: str, comparison: Comparison) -> Difference:

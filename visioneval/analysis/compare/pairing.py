@@ -15,7 +15,7 @@ from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
-from visioneval.suite.filters import any_case, any_glob
+from visioneval.suite.filters import any_case, check_matches
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
@@ -296,11 +296,9 @@ def check_filters(
 ) -> None:
     """Raises ``UsageError`` for a filter that nothing matches."""
     cases = {case for selection in selections for case in selection.side.cells.columns.used_cases}
-    for flag, patterns, names in (
-        ("--metric", filters.metrics, {*metrics}),
+    check_matches(
+        "either run",
+        ("--metric", filters.metrics, metrics),
         ("--case", filters.cases, {*cases, *map(chain_of, cases)}),
         ("--tag", filters.tags, {tag for selection in selections for tag in selection.tags}),
-    ):
-        for pattern in patterns:
-            if not any(any_glob((pattern,), name) for name in names):
-                raise UsageError(f"{flag} {pattern!r}: no match in either run{did_you_mean(pattern, names)}")
+    )

@@ -63,14 +63,16 @@ def check_regressed(
     if not rate.n_pairs:
         return Regression("unmeasured", "no pair with both cells measured")
     level, metrics_level = (CASE_ALPHA, ALPHA) if confirmation is None else (FIRST_STEP, METRICS_FIRST_STEP)
-    metrics = _worse_metrics(comparison, metrics_level)
-    worse = [f"{item.name} {_size(item)} (p {item.p_holm:.2g})" for item in metrics]
+    worse = [
+        f"{item.name} {_size(item)} (p {item.p_holm:.2g})"
+        for item in comparison.metrics
+        if item.n_pairs and item.p_holm is not None and item.p_holm < metrics_level and (item.worse_by or 0) > 0
+    ]
     if one_sided(rate) < level:
         worse.insert(0, f"{rate.name} {_size(rate)} (p {rate.p:.2g})")
     cases = [case for case in comparison.cases if case.p < level]
-    worse += (
-        [f"{count_of(len(cases), 'case')}: {shortened([_name(case, comparison) for case in cases])}"] if cases else []
-    )
+    if cases:
+        worse.append(f"{count_of(len(cases), 'case')}: {shortened([_name(case, comparison) for case in cases])}")
     if worse:
         return Regression("failed", ", ".join(worse))
     if confirmation is not None and (decided := _second_step(comparison, confirmation, granted)) is not None:
@@ -183,12 +185,6 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: 
 def _beside_level(p: float, level: float) -> str:
     """``p 0.046, not below 0.04``."""
     return f"p {show_beside(p, level, 2)}, {'below' if p < level else 'not below'} {level:g}"
-
-
-def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]:
-    for item in comparison.metrics:
-        if item.n_pairs and item.p_holm is not None and item.p_holm < level and (item.worse_by or 0) > 0:
-            yield item
 
 
 def _name(case: CasePasses, comparison: Comparison) -> str:

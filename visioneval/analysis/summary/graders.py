@@ -8,6 +8,7 @@ from hashlib import blake2b
 from math import fsum
 from typing import Any
 
+from visioneval.analysis.compare.differences import widest_difference
 from visioneval.analysis.scores import Estimate, Scores, case_of
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import (
@@ -116,8 +117,7 @@ def difference_interval(above: Groups, below: Groups, metric: Metric | None) -> 
     """The 95 % interval of the mean of aligned cells minus that of counter-examples, from the values of each image."""
     if metric is None or metric.type == "bool":
         return rate_separation_interval(above, below)
-    low, high = metric.range or (None, None)
-    widest = None if low is None or high is None else high - low
+    widest = widest_difference(metric)
     return separation_interval(above, below, (None, None) if widest is None else (-widest, widest))
 
 
