@@ -168,10 +168,10 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
             raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     metrics = _metrics(a, b)
     covered: dict[str, bool] = {}
-    selections = select_cells(a, filters, covered), select_cells(b, filters, covered)
-    check_filters(filters, metrics, selections)
+    (cells_a, of_a, tags_a), (cells_b, of_b, tags_b) = (select_cells(side, filters, covered) for side in (a, b))
+    check_filters(filters, metrics, (a, b), tags_a | tags_b)
     labels = parse_map(renamed, a, b)
-    a, b = (replace(item.side, cells=item.cells) for item in selections)
+    a, b = replace(a, cells=cells_a), replace(b, cells=cells_b)
     changed = {item.metric: item for item in changed_meanings(a, b)}
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
@@ -182,7 +182,6 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     }
     left_out = _left_out(a, b, filters)
     gradings, excuses = Gradings(), Excuses(a, b)
-    of_a, of_b = selections[0].reroutings, selections[1].reroutings
     gecko_keys, alignment_keys = set[str](), set[str]()
 
     def also(pair: CellPair) -> None:

@@ -256,31 +256,19 @@ class ComparisonFilters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedCells:
-    """The cells of a side that are compared.
-
-    ``reroutings`` has counted the cells of its run that are not, and ``tags`` are those of all its cells if the filters
-    need them.
-    """
-
-    side: Side
-    cells: Cells
-    reroutings: Reroutings
-    tags: frozenset[str] = frozenset()
-
-
-def select_cells(side: Side, filters: ComparisonFilters, covered: dict[str, bool]) -> SelectedCells:
-    """Reads the cells that are not compared, and leaves them. Raises ``RunFormatError``.
+def select_cells(
+    side: Side, filters: ComparisonFilters, covered: dict[str, bool]
+) -> tuple[Cells, Reroutings, frozenset[str]]:
+    """The cells of a side that are compared. Reads the others, and counts their reroutings. Raises ``RunFormatError``.
 
     ``covered`` are the decisions by case, to which it adds its own: the tags of a case are read from the first side
-    that has it.
+    that has it. The tags are those of all cells, if the filters need them.
     """
     reroutings = Reroutings(side.info)
     for cell in side.others or ():
         reroutings.add_graders(cell.graders)
     if not filters.cases and not filters.tags:
-        return SelectedCells(side, side.cells, reroutings)
+        return side.cells, reroutings, frozenset()
     positions, tags = array("i"), set[str]()
     for position, cell in enumerate(side.cells):
         tags.update(cell.tags)
@@ -288,17 +276,17 @@ def select_cells(side: Side, filters: ComparisonFilters, covered: dict[str, bool
             positions.append(position)
         else:
             reroutings.add_graders(cell.graders)
-    return SelectedCells(side, side.cells.take(positions), reroutings, frozenset(tags))
+    return side.cells.take(positions), reroutings, frozenset(tags)
 
 
 def check_filters(
-    filters: ComparisonFilters, metrics: Mapping[str, Metric], selections: Sequence[SelectedCells]
+    filters: ComparisonFilters, metrics: Mapping[str, Metric], sides: Sequence[Side], tags: frozenset[str]
 ) -> None:
     """Raises ``UsageError`` for a filter that nothing matches."""
-    cases = {case for selection in selections for case in selection.side.cells.columns.used_cases}
+    cases = {case for side in sides for case in side.cells.columns.used_cases}
     check_matches(
         "either run",
         ("--metric", filters.metrics, metrics),
         ("--case", filters.cases, {*cases, *map(chain_of, cases)}),
-        ("--tag", filters.tags, {tag for selection in selections for tag in selection.tags}),
+        ("--tag", filters.tags, tags),
     )

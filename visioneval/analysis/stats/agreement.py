@@ -17,6 +17,7 @@ from visioneval.analysis.stats.basic import Interval, Statistic, t_quantile
 from visioneval.analysis.stats.clusters import CaseSums
 from visioneval.analysis.stats.correlation import PairwiseAccuracy
 from visioneval.analysis.stats.intervals import cautious_interval, rare_event_interval
+from visioneval.errors import count_of
 
 Floats = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -237,11 +238,10 @@ class Needed:
         """Why there are too few cases. ``is_other`` marks the rows with another answer, shape ``(rows,)``."""
         number, others = len(np.unique(cases)), len(np.unique(cases[is_other]))
         if number < self.cases:
-            return f"no interval: {_cases(number)}, {self.cases} are needed"
+            return f"no interval: {count_of(number, 'case')}, {self.cases} are needed"
         if others < self.others:
-            return (
-                f"no interval: {_cases(others)} with another answer than the most common one, {self.others} are needed"
-            )
+            found = f"{count_of(others, 'case')} with another answer than the most common one"
+            return f"no interval: {found}, {self.others} are needed"
         return None
 
 
@@ -392,7 +392,3 @@ def _is_other(first: Floats, second: Floats) -> NDArray[np.bool_]:
 def _counts_by_case(codes: Rows, categories: int, numbers: Rows) -> Floats:
     cells = np.bincount(numbers * categories + codes, minlength=(int(numbers.max()) + 1) * categories)
     return np.asarray(cells.reshape(-1, categories), dtype=float)
-
-
-def _cases(number: int) -> str:
-    return f"{number} case{'s' * (number != 1)}"
