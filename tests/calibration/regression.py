@@ -23,7 +23,8 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.confirm import is_in_doubt, sampled_cases, samples_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampledCase
+from visioneval.analysis.compare.must_pass import Confirmation, SampledCase
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.sides import Side, pooled_side
 from visioneval.analysis.stats.basic import t_two_sided_p
 

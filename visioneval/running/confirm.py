@@ -17,13 +17,8 @@ from visioneval.analysis.compare.confirm import (
     why_not_generated,
 )
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
-from visioneval.analysis.compare.must_pass import (
-    CaseKey,
-    Confirmation,
-    SampleCounts,
-    SampledCase,
-    must_pass_cases,
-)
+from visioneval.analysis.compare.must_pass import Confirmation, SampledCase, must_pass_cases
+from visioneval.analysis.compare.table import CaseKey, SampleCounts
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations

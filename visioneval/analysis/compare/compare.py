@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,7 +44,7 @@ from visioneval.analysis.compare.pass_rates import (
     passes_of_runs,
     shares_by_failure_tag,
 )
-from visioneval.analysis.compare.table import CellRow, PairRow, PairTable, read_cells, read_pairs
+from visioneval.analysis.compare.table import CaseKey, PairRow, PairTable, TaggedCase, read_pairs
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.variance import RunNoise, run_noise
 from visioneval.errors import RunFormatError, UsageError
@@ -69,7 +69,8 @@ class Comparison:
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
     match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
-    ``table`` has a row for each of ``pairs``, and ``only_a_rows`` and ``only_b_rows`` those of ``read_cells``.
+    ``table`` has a row for each of ``pairs``. ``tagged_cases`` are the cases of which a model run is tagged
+    ``must_pass``: first those of B in order, then those that only A has.
     """
 
     a: Side
@@ -96,8 +97,7 @@ class Comparison:
     alignments: Sequence[Alignment]
     coverage: MetricCoverage
     table: PairTable
-    only_a_rows: list[CellRow]
-    only_b_rows: list[CellRow]
+    tagged_cases: Mapping[CaseKey, TaggedCase]
 
     @property
     def counts(self) -> dict[Change, int]:
@@ -170,12 +170,12 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     covered: dict[str, bool] = {}
     (cells_a, of_a, tags_a), (cells_b, of_b, tags_b) = (select_cells(side, filters, covered) for side in (a, b))
     check_filters(filters, metrics, (a, b), tags_a | tags_b)
-    labels = parse_map(renamed, a, b)
     a, b = replace(a, cells=cells_a), replace(b, cells=cells_b)
     changed = {item.metric: item for item in changed_meanings(a, b)}
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
-    pairing = pair_cells(a, b, labels)
+    pairing = pair_cells(a, b, parse_map(renamed, a, b))
+    labels = dict(pairing.labels)
     tags = {
         name: frozenset[str]().union(*(tags_read(side.metrics[name]) for side in (a, b) if name in side.metrics))
         for name in names
@@ -183,18 +183,25 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     left_out = _left_out(a, b, filters)
     gradings, excuses = Gradings(), Excuses(a, b)
     gecko_keys, alignment_keys = set[str](), set[str]()
+    cases: defaultdict[CaseKey, TaggedCase] = defaultdict(TaggedCase)
 
     def also(pair: CellPair) -> None:
         gradings.add(pair)
         excuses.add(pair)
         of_a.add_graders(pair.a.graders)
         of_b.add_graders(pair.b.graders)
+        cases[pair.b.test_id, pair.b.model_label].add(pair.a, pair.b)
         gecko_keys.update(grader.key for grader in (*pair.a.graders, *pair.b.graders) if grader.type == GECKO)
         alignment_keys.update(grader.key for grader in pair.b.graders if grader.type == ALIGNMENT)
 
     table = read_pairs(pairing.pairs, names, left_out, a.runs, also)
-    only_a_rows = read_cells(pairing.only_a, lambda cell: of_a.add_graders(cell.graders))
-    only_b_rows = read_cells(pairing.only_b, lambda cell: of_b.add_graders(cell.graders))
+    for cell in pairing.only_b:
+        of_b.add_graders(cell.graders)
+        cases[cell.test_id, cell.model_label].add(None, cell)
+    for cell in pairing.only_a:
+        of_a.add_graders(cell.graders)
+        cases[cell.test_id, labels.get(cell.model_label, cell.model_label)].add(cell, None)
+    must_pass = {test_id for (test_id, _), case in cases.items() if case.must_pass}
     a, b = replace(a, reroutings=of_a.result()), replace(b, reroutings=of_b.result())
     differences, coverage = metric_differences(table, pairing.pairs, metrics, tags)
     types = {name for name in names for key in gecko_keys if name.startswith(f"{key}.")}
@@ -228,8 +235,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         alignments=alignments_of(table, pairing.pairs, sorted(alignment_keys - changed.keys())),
         coverage=coverage,
         table=table,
-        only_a_rows=only_a_rows,
-        only_b_rows=only_b_rows,
+        tagged_cases={key: case for key, case in cases.items() if key[0] in must_pass},
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visioneval.analysis.stats.basic import Interval
@@ -149,11 +148,11 @@ class PairCounts(NamedTuple):
 
 
 class CaseSums(NamedTuple):
-    """For each case: the number of its pairs, the sum of the scores of A, and that of B's differences from A."""
+    """The number of pairs of a case, the sum of the scores of A, and that of B's differences from A."""
 
-    pairs: Sequence[int]
-    before: Sequence[float]
-    change: Sequence[float]
+    pairs: int
+    before: float
+    change: float
 
 
 def scores_difference(name: str, metric: Metric, scores: PairScores, noise: RunNoise = NO_NOISE) -> Difference:
@@ -171,18 +170,16 @@ def scores_difference(name: str, metric: Metric, scores: PairScores, noise: RunN
         of_a, of_b = by_case.setdefault(number, ([], []))
         of_a.append(score_a)
         of_b.append(score_b)
-    sums = CaseSums(
-        [len(of_a) for of_a, _ in by_case.values()],
-        [fsum(of_a) for of_a, _ in by_case.values()],
-        [fsum([*of_b, *(-score for score in of_a)]) for of_a, of_b in by_case.values()],
-    )
+    sums = [
+        CaseSums(len(of_a), fsum(of_a), fsum([*of_b, *(-score for score in of_a)])) for of_a, of_b in by_case.values()
+    ]
     return cases_difference(name, metric, sums, counts, noise=noise)
 
 
 def cases_difference(
     name: str,
     metric: Metric,
-    cases: CaseSums,
+    cases: Sequence[CaseSums],
     counts: PairCounts,
     strata: Sequence[Counts] = (),
     noise: RunNoise = NO_NOISE,
@@ -192,15 +189,15 @@ def cases_difference(
     The turns of a case are one case, as they are not independent. With ``strata``, the passes of each case on each
     model run, the p-value is that of their test within cases.
     """
-    number = len(cases.pairs)
+    number = len(cases)
     if not number:
         return Difference(name, metric, unmeasured=counts.unmeasured)
-    changes = list(map(truediv, cases.change, cases.pairs))
+    changes = [case.change / case.pairs for case in cases]
     widest = widest_difference(metric)
     worse = worse_p(strata, noise)
     p = None if worse is None else two_sided(worse)
     test = paired_test(changes, widest, noise=noise, p=p)
-    mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
+    mean_a, change = fsum(case.before / case.pairs for case in cases) / number, fsum(changes) / number
     return Difference(
         name,
         metric,
@@ -210,7 +207,7 @@ def cases_difference(
         interval=None if test is None else _clipped(test.interval, widest),
         p=test.p if p is None and test is not None else p,
         lowest_p=2 * lowest_worse_p(strata, noise) if strata else _lowest_p(changes),
-        n_pairs=sum(cases.pairs),
+        n_pairs=sum(case.pairs for case in cases),
         n_cases=number,
         higher=counts.higher,
         lower=counts.lower,

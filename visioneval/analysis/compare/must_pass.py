@@ -13,46 +13,12 @@ from typing import Literal, Self
 
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.table import RunVerdicts
+from visioneval.analysis.compare.table import NO_SAMPLES, CaseKey, SampleCounts
 from visioneval.errors import count_of
 from visioneval.types import Score, Verdict
 
-CaseKey = tuple[str, str]
-"""A case and its model run, by the label in B."""
 CaseState = Literal["passed", "broken", "unmeasured"]
 MAX_NAMES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class SampleCounts:
-    """The samples of a case on one model run, by verdict."""
-
-    passed: int = 0
-    failed: int = 0
-    errors: int = 0
-
-    @classmethod
-    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
-        """Counts verdicts."""
-        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
-
-    @property
-    def measured(self) -> int:
-        """The samples with a verdict."""
-        return self.passed + self.failed
-
-    @property
-    def total(self) -> int:
-        """All samples, measured or not."""
-        return self.measured + self.errors
-
-    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
-        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
-        fewest = min(passes - self.passed, failures - self.failed)
-        return fewest if fewest <= left else 0
-
-    def __add__(self, other: SampleCounts) -> SampleCounts:
-        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +31,7 @@ class SampledCase:
     test_id: str
     model_label: str
     planned: int = 0
-    new: SampleCounts = SampleCounts()
+    new: SampleCounts = NO_SAMPLES
 
     @property
     def key(self) -> CaseKey:
@@ -94,8 +60,8 @@ class MustPassCase(SampledCase):
     ``missing`` counts samples that only A has, except where flags left them out.
     """
 
-    a: SampleCounts = SampleCounts()
-    b: SampleCounts = SampleCounts()
+    a: SampleCounts = NO_SAMPLES
+    b: SampleCounts = NO_SAMPLES
     missing: int = 0
 
     @property
@@ -179,7 +145,7 @@ def must_pass_cases(
 
     A case that broke by B's own samples is judged with those of ``confirmation``.
     """
-    labels, tagged = dict(comparison.labels), _tagged_cases(comparison)
+    labels, tagged = dict(comparison.labels), comparison.tagged_cases
     missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in (lost.names() if tagged else ()))
     cases = [
         MustPassCase(*key, a=case.a, b=case.b, missing=missing[key])
@@ -197,48 +163,7 @@ def must_pass_cases(
 
 def flaky_must_pass(comparison: Comparison) -> int:
     """The number of cases tagged ``must_pass``, on each model run, that are left out as A calls them flaky."""
-    return sum(case.must_pass and case.flaky for case in _tagged_cases(comparison).values())
-
-
-@dataclass(slots=True)
-class _TaggedCase:
-    """The samples of a case on one model run, those of A in all of its runs."""
-
-    a: SampleCounts = SampleCounts()
-    b: SampleCounts = SampleCounts()
-    is_in_a: bool = False
-    is_in_b: bool = False
-    must_pass: bool = False
-    flaky: bool = False
-    """Whether A calls it flaky."""
-
-
-def _tagged_cases(comparison: Comparison) -> dict[CaseKey, _TaggedCase]:
-    """The cases of which a model run is tagged ``must_pass``: first those of B in order, then those that only A has."""
-    labels = dict(comparison.labels)
-    cells: list[tuple[str, str, bool, bool, RunVerdicts, RunVerdicts]] = [
-        *(
-            (row.test_id, row.label, row.must_pass, row.flaky, row.run_verdicts, (row.verdict_b,))
-            for row in comparison.table.rows
-        ),
-        *((row.test_id, row.label, row.must_pass, False, (), (row.verdict,)) for row in comparison.only_b_rows),
-        *(
-            (row.test_id, labels.get(row.label, row.label), row.must_pass, row.flaky, row.run_verdicts, ())
-            for row in comparison.only_a_rows
-        ),
-    ]
-    tagged = {test_id for test_id, _, must_pass, *_ in cells if must_pass}
-    cases: dict[CaseKey, _TaggedCase] = {}
-    for test_id, label, must_pass, flaky, of_a, of_b in cells:
-        if test_id in tagged:
-            case = cases.setdefault((test_id, label), _TaggedCase())
-            case.must_pass |= must_pass
-            case.flaky |= flaky
-            case.a += SampleCounts.of(of_a)
-            case.b += SampleCounts.of(of_b)
-            case.is_in_a |= bool(of_a)
-            case.is_in_b |= bool(of_b)
-    return cases
+    return sum(case.must_pass and case.flaky for case in comparison.tagged_cases.values())
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:

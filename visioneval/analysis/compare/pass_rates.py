@@ -58,13 +58,11 @@ def pass_rate(rows: Sequence[PairRow], noise: RunNoise, name: str = PASS_RATE) -
     cases: dict[str, list[Counts]] = {}
     for (case, _), counts in strata.items():
         cases.setdefault(case, []).append(counts)
-    before = [fsum(item.b * item.a_passed / item.a for item in items) for items in cases.values()]
-    after = [sum(item.b_passed for item in items) for items in cases.values()]
-    sums = CaseSums(
-        [sum(item.b for item in items) for items in cases.values()],
-        before,
-        [passed - expected for passed, expected in zip(after, before, strict=True)],
-    )
+    sums = []
+    for of_case in cases.values():
+        before = fsum(item.b * item.a_passed / item.a for item in of_case)
+        passed, pairs = sum(item.b_passed for item in of_case), sum(item.b for item in of_case)
+        sums.append(CaseSums(pairs, before, passed - before))
     higher = sum(row.verdict_b is Verdict.PASS and row.verdict_a is not Verdict.PASS for row in measured)
     lower = sum(row.verdict_a is Verdict.PASS and row.verdict_b is not Verdict.PASS for row in measured)
     numbers = PairCounts(higher, lower, len(rows) - len(measured))

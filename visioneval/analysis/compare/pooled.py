@@ -12,7 +12,8 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import chain_key, single_cases
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.metrics import metric_pairs
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, shortened
+from visioneval.analysis.compare.must_pass import Confirmation, shortened
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.stats.tests import Counts, Samples, lowest_p, mean_change, permutation_test
 from visioneval.errors import count_of

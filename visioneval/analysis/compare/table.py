@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from visioneval.analysis.cells import MEASURED, Cell, Cells, PooledCell
+from visioneval.analysis.cells import MEASURED, Cell, PooledCell
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.suite.counter_examples import match_keys
 from visioneval.suite.turns import chain_of
@@ -23,6 +23,8 @@ ABSENT = inf
 """The score of a metric that a cell does not have. Scores are finite; one that is ``null`` is nan."""
 ValueT = TypeVar("ValueT")
 TagsOfPair = tuple[tuple[str, ...], tuple[str, ...]]
+CaseKey = tuple[str, str]
+"""A case and its model run, by the label in B."""
 RunVerdicts = tuple[Verdict | None, ...]
 """The verdicts of a cell in the runs of a side, ``None`` in a run that lacks the cell."""
 
@@ -159,26 +161,65 @@ def read_pairs(
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """The samples of a case on one model run, by verdict."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
+        """Counts verdicts."""
+        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
+
+    @property
+    def measured(self) -> int:
+        """The samples with a verdict."""
+        return self.passed + self.failed
+
+    @property
+    def total(self) -> int:
+        """All samples, measured or not."""
+        return self.measured + self.errors
+
+    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
+        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
+        fewest = min(passes - self.passed, failures - self.failed)
+        return fewest if fewest <= left else 0
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
+
+
+NO_SAMPLES = SampleCounts()
+
+
 @dataclass(slots=True)
-class CellRow:
-    """What a comparison reads from a cell that only one side has."""
+class TaggedCase:
+    """The samples of a case on one model run, those of A in all of its runs.
 
-    test_id: str
-    label: str
-    verdict: Verdict
-    run_verdicts: RunVerdicts
-    flaky: bool
-    must_pass: bool
+    ``must_pass`` is as either side says, ``flaky`` as A says.
+    """
 
+    a: SampleCounts = NO_SAMPLES
+    b: SampleCounts = NO_SAMPLES
+    is_in_a: bool = False
+    is_in_b: bool = False
+    must_pass: bool = False
+    flaky: bool = False
 
-def read_cells(cells: Cells, also: Callable[[Cell], None]) -> list[CellRow]:
-    """A row for each cell that only one side has. Each cell is given to ``also`` too."""
-    rows = []
-    for cell in cells:
-        also(cell)
-        names = cell.test_id, cell.model_label
-        rows.append(CellRow(*names, cell.verdict, run_verdicts(cell), cell.flaky, MUST_PASS in cell.tags))
-    return rows
+    def add(self, a: Cell | None, b: Cell | None) -> None:
+        """Counts a sample of the case that is on both sides, or on one."""
+        if a is not None:
+            self.is_in_a = True
+            self.a += SampleCounts.of(run_verdicts(a))
+            self.flaky |= a.flaky
+        if b is not None:
+            self.is_in_b = True
+            self.b += SampleCounts.of((b.verdict,))
+        self.must_pass |= any(cell is not None and MUST_PASS in cell.tags for cell in (a, b))
 
 
 def cells_of_runs(cell: Cell) -> tuple[Cell | None, ...]:
