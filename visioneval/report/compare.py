@@ -206,6 +206,6 @@ def _cell_names(cells: Cells) -> str:
 def _commands(comparison: Comparison) -> Iterator[str]:
     """The command that shows the first broken cell, if B is a run."""
     if comparison.counts["broken"] and comparison.b.folder is not None:
-        cell = comparison.changed("broken")[0].b
+        cell = next(iter(comparison.changed("broken"))).b
         run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
         yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"

@@ -77,7 +77,6 @@ class Comparison:
     b: Side
     labels: tuple[tuple[str, str], ...]
     metric_tags: Mapping[str, frozenset[str]]
-    counter_examples: frozenset[str]
     changed_metrics: tuple[ChangedMeaning, ...]
     excuses: tuple[Excuse, ...]
     pairs: Pairs
@@ -215,7 +214,6 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         b=b,
         labels=pairing.labels,
         metric_tags=tags,
-        counter_examples=left_out,
         changed_metrics=tuple(changed[name] for name in named if name in changed),
         excuses=tuple(excuses.result()),
         pairs=pairing.pairs,

@@ -64,7 +64,8 @@ def metric_pairs(table: PairTable, name: str, tags: frozenset[str]) -> MetricPai
     a, b = table.scores_a[at], table.scores_b[at]
     has_a, has_b, is_stable = a != ABSENT, b != ABSENT, ~table.flags(lambda row: row.flaky)
     is_counted = ~table.flags(lambda row: is_metric_of(name, row.match_keys))
-    other_tags = has_a & has_b & table.flags(lambda row: not tags.isdisjoint({*row.tags[0]} ^ {*row.tags[1]}))
+    is_changed = table.flags(lambda row: bool(tags) and not tags.isdisjoint({*row.tags[0]} ^ {*row.tags[1]}))
+    other_tags = has_a & has_b & is_changed
     # null, or missing because the cell ended before it was graded: else the metric does not apply
     lacks_a = np.isnan(a) | (~has_a & table.flags(lambda row: row.no_output_a))
     lacks_b = np.isnan(b) | (~has_b & table.flags(lambda row: row.no_output_b))

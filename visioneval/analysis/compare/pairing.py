@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Literal
 
 from visioneval.analysis.cells import Cell, Cells, PooledCell
 from visioneval.analysis.rerouting import Reroutings
@@ -110,7 +110,7 @@ class CellPair:
         return MUST_PASS in self.b.tags or MUST_PASS in self.a.tags
 
 
-class Pairs(Sequence[CellPair]):
+class Pairs:
     """Pairs of cells that are read when they are needed."""
 
     def __init__(self, a: Cells, b: Cells, positions: tuple[array[int], array[int]], computed: frozenset[str]) -> None:
@@ -120,13 +120,8 @@ class Pairs(Sequence[CellPair]):
     def __len__(self) -> int:
         return len(self.positions[0])
 
-    @overload
-    def __getitem__(self, at: int) -> CellPair: ...
-    @overload
-    def __getitem__(self, at: slice) -> Pairs: ...
-    def __getitem__(self, at: int | slice) -> CellPair | Pairs:
-        selected = range(len(self))[at]
-        return self.take(selected) if isinstance(selected, range) else next(iter(self.take((selected,))))
+    def __getitem__(self, selected: slice) -> Pairs:
+        return self.take(range(len(self))[selected])
 
     def __iter__(self) -> Iterator[CellPair]:
         computed, (in_a, in_b) = self._computed, self.positions

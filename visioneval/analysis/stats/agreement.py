@@ -83,10 +83,8 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
-def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times: ArrayLike | None = None) -> float:
+def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
     """Krippendorff's alpha of ``counts``, shape ``(units, values)``: the ratings of each unit by value.
-
-    ``times``, shape ``(units,)``, is how many units have these ratings; by default one.
 
     ``values``, shape ``(values,)``, are ascending; ``ordinal`` uses only their order, ``nominal`` only their identity.
     Ratings may be missing: units with fewer than two are ignored. At most 1; 0 is chance. NaN if no unit has two
@@ -96,12 +94,10 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times
     alpha-reliability" (2011).
     """
     table = np.asarray(counts, dtype=float)
-    weights = np.ones(len(table)) if times is None else np.asarray(times, dtype=float)
-    is_shared = table.sum(axis=1) >= 2 if len(table) else np.zeros(0, dtype=bool)
-    table, weights = table[is_shared], weights[is_shared]
+    table = table[table.sum(axis=1) >= 2] if len(table) else table
     if not len(table):
         return np.nan
-    weighted = table * (weights / (table.sum(axis=1) - 1))[:, None]
+    weighted = table / (table.sum(axis=1) - 1)[:, None]
     coincidences = table.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=1)
     # the ordinal distance is the number of ratings between two values, whose own ratings count half

@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from visioneval.analysis.stats.agreement import Floats
 
 ALL_EQUAL = "undefined: one value"
-TOO_MANY = "not computed: too many different votes"
-MAX_TABLE = 4_000_000
-"""The most entries of a table of votes by value."""
 REPAIRED = "repaired"
 _OMITS_READ = ("rubric", "alignment", "text")
 """Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
@@ -93,7 +91,6 @@ class JudgeCards:
     def __init__(self, info: RunInfo) -> None:
         """Starts without cells."""
         suite = info.selected_suite
-        self._metrics = info.metrics
         self._judges: dict[tuple[str, str], str] = {}
         self._names = {grader.key: grader.judge_names for grader in suite.graders if not grader.after_run}
         for key, names in self._names.items():
@@ -140,35 +137,27 @@ class JudgeCards:
             unanswered=counts["unanswered"],
             refused=counts["refused"] if counts["refusals known"] else None,
             repaired=counts[REPAIRED] if counts["reading known"] else None,
-            votes=tuple(
-                _vote_agreement(name, self._metrics.get(name, Metric(type="number")), votes)
-                for name, votes in sorted(self._votes[key].items())
-            ),
+            votes=tuple(_vote_agreement(name, votes) for name, votes in sorted(self._votes[key].items())),
             disagreement=disagreement if disagreement is not None and disagreement.judged else None,
         )
 
 
-def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
+def _vote_agreement(name: str, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
     """``votes`` counts the cells by their sorted votes."""
-    patterns = sorted(votes)
-    values = sorted({value for pattern in patterns for value in pattern})
-    items = votes.total()
+    items, alpha = votes.total(), nan
     same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
-    if len(values) == 1 or len(values) * max(len(patterns), len(values)) > MAX_TABLE:
-        note = ALL_EQUAL if len(values) == 1 else TOO_MANY
-        return VoteAgreement(metric=name, items=items, same=same, note=note)
-    # loads NumPy, which commands that only list or show runs do without
-    import numpy as np
+    if len({value for pattern in votes for value in pattern}) > 1:
+        # loads NumPy, which commands that only list or show runs do without
+        import numpy as np
 
-    from visioneval.analysis.stats.agreement import Level, krippendorff_alpha
+        from visioneval.analysis.stats.agreement import interval_alpha
 
-    column = {value: at for at, value in enumerate(values)}
-    counts = np.zeros((len(patterns), len(values)))
-    for row, pattern in enumerate(patterns):
-        for value in pattern:
-            counts[row, column[value]] += 1
-    level: Level = "nominal" if metric.type == "bool" else "interval"
-    alpha = krippendorff_alpha(counts, values, level, [votes[pattern] for pattern in patterns])
+        moments = [
+            (len(pattern), sum(pattern), sum(vote * vote for vote in pattern)) for pattern in sorted(votes.elements())
+        ]
+        alpha = interval_alpha(*np.array(moments).T)
+    if isnan(alpha):
+        return VoteAgreement(metric=name, items=items, same=same, note=ALL_EQUAL)
     return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
 
 
