@@ -36,13 +36,6 @@ def count_values(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([(ratings == value).sum(axis=0) for value in values], axis=1), values
 
 
-def test_alpha_of_repeated_units_is_that_of_all_units() -> None:
-    counts, times = np.array([[2, 1, 0], [0, 3, 0], [1, 0, 1], [0, 0, 1]]), [5, 1, 3, 2]
-    for level in ("nominal", "ordinal", "interval"):
-        repeated = krippendorff_alpha(np.repeat(counts, times, axis=0), [1, 2, 5], level)
-        assert krippendorff_alpha(counts, [1, 2, 5], level, times) == pytest.approx(repeated)
-
-
 @pytest.mark.parametrize(("level", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_alpha_matches_krippendorffs_example(level: str, published: float) -> None:
     assert krippendorff_alpha(*count_values(KRIPPENDORFF), level) == pytest.approx(published, abs=5e-4)

@@ -13,7 +13,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval import CellError, Metric, UsageError, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.analysis.compare.decision import check_coverage, parse_allowed
 from visioneval.analysis.compare.pairing import ComparisonFilters
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}

@@ -221,7 +221,7 @@ def test_a_rule_is_dropped_unless_another_threshold_replaces_it(
 
 
 def test_errors_in_both_runs_are_named() -> None:
-    from visioneval.analysis.compare.coverage import check_coverage
+    from visioneval.analysis.compare.decision import check_coverage
 
     cells = [cell("one"), cell("two", "ERROR")]
     _, errors, *_ = check_coverage(compare(side(cells), side(cells, "b")), {})

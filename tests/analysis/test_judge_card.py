@@ -16,7 +16,7 @@ from visioneval import GraderRecord, Record
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.summary.judges import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
+from visioneval.analysis.summary.judges import ALL_EQUAL, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.judges import judge_sections, judge_sections_of_runs
 from visioneval.report.sections import Value
@@ -110,7 +110,7 @@ def test_a_table_of_votes_needs_votes() -> None:
 
 def test_many_different_votes_need_no_memory() -> None:
     (card,) = cards(*(judged(details={"votes": {"layout": [at, at + 0.5]}}) for at in range(1500)))
-    assert (card.votes[0].items, card.votes[0].note) == (1500, TOO_MANY)
+    assert (card.votes[0].items, card.votes[0].note, card.votes[0].alpha) == (1500, None, pytest.approx(1))
 
 
 def test_unanswered_refused_and_repaired_cells_are_counted() -> None:

@@ -24,7 +24,8 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.confirm import sampled_cases
 from visioneval.analysis.compare.gates import check_gates, needs_all_cases, parse_fail_on
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
+from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.sides import Side
 from visioneval.types import Score
 

@@ -21,9 +21,10 @@ from tests.calibration.designs import Floats, odds, repetitions
 from visioneval import ExitCode, Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import ConfirmedCase, is_in_doubt, sampled_cases, samples_in_doubt
+from visioneval.analysis.compare.confirm import is_in_doubt, sampled_cases, samples_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
+from visioneval.analysis.compare.must_pass import Confirmation, SampledCase
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.sides import Side, pooled_side
 from visioneval.analysis.stats.basic import t_two_sided_p
 
@@ -165,7 +166,7 @@ def _failed(results: Sequence[GateResult]) -> tuple[str, ...]:
 
 
 def _sample(
-    cases: Sequence[ConfirmedCase], verdicts: dict[CaseKey, list[Verdict]], b: Run, chance: np.random.Generator
+    cases: Sequence[SampledCase], verdicts: dict[CaseKey, list[Verdict]], b: Run, chance: np.random.Generator
 ) -> None:
     """Adds new samples of these cases until each is decided."""
     for case in cases:

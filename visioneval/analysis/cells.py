@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
-from functools import lru_cache
 from math import fsum
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint
@@ -26,22 +22,13 @@ class CellJudge:
     model: str | None = None
 
 
-@lru_cache(maxsize=4096)
-def _fingerprint(text: str) -> Fingerprint:
-    return Fingerprint.model_validate_json(text)
-
-
-SharedFingerprint = Annotated[Fingerprint, AfterValidator(lambda value: _fingerprint(value.model_dump_json()))]
-"""Equal ones are most often the same object, as a comparison counts their changes by identity."""
-
-
 @dataclass(slots=True)
 class CellGrader:
     """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
 
     key: str
     type: str
-    fingerprint: SharedFingerprint
+    fingerprint: Fingerprint
     cost_usd: Usd | None = None
     is_unmeasured: bool = False
     is_optional: bool = False
@@ -89,11 +76,6 @@ class Cell:
         return self.test_id, self.model_label, self.sample_index
 
     @property
-    def passes(self) -> tuple[int, int]:
-        """The verdicts that passed, and all that were measured."""
-        return int(self.verdict is Verdict.PASS), int(self.verdict in MEASURED)
-
-    @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
         is_lost = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
@@ -123,21 +105,15 @@ class PooledCell(Cell):
 
     cells: tuple[Cell | None, ...] = ()
 
-    @property
-    def passes(self) -> tuple[int, int]:
-        """The runs in which it passed, and all that measured it."""
-        counts = [cell.passes for cell in self.cells if cell is not None]
-        return sum(passed for passed, _ in counts), sum(measured for _, measured in counts)
-
 
 def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
     """Pools a cell that the first of some runs has."""
     present = [cell for cell in cells if cell is not None]
-    counts = [cell.passes for cell in present]
-    passed, measured = sum(passed for passed, _ in counts), sum(measured for _, measured in counts)
-    verdict = present[0].verdict
-    if measured:
-        verdict = Verdict.PASS if 2 * passed > measured else Verdict.FAIL
+    verdicts = [cell.verdict for cell in present]
+    passed, failed = verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL)
+    verdict = verdicts[0]
+    if passed or failed:
+        verdict = Verdict.PASS if passed > failed else Verdict.FAIL
     typical = next((cell for cell in present if cell.verdict is verdict), present[0])
     values = {
         name: [cell.scores.get(name) for cell in present]

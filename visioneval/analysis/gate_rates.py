@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
@@ -114,11 +115,7 @@ def _suggestion(gate: Gate, cells: int, rate: float, correlations: tuple[float, 
     def suffices(failures: int) -> bool:
         return all(_fails(limited(failures), cells, rate, rho) <= GOOD_FAILS + NOISE for rho in correlations)
 
-    low, high = -1, cells - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return limited(high)
+    return limited(bisect_left(range(cells - 1), True, key=suffices))
 
 
 def _threshold(failures: int, cells: int, is_minimum: bool) -> str:

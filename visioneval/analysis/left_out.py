@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from visioneval.errors import NEVER_ASKED, UsageError, count_of
@@ -96,7 +97,6 @@ class DueMetrics:
     def __init__(self, info: RunInfo) -> None:
         """Reads nothing before it is asked."""
         self._info = info
-        self._by_case: dict[str, frozenset[str]] = {}
 
     def is_left_out(self, cell: Record, metric: str) -> bool:
         """Whether a cell lacks a score that it should have: it is null, or the cell ended before it was graded.
@@ -105,17 +105,16 @@ class DueMetrics:
         """
         if metric in cell.scores:
             return cell.scores[metric] is None
-        if cell.status is not Status.ERROR or metric not in self._of_case(cell.test_id):
+        if cell.status is not Status.ERROR or metric not in self._by_case.get(cell.test_id, ()):
             return False
         reads_outputs = cell.provider in PROVIDERS and config_of(PROVIDERS, cell.provider).reads_outputs
         return metric not in BUILT_IN or not reads_outputs
 
-    def _of_case(self, case_id: str) -> frozenset[str]:
-        if not self._by_case:
-            suite = self._info.selected_suite
-            metrics = SuiteMetrics(self._info.suite, suite)
-            self._by_case = {case.id: frozenset(metrics.of_case(case)) for case in suite.cases}
-        return self._by_case.get(case_id, frozenset())
+    @cached_property
+    def _by_case(self) -> dict[str, frozenset[str]]:
+        suite = self._info.selected_suite
+        metrics = SuiteMetrics(self._info.suite, suite)
+        return {case.id: frozenset(metrics.of_case(case)) for case in suite.cases}
 
 
 class NeverAsked(Frozen):
@@ -134,22 +133,18 @@ class NeverAskedCells:
 
     def __init__(self) -> None:
         """Starts without cells."""
-        self._cells: Counter[str] = Counter()
-        self._outputs: Counter[str] = Counter()
+        self._numbers: Counter[tuple[Literal["cell", "output"], str]] = Counter()
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         if cell.error is not None and cell.error.stage == "generate" and cell.error.kind in NEVER_ASKED:
-            self._outputs[f"generation by {cell.model_label}"] += 1
+            self._numbers["output", f"generation by {cell.model_label}"] += 1
         for grader in cell.graders:
             if grader.never_asked:
                 of_panel = [f"{grader.key} by {answer.judge}" for answer in grader.judges if answer.never_asked]
-                self._cells.update(of_panel or [grader.key])
+                self._numbers.update(("cell", name) for name in of_panel or [grader.key])
 
     def result(self) -> tuple[NeverAsked, ...]:
-        """The judges and models by name, so that the order of the cells does not matter."""
-        cells = (NeverAsked(name=name, what="cell", number=number) for name, number in sorted(self._cells.items()))
-        outputs = (
-            NeverAsked(name=name, what="output", number=number) for name, number in sorted(self._outputs.items())
-        )
-        return (*cells, *outputs)
+        """The judges, then the models, by name, so that the order of the cells does not matter."""
+        numbers = sorted(self._numbers.items())
+        return tuple(NeverAsked(name=name, what=what, number=number) for (what, name), number in numbers)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
-from visioneval.records.model import Fingerprint, RunInfo
+from visioneval.analysis.cells import CellGrader
+from visioneval.records.model import GraderRecord, RunInfo
 from visioneval.types import Frozen
 
 _SNAPSHOT = re.compile(r"[-@](\d{3,8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{2}-\d{4}|preview[-\d]*|latest|exp[-\d]*)")
@@ -26,26 +26,6 @@ class Rerouting(Frozen):
     cells: int
 
 
-class JudgeMark(Protocol):
-    """An answer of a judge of a panel."""
-
-    @property
-    def judge(self) -> str: ...
-    @property
-    def model(self) -> str | None: ...
-
-
-class GraderMark(Protocol):
-    """A grader of a cell."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def fingerprint(self) -> Fingerprint: ...
-    @property
-    def judges(self) -> Sequence[JudgeMark]: ...
-
-
 class Reroutings:
     """Counts the graders' answers by model."""
 
@@ -56,7 +36,7 @@ class Reroutings:
         self._judges = {grader.key: grader.judge_names for grader in graders} if any(self._models.values()) else {}
         self._counts: Counter[tuple[str, str, str, str]] = Counter()
 
-    def add_graders(self, graders: Iterable[GraderMark]) -> None:
+    def add_graders(self, graders: Iterable[GraderRecord | CellGrader]) -> None:
         """Counts the graders of a cell."""
         if not self._judges:
             return

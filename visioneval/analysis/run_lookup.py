@@ -18,7 +18,7 @@ from visioneval.records.runs import with_current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_glob
+from visioneval.suite.filters import Scope, any_glob, check_matches
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 
@@ -71,14 +71,12 @@ def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple
     if scope == Scope():
         return folder, info, records
     suite = info.selected_suite
-    for flag, patterns, names in (
+    check_matches(
+        folder.name,
         ("--case", scope.cases, {id_ for case in suite.cases for id_ in (case.id, chain_of(case.id))}),
         ("--tag", scope.tags, {tag for case in suite.cases for tag in case.tags}),
         ("--model", scope.models, {str(entry.label) for entry in suite.models}),
-    ):
-        for pattern in patterns:
-            if not any(any_glob((pattern,), known) for known in names):
-                raise UsageError(f"{flag} {pattern!r}: no match in {folder.name}{did_you_mean(pattern, names)}")
+    )
     info, records = _part(info, records, scope)
     if not info.selected_suite.cases:
         raise UsageError(f"--case, --tag: no case of {folder.name} is of both")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -9,7 +10,6 @@ from math import isfinite
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
@@ -82,15 +82,9 @@ class Noise:
             size = self.detectable(detect, cases, cells)
             return size is not None and size <= detect.difference
 
-        low, high = 1, 2
-        while not suffices(high):
-            if high == MAX_CASES:
-                return None
-            low, high = high, min(2 * high, MAX_CASES)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        return high
+        numbers = range(2, MAX_CASES + 1)
+        at = bisect_left(numbers, True, key=suffices)
+        return numbers[at] if at < len(numbers) else None
 
 
 def parse_detect(text: str | float, metrics: Mapping[str, Metric], families: Sequence[str]) -> Detect:
@@ -124,10 +118,9 @@ def stated_noise(detect: Detect, pass_rate: float | None, correlation: float | N
     if detect.kind.type != "bool":
         raise UsageError(f"--detect {detect.metric}: the variance of a number is unknown: add --like RUN")
     rate = DEFAULT_PASS_RATE if pass_rate is None else pass_rate
-    rho = DEFAULT_CORRELATION if correlation is None else correlation
     if not 0 <= rate <= 1:
         raise UsageError(f"--pass-rate {rate:g}: must be from 0 to 1")
-    _check_correlation(rho)
+    rho = _correlation(correlation)
     what = "a pass rate" if detect.metric is None else "a share of yes"
     basis = f"{what} of {rate:.3g} and a correlation of {rho:g} between samples of a case"
     note = f"Assumes {basis}; --like RUN measures them."
@@ -184,8 +177,7 @@ def _single_noise(
         return Noise(rate, split.sample, notes=(note,))
     if split.case is None:
         raise UsageError(f"--like {side.name}: has one case with one sample, which shows no variance")
-    rho = DEFAULT_CORRELATION if correlation is None else correlation
-    _check_correlation(rho)
+    rho = _correlation(correlation)
     note = (
         f"{side.name} has one sample per case, which does not show the variance between samples: assumes a correlation"
         f" of {rho:g} between samples of a case{_mean(detect, rate)}."
@@ -197,9 +189,9 @@ def _single_noise(
 def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: VarianceComponents) -> Noise:
     import numpy as np
 
-    known, cases = sides[0].counter_examples or (), CaseNumbers()
+    known, cases = sides[0].counter_examples or (), dict[str, int]()
     scores = [
-        (cases[pair.b.test_id], _value(detect, pair.a), _value(detect, pair.b))
+        (cases.setdefault(chain_of(pair.b.test_id), len(cases)), _value(detect, pair.a), _value(detect, pair.b))
         for pair in pair_cells(sides[0], sides[1]).pairs
         if not pair.flaky and not _is_left_out(detect.metric, pair.a, known)
     ]
@@ -223,9 +215,11 @@ def _mean(detect: Detect, rate: float) -> str:
     return f", at a pass rate of {rate:.3g}" if detect.metric is None else f", at a share of yes of {rate:.3g}"
 
 
-def _check_correlation(rho: float) -> None:
+def _correlation(stated: float | None) -> float:
+    rho = DEFAULT_CORRELATION if stated is None else stated
     if not 0 <= rho < 1:
         raise UsageError(f"--case-correlation {rho:g}: must be from 0 to below 1")
+    return rho
 
 
 def _values(detect: Detect, side: Side) -> dict[str, dict[str, list[float]]]:

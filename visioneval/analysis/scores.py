@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from math import fsum
 from sys import intern
 
+from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric
@@ -28,16 +29,6 @@ class Estimate(Frozen):
     n: int = 0
     cases: int = 0
     unmeasured: int = 0
-
-
-class CaseNumbers(dict[str, int]):
-    """The number of each case id, in order of first use, the same for all turns of a case, as in ``case_of``."""
-
-    def __missing__(self, case_id: str) -> int:
-        """Gives a new case the next number."""
-        first = chain_of(case_id)
-        self[case_id] = len(self) if first == case_id else self[first]
-        return self[case_id]
 
 
 def case_of(case_id: str) -> str:
@@ -88,7 +79,12 @@ class Scores:
         """Returns the mean with its interval."""
         if not self.n:
             return Estimate(unmeasured=self.unmeasured)
-        sums = case_sums(self.by_case())
-        interval = rate_interval(sums) if metric.type == "bool" else mean_interval(sums, metric.range or (None, None))
+        interval = self.interval(metric)
         low, high = (interval.low, interval.high) if interval else (None, None)
-        return Estimate(value=self.mean, low=low, high=high, n=self.n, cases=len(sums), unmeasured=self.unmeasured)
+        cases = len(set(self._cases))
+        return Estimate(value=self.mean, low=low, high=high, n=self.n, cases=cases, unmeasured=self.unmeasured)
+
+    def interval(self, metric: Metric) -> Interval | None:
+        """The 95 % interval of the mean over cases; ``None`` if it is unknown."""
+        sums = case_sums(self.by_case())
+        return rate_interval(sums) if metric.type == "bool" else mean_interval(sums, metric.range or (None, None))

@@ -134,13 +134,16 @@ def side_of_baseline(name: str, runs: Sequence[Baseline]) -> Side:
 
 def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
     head = baseline.header
+    rules = {
+        (line.test_id, line.model_label): head.rules[line.rules] for line in baseline.lines if line.rules is not None
+    }
     return Side(
         name=name,
         cells=listed(_cell_of_line(line, head.gradings) for line in baseline.lines),
         metrics=head.metrics,
         writers=head.writers,
         sources=head.sources,
-        rules_of=_rules_of_baseline(baseline),
+        rules_of=lambda case, label: rules.get((case, label)),
         suite=head.suite,
         source_sha256=head.source_sha256,
         counter_examples=frozenset(head.counter_examples),
@@ -148,16 +151,6 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
         is_partial=head.is_partial,
         run_ids=((head.run_key, head.run),),
     )
-
-
-def _rules_of_baseline(baseline: Baseline) -> RulesOf:
-    rules = {(line.test_id, line.model_label): line.rules for line in baseline.lines}
-
-    def of_cell(case: str, label: str) -> tuple[str, ...] | None:
-        key = rules.get((case, label))
-        return None if key is None else baseline.header.rules[key]
-
-    return of_cell
 
 
 def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -> Cell:

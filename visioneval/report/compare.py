@@ -95,11 +95,11 @@ def _alignments(comparison: Comparison) -> Section:
     """Both sides of each pair, with what each image misses; passing ones are included."""
     rows: list[list[Cell]] = [
         [
-            *_pair_cells(item.pair, comparison),
+            *_pair_cells(pair, comparison),
             *("-" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
-            *(quoted(one_line(gaps, _MAX_GAPS)) for gaps in (item.a_gaps, item.b_gaps)),
+            *(quoted(one_line(cell.reasons.get(item.grader, ""), _MAX_GAPS)) for cell in (pair.a, pair.b)),
         ]
-        for item in comparison.alignments[:MAX_ROWS]
+        for item, pair in comparison.aligned_pairs(MAX_ROWS)
     ]
     columns = (
         *_pair_columns(comparison),
@@ -200,6 +200,6 @@ def _cell_names(cells: Cells) -> str:
 def _commands(comparison: Comparison) -> Iterator[str]:
     """The command that shows the first broken cell, if B is a run."""
     if comparison.counts["broken"] and comparison.b.folder is not None:
-        cell = comparison.changed("broken")[0].b
+        cell = next(iter(comparison.changed("broken"))).b
         run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
         yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"

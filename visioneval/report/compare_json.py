@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import starmap
 from typing import Any
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
-from visioneval.analysis.compare.metrics import AlignmentPair
+from visioneval.analysis.compare.metrics import Alignment
 from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Side
@@ -43,7 +44,7 @@ def comparison_json(
         "by_run": [_difference(difference) for difference in comparison.by_run],
         "by_tag": [_difference(difference) for difference in comparison.by_tag],
         "by_type": [_difference(difference) for difference in comparison.by_type],
-        "alignments": map(_aligned, comparison.alignments),
+        "alignments": starmap(_aligned, comparison.aligned_pairs()),
         "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
         "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
         "changed_metrics": [asdict(changed) for changed in comparison.changed_metrics],
@@ -94,12 +95,12 @@ def _pair(pair: CellPair) -> dict[str, Any]:
     }
 
 
-def _aligned(item: AlignmentPair) -> dict[str, Any]:
+def _aligned(item: Alignment, pair: CellPair) -> dict[str, Any]:
     return {
-        **_cell_name(item.pair.b.key),
+        **_cell_name(pair.b.key),
         "grader": item.grader,
-        "a": {"score": item.a, "gaps": item.a_gaps},
-        "b": {"score": item.b, "gaps": item.b_gaps},
+        "a": {"score": item.a, "gaps": pair.a.reasons.get(item.grader, "")},
+        "b": {"score": item.b, "gaps": pair.b.reasons.get(item.grader, "")},
     }
 
 

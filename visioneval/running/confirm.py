@@ -11,14 +11,14 @@ from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import (
-    ConfirmedCase,
     sampled_cases,
     samples_in_doubt,
     why_not_continued,
     why_not_generated,
 )
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts, must_pass_cases
+from visioneval.analysis.compare.must_pass import Confirmation, SampledCase, must_pass_cases
+from visioneval.analysis.compare.table import CaseKey, SampleCounts
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations
@@ -68,11 +68,11 @@ def confirm_comparison(
     is_compared = REGRESSED in names or any(gate.metric is not None for gate in gates)
     compared = sampled_cases(comparison) if is_compared else ()
     result = ConfirmationResult(Confirmation(samples, {}))
-    candidates: list[ConfirmedCase] = [*must_pass, *compared]
+    candidates: list[SampledCase] = [*must_pass, *compared]
     if not candidates:
         return result
     failed = _failed(comparison, gates, result.confirmation)
-    first: list[ConfirmedCase] = [case for case in must_pass if case.state == "broken"]
+    first: list[SampledCase] = [case for case in must_pass if case.state == "broken"]
     if REGRESSED in names and REGRESSED not in failed:
         first += samples_in_doubt(comparison)
     is_all_in_doubt = any(needs_all_cases(comparison, gate) for gate in gates)
@@ -104,7 +104,7 @@ def _failed(comparison: Comparison, gates: Sequence[FailOn], confirmation: Confi
 
 def confirm(
     confirming: ConfirmationPlan,
-    cases: Sequence[ConfirmedCase],
+    cases: Sequence[SampledCase],
     settings: CallSettings,
     listener: Listener,
     *,
@@ -206,25 +206,25 @@ class CaseSamples:
     records that exist, by cell. ``run_outputs`` are the hashes of the run's outputs.
     """
 
-    cases: tuple[ConfirmedCase, ...]
+    cases: tuple[SampledCase, ...]
     chains: tuple[tuple[Call, ...], ...]
     samples: tuple[int, ...]
     run_outputs: frozenset[str | None]
     records: dict[CellKey, Record]
 
-    def verdicts(self, case: ConfirmedCase) -> list[Verdict]:
+    def verdicts(self, case: SampledCase) -> list[Verdict]:
         """The verdicts of the new samples of a case."""
         cells = ((*case.key, sample) for sample in self.samples)
         return [self.records[cell].verdict for cell in cells if cell in self.records]
 
-    def scores(self, case: ConfirmedCase) -> list[Mapping[str, Score]]:
+    def scores(self, case: SampledCase) -> list[Mapping[str, Score]]:
         """The scores of the new samples of a case that have a verdict."""
         cells = ((*case.key, sample) for sample in self.samples)
         found = (self.records[cell] for cell in cells if cell in self.records)
         return [{**built_in_scores(item), **item.scores} for item in found if item.verdict is not Verdict.ERROR]
 
     @property
-    def judged(self) -> tuple[ConfirmedCase, ...]:
+    def judged(self) -> tuple[SampledCase, ...]:
         """The cases with their new samples."""
         return tuple(case.with_new(len(self.samples), self.verdicts(case)) for case in self.cases)
 
@@ -286,7 +286,7 @@ class ConfirmationPlan:
     plan: Plan
     samples: int
 
-    def of_cases(self, broken: Sequence[ConfirmedCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
+    def of_cases(self, broken: Sequence[SampledCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
         """The new samples of the cases that broke. ``confirmations`` are the records that the run has of them.
 
         Such a record counts if it was generated and graded as the run would do now, and has a verdict. Raises
@@ -294,7 +294,7 @@ class ConfirmationPlan:
         """
         if not broken:
             return ()
-        cases, hash_of = dict[CaseKey, list[ConfirmedCase]](), FileHashes(self.plan.folder)
+        cases, hash_of = dict[CaseKey, list[SampledCase]](), FileHashes(self.plan.folder)
         for case in broken:
             cases.setdefault(case.key, []).append(case)
         chains = list(self._chains(cases))
@@ -370,7 +370,7 @@ def _key(call: Call) -> CaseKey:
 
 
 def plan_confirmation(
-    folder: Path, info: RunInfo, cases: Sequence[ConfirmedCase], samples: int, options: SuiteOptions
+    folder: Path, info: RunInfo, cases: Sequence[SampledCase], samples: int, options: SuiteOptions
 ) -> ConfirmationPlan:
     """The plan for up to ``samples`` new samples of each of these cases of a run. Makes no call.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.rules import WEIGHTABLE, parse_gate, parse_rule
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, TaskType
@@ -24,6 +25,14 @@ def any_case(patterns: Iterable[str], case_id: str) -> bool:
     """Whether one of the patterns is for a case: for its id or, if it is a turn, that of its whole case."""
     patterns = tuple(patterns)
     return any_glob(patterns, case_id) or ("/" in case_id and any_glob(patterns, chain_of(case_id)))
+
+
+def check_matches(where: str, *filters: tuple[str, Iterable[str], Iterable[str]]) -> None:
+    """Raises ``UsageError`` for a pattern that matches nothing. ``filters`` are flags, their patterns, and names."""
+    for flag, patterns, names in filters:
+        for pattern in patterns:
+            if not any(any_glob((pattern,), name) for name in names):
+                raise UsageError(f"{flag} {pattern!r}: no match in {where}{did_you_mean(pattern, names)}")
 
 
 @lru_cache(maxsize=256)

@@ -371,4 +371,4 @@ def test_a_lost_cell_of_a_paired_prompt_is_reported() -> None:
     a, b = side(axis_cells("m,prompt=plain")), side([cell("one", model_label="m,prompt=long")])
     comparison = compare(a, replace(b, is_narrowed=True))
     assert [lost.test_id for lost in comparison.only_a] == ["two"]
-    assert comparison.pairs[0].a.verdict is Verdict.PASS
+    assert next(iter(comparison.pairs)).a.verdict is Verdict.PASS

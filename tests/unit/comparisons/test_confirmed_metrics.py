@@ -14,8 +14,9 @@ from visioneval.analysis.cells import Cell, pooled_cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.confirm import METRICS_FIRST_STEP, METRICS_SECOND_STEP, metrics_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, needs_all_cases, parse_fail_on
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
+from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.pooled import pooled_metrics
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.sides import Side
 from visioneval.types import Score
 

@@ -15,8 +15,9 @@ from visioneval import Verdict
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
+from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase
 from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.compare.table import SampleCounts
 from visioneval.report.compare_json import comparison_json
 
 MUST = ("must_pass",)
@@ -204,7 +205,7 @@ def test_the_reason_why_samples_are_missing_is_in_the_message() -> None:
      ("F", "!!", 2), ("F", "!!!", 0), ("FFP", "", 2), ("FFF", "", 1), ("FFF", "F", 0), ("FF", "", 2)],
 )  # fmt: skip
 def test_no_more_samples_are_needed_than_may_decide(letters: str, new: str, needed: int) -> None:
-    case = MustPassCase("boat", "m", SampleCounts(1), SampleCounts.of(LETTERS[letter] for letter in letters))
+    case = MustPassCase("boat", "m", a=SampleCounts(1), b=SampleCounts.of([LETTERS[letter] for letter in letters]))
     assert case.with_new(4, [LETTERS[letter] for letter in new]).needed == needed
 
 
@@ -244,7 +245,7 @@ def broken_probability(count: int, fails_a: float, fails_b: float, planned: int 
 
 def _case(count: int, failed_a: int, failed_b: int) -> MustPassCase:
     a, b = (SampleCounts(count - failed, failed) for failed in (failed_a, failed_b))
-    return MustPassCase("boat", "m", a, b)
+    return MustPassCase("boat", "m", a=a, b=b)
 
 
 def _confirmed(case: MustPassCase, fails: float, planned: int) -> float:

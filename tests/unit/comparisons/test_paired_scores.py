@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from fractions import Fraction
 from math import fsum, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
+from compare_factory import cell, side
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.compare.differences import case_sums, scores_difference
-from visioneval.records.cell_names import CellColumns, matching_positions, without
+from visioneval.analysis.compare.differences import scores_difference
+from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -36,24 +36,28 @@ def test_sums_are_rounded_once_in_any_order(rows: list[tuple[int, float | None, 
     rows = sorted(rows, key=lambda row: row[0]) if in_order else rows
     measured = [(case, a, b) for case, a, b in rows if a is not None and b is not None]
     groups = {at: [(a, b) for case, a, b in measured if case == at] for at in sorted({case for case, _, _ in measured})}
-    result = case_sums(columns(measured))
-    assert list(result.pairs) == [len(pairs) for pairs in groups.values()]
-    assert list(result.before) == [fsum(a for a, _ in pairs) for pairs in groups.values()]
-    exact = [sum((Fraction(b) - Fraction(a) for a, b in pairs), Fraction()) for pairs in groups.values()]
-    assert list(result.change) == [float(change) for change in exact]
+    changes = [sum((Fraction(b) - Fraction(a) for a, b in pairs), Fraction()) for pairs in groups.values()]
     difference = scores_difference("x", Metric(type="number"), columns(rows))
     assert difference.unmeasured == len(rows) - len(measured)
     if measured:
         higher, lower = sum(b > a for _, a, b in measured), sum(b < a for _, a, b in measured)
         assert (difference.higher, difference.lower) == (higher, lower)
+        means = [(fsum(a for a, _ in pairs) / len(pairs), len(pairs)) for pairs in groups.values()]
+        assert difference.a == fsum(mean for mean, _ in means) / len(means)
+        expected = [float(change) / number for change, (_, number) in zip(changes, means, strict=True)]
+        assert difference.difference == fsum(expected) / len(expected)
 
 
 @given(NAMES, NAMES, st.sampled_from([{"m": "m", "n": "n"}, {"m": "n"}, {"n": "m", "m": "n"}, {}]))
 def test_cells_are_matched_by_their_names(
-    a: list[tuple[str, str, int]], b: list[tuple[str, str, int]], labels: dict[str, str]
+    a: list[tuple[str, str, int]], b: list[tuple[str, str, int]], renamed: dict[str, str]
 ) -> None:
-    in_a, in_b = matching_positions(CellColumns.of(iter(a)), CellColumns.of(iter(b)), labels)
-    places = {(case, labels[label], sample): at for at, (case, label, sample) in enumerate(a) if label in labels}
-    expected = [(places[name], at) for at, name in enumerate(b) if name in places]
-    assert list(zip(in_a, in_b, strict=True)) == expected
-    assert without(in_a, len(a)) == array("i", sorted({*range(len(a))} - {at for at, _ in expected}))
+    a, b = [*a, ("z", "m", 0)], [("z", renamed.get("m", "m"), 0), *b]
+    sides = (side([cell(case, model_label=label, sample_index=at) for case, label, at in names]) for names in (a, b))
+    pairing = pair_cells(*sides, renamed)
+    labels = dict(pairing.labels)
+    names_in_b = {name: (name[0], labels[name[1]], name[2]) for name in a if name[1] in labels}
+    names_in_a = {in_b: in_a for in_a, in_b in names_in_b.items()}
+    assert [(pair.a.key, pair.b.key) for pair in pairing.pairs] == [(names_in_a[n], n) for n in b if n in names_in_a]
+    assert [*pairing.only_a.names()] == [name for name in a if names_in_b.get(name) not in b]
+    assert [*pairing.only_b.names()] == [name for name in b if name not in names_in_a]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from record_factory import UNMEASURED, record, run_of
 
-from visioneval import Status, Verdict
-from visioneval.analysis.summary.gates import Pool
+from visioneval import Record, Verdict
+from visioneval.analysis.left_out import DueMetrics
+from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.rules import Gate, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
+from visioneval.suite.filters import GateRule
 from visioneval.types import Score
 
 
@@ -145,30 +148,24 @@ def test_a_verdict_is_fail_only_if_a_rule_failed(
     assert output == judge_cell(list(rules), dict(scores))
 
 
-@dataclass(frozen=True)
-class Cell:
-    verdict: Verdict = Verdict.PASS
-    status: Status = Status.COMPLETED
-    scores: dict[str, Score] = field(default_factory=dict)
-    is_unmeasured: bool = False
-    test_id: str = "one"
-    model_label: str = "m"
-    tags: tuple[str, ...] = ()
+RUN = run_of(
+    {"one": {}, "other": {"expect": {"aligned": False}}}, ["m"], [], {"m": {"type": "number"}, "ok": {"type": "bool"}}
+)
 
 
-def cells(text: str) -> list[Cell]:
+def cells(text: str) -> list[Record]:
     """P, F, E for verdicts; R for a refused FAIL."""
     created = {
-        "P": Cell(),
-        "F": Cell(Verdict.FAIL),
-        "E": Cell(Verdict.ERROR, Status.ERROR),
-        "R": Cell(Verdict.FAIL, Status.REFUSED),
+        "P": record(),
+        "F": record(verdict="FAIL"),
+        "E": record(verdict="ERROR", status="error", error=UNMEASURED),
+        "R": record(verdict="FAIL", status="refused"),
     }
     return [created[sign] for sign in text]
 
 
-def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
-    pool = Pool(gate)
+def pooled(gate: str, counted: Iterable[Record], **entry: Any) -> tuple[float | None, int]:
+    pool = GateAccumulator(GateRule(rule=gate, **entry), RUN, DueMetrics(RUN))
     for cell in counted:
         pool.add(cell)
     return pool.value()
@@ -190,39 +187,34 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
     ],
 )
 def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], passed: bool) -> None:
-    parsed = parse_gate(gate)
-    assert pooled(parsed, cells(run)) == value
-    assert gate_passes(parsed, value[0]) is passed
+    assert pooled(gate, cells(run)) == value
+    assert gate_passes(parse_gate(gate), value[0]) is passed
 
 
 def test_a_separation_needs_aligned_cells_and_counterexamples() -> None:
-    pool = Pool(parse_gate("separation(m) >= 0"))
-    pool.add(Cell(scores={"m": 0.75}))
-    pool.add(Cell(scores={"m": None}), is_counter=True)
-    assert pool.value() == (None, 1)
-    pool.add(Cell(scores={"m": 0.25}), is_counter=True)
-    assert pool.value() == (0.5, 2)
+    run = [record(scores={"m": 0.75}), record(test_id="other", scores={"m": None})]
+    assert pooled("separation(m) >= 0", run) == (None, 1)
+    run.append(record(test_id="other", scores={"m": 0.25}))
+    assert pooled("separation(m) >= 0", run) == (0.5, 2)
 
 
 def test_a_weighted_gate_needs_each_tag_and_counts_it_by_its_weight() -> None:
-    pool = Pool(parse_gate("mean(m) >= 0"), {"photo": 1, "logo": 3})
-    for _ in range(3):
-        pool.add(Cell(scores={"m": 1}, tags=("photo",)))
-    assert pool.value() == (None, 3)
-    pool.add(Cell(scores={"m": 0}, tags=("logo",)))
-    assert pool.value() == (0.25, 4)
+    run, weights = [record(scores={"m": 1}, tags=("photo",))] * 3, {"photo": 1, "logo": 3}
+    assert pooled("mean(m) >= 0", run, weights=weights) == (None, 3)
+    run.append(record(scores={"m": 0}, tags=("logo",)))
+    assert pooled("mean(m) >= 0", run, weights=weights) == (0.25, 4)
 
 
 def test_gates_over_metrics_ignore_unmeasured_cells() -> None:
     run = [
-        Cell(scores={"m": 4, "ok": True}),
-        Cell(scores={"m": None, "ok": None}),
-        Cell(),
-        Cell(scores={"m": 2, "ok": False}),
+        record(scores={"m": 4, "ok": True}),
+        record(scores={"m": None, "ok": None}),
+        record(),
+        record(scores={"m": 2, "ok": False}),
     ]
-    assert pooled(parse_gate("mean(m) >= 3"), run) == (3.0, 2)
-    assert pooled(parse_gate("rate(ok) > 0"), run) == (0.5, 2)
-    assert pooled(parse_gate("mean(gone) >= 0"), run) == (None, 0)
+    assert pooled("mean(m) >= 3", run) == (3.0, 2)
+    assert pooled("rate(ok) > 0", run) == (0.5, 2)
+    assert pooled("mean(gone) >= 0", run) == (None, 0)
 
 
 def test_only_error_rate_gates_are_about_errors() -> None:
@@ -237,7 +229,7 @@ def test_only_error_rate_gates_are_about_errors() -> None:
 @example([0.1] * 3)
 @example([0.7] * 10)
 def test_a_mean_is_between_the_scores(scores: list[float]) -> None:
-    value, count = pooled(parse_gate("mean(m) > 0"), [Cell(scores={"m": score}) for score in scores])
+    value, count = pooled("mean(m) > 0", [record(scores={"m": score}) for score in scores])
     assert count == len(scores)
     assert value is not None
     assert min(scores) <= value <= max(scores)
@@ -246,7 +238,7 @@ def test_a_mean_is_between_the_scores(scores: list[float]) -> None:
 @given(st.integers(0, 50), st.integers(1, 50))
 def test_a_pass_rate_meets_the_threshold_that_states_it(passed: int, failed: int) -> None:
     run = cells("P" * passed + "F" * failed)
-    rate = pooled(parse_gate("pass_rate >= 0"), run)[0]
+    rate = pooled("pass_rate >= 0", run)[0]
     assert gate_passes(parse_gate(f"pass_rate == {rate!r}"), rate)
     assert rate == passed / (passed + failed)
 
@@ -272,10 +264,8 @@ def test_gates_ignore_rounding_errors_only(value: float, gate: str, is_passed: b
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=30))
 def test_a_mean_of_decimals_that_lies_on_its_threshold_passes(hundredths: list[int]) -> None:
     threshold = Fraction(sum(hundredths), 100 * len(hundredths))
-    pool = Pool(parse_gate(f"mean(m) >= {float(threshold)!r}"))
-    for value in hundredths:
-        pool.add(Cell(scores={"m": value / 100}))
-    assert gate_passes(parse_gate(f"mean(m) >= {float(threshold):.12f}"), pool.value()[0])
+    mean, _ = pooled("mean(m) >= 0", [record(scores={"m": value / 100}) for value in hundredths])
+    assert gate_passes(parse_gate(f"mean(m) >= {float(threshold):.12f}"), mean)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from visioneval.analysis.compare.differences import ALPHA
-from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
+from visioneval.analysis.compare.pass_rates import passes_of_runs
+from visioneval.analysis.scores import Estimate
 from visioneval.analysis.stats.tests import Counts, holm, two_sided, worse_p
 from visioneval.analysis.stats.variance import run_noise
+from visioneval.analysis.summary.counts import pass_rate
 from visioneval.records.baselines import Baseline
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Verdict
+from visioneval.types import Frozen
 
 
 class RunOfBaseline(Frozen):
@@ -43,14 +45,19 @@ class BaselineSummary(Frozen):
 
 def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
     """The runs of a baseline and their noise."""
-    passes = _passes(baselines)
+    passes = passes_of_runs(
+        (chain_of(line.test_id), [line.verdict if run is baseline else None for run in baselines])
+        for baseline in baselines
+        for line in baseline.lines
+        if not line.flaky
+    )
     noise = run_noise(passes)
     has_samples = any(measured > 1 for row in passes for _, measured in row)
     runs = tuple(
         RunOfBaseline(
             run=baseline.header.run,
             cells=len(baseline.lines),
-            pass_rate=_pass_rate(baseline),
+            pass_rate=pass_rate((line.test_id, line.verdict) for line in baseline.lines),
             p=p,
         )
         for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
@@ -72,26 +79,6 @@ def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
                 f"{run.run} differs from the other runs by more than chance (pass rate {run.pass_rate.value:.1%},"
                 f" p {run.p:.2g}): was it another model, prompt or judge?"
             )
-
-
-def _pass_rate(baseline: Baseline) -> Estimate:
-    numbers, passes = CaseNumbers(), Scores()
-    for line in baseline.lines:
-        passes.add(line.verdict.passed, numbers[line.test_id])
-    return passes.estimate()
-
-
-def _passes(baselines: Sequence[Baseline]) -> list[list[tuple[int, int]]]:
-    """The passes and the measured cells of each case in each run, for cases that all runs measured."""
-    counts: dict[str, list[list[int]]] = {}
-    for number, baseline in enumerate(baselines):
-        for line in baseline.lines:
-            if line.verdict in (Verdict.PASS, Verdict.FAIL) and not line.flaky:
-                row = counts.setdefault(chain_of(line.test_id), [[0, 0] for _ in baselines])
-                row[number][0] += line.verdict is Verdict.PASS
-                row[number][1] += 1
-    rows = counts.values()
-    return [[(passed, measured) for passed, measured in row] for row in rows if all(measured for _, measured in row)]
 
 
 def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[float | None]:

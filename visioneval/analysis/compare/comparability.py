@@ -53,7 +53,7 @@ def _describe(side: Side, name: str, other: Metric) -> str:
     return describe_meaning(side.metrics[name], other)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GradingDifference:
     """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
 
@@ -61,7 +61,7 @@ class GradingDifference:
     what: str
     a: str
     b: str
-    pairs: int
+    pairs: int = 0
 
 
 class Gradings:
@@ -71,8 +71,8 @@ class Gradings:
         """No pairs."""
         self._parts: dict[str, GradingDifference] = {}
         """By the part of grading keys that differs, of the parts that do not belong to a grader."""
-        self._fingerprints: dict[tuple[str, int, int], tuple[Fingerprint, Fingerprint, int]] = {}
-        """By grader and identity of its fingerprints, as equal ones are shared: the fingerprints and the pairs."""
+        self._graders: dict[str, dict[str, GradingDifference]] = {}
+        """By grader, and by what differs in its fingerprints."""
 
     def add(self, pair: CellPair) -> None:
         """Compares a pair."""
@@ -81,32 +81,27 @@ class Gradings:
             before, after = key_parts(a.grade_key), key_parts(b.grade_key)
             for part, what in _PARTS.items():
                 if before.get(part) != after.get(part):
-                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"), 0)
-                    known = self._parts.get(part, new)
-                    self._parts[part] = replace(known, pairs=known.pairs + 1)
+                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"))
+                    self._parts.setdefault(part, new).pairs += 1
         fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
         for grader in b.graders:
-            first, second = fingerprints.get(grader.key), grader.fingerprint
-            if first is not None and first is not second:
-                key = grader.key, id(first), id(second)
-                self._fingerprints[key] = first, second, self._fingerprints.get(key, (first, second, 0))[2] + 1
+            first = fingerprints.get(grader.key)
+            if first is not None and first != grader.fingerprint:
+                differences = self._graders.setdefault(grader.key, {})
+                for what, value_a, value_b in _changed_fields(first, grader.fingerprint):
+                    new = GradingDifference(grader.key, what, value_a, value_b)
+                    differences.setdefault(what, new).pairs += 1
 
     def differences(self, metrics: Sequence[str], a: Side, b: Side) -> Iterator[GradingDifference]:
         """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
         yield from (self._parts[part] for part in _PARTS if part in self._parts)
-        by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
-        for (key, *_), (before, after, pairs) in self._fingerprints.items():
-            for what, value_a, value_b in _changed_fields(before, after):
-                examples = by_grader.setdefault(key, {})
-                first_a, first_b, count = examples.get(what, (value_a, value_b, 0))
-                examples[what] = first_a, first_b, count + pairs
         writers = {**a.writers, **b.writers}
         for metric in metrics:
             is_computed = metric in a.sources or metric in b.sources
             sources = (*a.sources.get(metric, ()), *b.sources.get(metric, ())) if is_computed else (metric,)
             for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
-                for what, example in by_grader.get(key, {}).items():
-                    yield GradingDifference(metric, what, *example)
+                for difference in self._graders.get(key, {}).values():
+                    yield replace(difference, metric=metric)
 
 
 def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.cells import Cells
@@ -16,7 +16,14 @@ from visioneval.analysis.compare.comparability import (
     changed_meanings,
 )
 from visioneval.analysis.compare.differences import Difference, adjusted
-from visioneval.analysis.compare.metrics import AlignmentPairs, Amount, MetricCoverage, amount, metric_differences
+from visioneval.analysis.compare.metrics import (
+    Alignment,
+    Amount,
+    MetricCoverage,
+    alignments_of,
+    amount,
+    metric_differences,
+)
 from visioneval.analysis.compare.pairing import (
     CHANGES,
     CellPair,
@@ -30,24 +37,20 @@ from visioneval.analysis.compare.pairing import (
 )
 from visioneval.analysis.compare.pass_rates import (
     CasePasses,
-    noise_of_runs,
-    pass_counts,
     pass_rate,
     pass_rates_by_run,
     pass_rates_by_tag,
     passes_by_case,
+    passes_of_runs,
     shares_by_failure_tag,
 )
-from visioneval.analysis.compare.table import ERROR, PairTable, read_cells, read_pairs
+from visioneval.analysis.compare.table import CaseKey, PairRow, PairTable, TaggedCase, read_pairs
 from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.variance import RunNoise
+from visioneval.analysis.stats.variance import RunNoise, run_noise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.meanings import ChangedMeaning, tags_read
 from visioneval.types import Metric, Verdict
-
-if TYPE_CHECKING:
-    from visioneval.analysis.compare.table import Rows
 
 GECKO = "gecko"
 
@@ -66,14 +69,14 @@ class Comparison:
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
     match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
-    ``table`` has the numbers of all ``pairs``, and ``only_a_rows`` and ``only_b_rows`` those of ``read_cells``.
+    ``table`` has a row for each of ``pairs``. ``tagged_cases`` are the cases of which a model run is tagged
+    ``must_pass``: first those of B in order, then those that only A has.
     """
 
     a: Side
     b: Side
     labels: tuple[tuple[str, str], ...]
     metric_tags: Mapping[str, frozenset[str]]
-    counter_examples: frozenset[str]
     changed_metrics: tuple[ChangedMeaning, ...]
     excuses: tuple[Excuse, ...]
     pairs: Pairs
@@ -90,47 +93,45 @@ class Comparison:
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
-    alignments: AlignmentPairs
+    alignments: Sequence[Alignment]
     coverage: MetricCoverage
     table: PairTable
-    only_a_rows: Rows
-    only_b_rows: Rows
+    tagged_cases: Mapping[CaseKey, TaggedCase]
 
     @property
     def counts(self) -> dict[Change, int]:
         """The number of pairs by change."""
-        changes = self.table.rows["change"].tolist()
-        return {change: changes.count(code) for code, change in enumerate(CHANGES)}
+        numbers = Counter(row.change for row in self.table.rows)
+        return {change: numbers[change] for change in CHANGES}
+
+    def where(self, is_selected: Callable[[PairRow], bool]) -> Pairs:
+        """The pairs whose rows are selected."""
+        return self.pairs.take([at for at, row in enumerate(self.table.rows) if is_selected(row)])
 
     def changed(self, change: Change) -> Pairs:
         """The pairs with this change, ``must_pass`` cases first and flaky cases last."""
-        import numpy as np
-
-        rows = self.table.rows
-        positions = np.flatnonzero(rows["change"] == CHANGES.index(change))
-        must_pass = (rows["must_pass_a"] | rows["must_pass_b"])[positions]
-        return self.pairs.take(positions[np.lexsort((~must_pass, rows["flaky"][positions]))].tolist())
+        rows = [(row.flaky, not row.must_pass, at) for at, row in enumerate(self.table.rows) if row.change == change]
+        return self.pairs.take([at for _, _, at in sorted(rows)])
 
     @property
     def differing_pairs(self) -> Pairs:
         """The pairs that do not pass on both sides."""
-        return self.pairs.where(self.table.rows["change"] != CHANGES.index("still_passing"))
+        return self.where(lambda row: row.change != "still_passing")
 
     @property
     def stable_pairs(self) -> Pairs:
         """The pairs whose case is not flaky: only these can fail a gate."""
-        return self.pairs.where(~self.table.rows["flaky"])
-
-    @property
-    def measured_pairs(self) -> Pairs:
-        """Those of the ``stable_pairs`` that are an error on neither side."""
-        rows = self.table.rows
-        return self.pairs.where(~rows["flaky"] & (rows["verdict_a"] != ERROR) & (rows["verdict_b"] != ERROR))
+        return self.where(lambda row: not row.flaky)
 
     @property
     def moved_by_rules(self) -> Pairs:
         """The pairs whose verdict differs although output and scores are identical."""
-        return self.pairs.where(self.table.rows["moved_by_rules"])
+        return self.where(lambda row: row.moved_by_rules)
+
+    def aligned_pairs(self, most: int | None = None) -> Iterator[tuple[Alignment, CellPair]]:
+        """The ``alignments`` with their pairs, the first ``most`` of them."""
+        items = self.alignments[:most]
+        return zip(items, self.pairs.take([item.position for item in items]), strict=True)
 
     @property
     def has_samples(self) -> bool:
@@ -166,68 +167,73 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
             raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     metrics = _metrics(a, b)
     covered: dict[str, bool] = {}
-    selections = select_cells(a, filters, covered), select_cells(b, filters, covered)
-    check_filters(filters, metrics, selections)
-    labels = parse_map(renamed, a, b)
-    a, b = (replace(item.side, cells=item.cells) for item in selections)
+    (cells_a, of_a, tags_a), (cells_b, of_b, tags_b) = (select_cells(side, filters, covered) for side in (a, b))
+    check_filters(filters, metrics, (a, b), tags_a | tags_b)
+    a, b = replace(a, cells=cells_a), replace(b, cells=cells_b)
     changed = {item.metric: item for item in changed_meanings(a, b)}
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
-    pairing = pair_cells(a, b, labels)
+    pairing = pair_cells(a, b, parse_map(renamed, a, b))
+    labels = dict(pairing.labels)
     tags = {
         name: frozenset[str]().union(*(tags_read(side.metrics[name]) for side in (a, b) if name in side.metrics))
         for name in names
     }
     left_out = _left_out(a, b, filters)
     gradings, excuses = Gradings(), Excuses(a, b)
-    of_a, of_b = selections[0].reroutings, selections[1].reroutings
     gecko_keys, alignment_keys = set[str](), set[str]()
+    cases: defaultdict[CaseKey, TaggedCase] = defaultdict(TaggedCase)
 
     def also(pair: CellPair) -> None:
         gradings.add(pair)
         excuses.add(pair)
         of_a.add_graders(pair.a.graders)
         of_b.add_graders(pair.b.graders)
+        cases[pair.b.test_id, pair.b.model_label].add(pair.a, pair.b)
         gecko_keys.update(grader.key for grader in (*pair.a.graders, *pair.b.graders) if grader.type == GECKO)
         alignment_keys.update(grader.key for grader in pair.b.graders if grader.type == ALIGNMENT)
 
     table = read_pairs(pairing.pairs, names, left_out, a.runs, also)
-    only_a_rows = read_cells(pairing.only_a, a.runs, lambda cell: of_a.add_graders(cell.graders))
-    only_b_rows = read_cells(pairing.only_b, b.runs, lambda cell: of_b.add_graders(cell.graders))
+    for cell in pairing.only_b:
+        of_b.add_graders(cell.graders)
+        cases[cell.test_id, cell.model_label].add(None, cell)
+    for cell in pairing.only_a:
+        of_a.add_graders(cell.graders)
+        cases[cell.test_id, labels.get(cell.model_label, cell.model_label)].add(cell, None)
+    must_pass = {test_id for (test_id, _), case in cases.items() if case.must_pass}
     a, b = replace(a, reroutings=of_a.result()), replace(b, reroutings=of_b.result())
     differences, coverage = metric_differences(table, pairing.pairs, metrics, tags)
     types = {name for name in names for key in gecko_keys if name.startswith(f"{key}.")}
-    passes, noise = pass_counts(table), noise_of_runs(table)
+    stable = table.stable
+    noise = run_noise(passes_of_runs((row.case, row.run_verdicts) for row in stable))
     rate, metric_families = adjusted(
-        pass_rate(passes, noise), [difference for difference in differences if difference.name not in types]
+        pass_rate(stable, noise), [difference for difference in differences if difference.name not in types]
     )
     return Comparison(
         a=a,
         b=b,
         labels=pairing.labels,
         metric_tags=tags,
-        counter_examples=left_out,
         changed_metrics=tuple(changed[name] for name in named if name in changed),
         excuses=tuple(excuses.result()),
         pairs=pairing.pairs,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         pass_rate=rate,
-        cases=passes_by_case(table, passes, noise),
+        cases=passes_by_case(stable, noise),
         noise=noise,
         metrics=tuple(metric_families),
-        by_run=pass_rates_by_run(table, passes, noise) if len(pairing.labels) > 1 else (),
-        by_tag=pass_rates_by_tag(table, passes, noise),
+        by_run=pass_rates_by_run(stable, noise) if len(pairing.labels) > 1 else (),
+        by_tag=pass_rates_by_tag(stable, noise),
         by_type=tuple(difference for difference in differences if difference.name in types),
-        by_failure_tag=tuple(shares_by_failure_tag(table)),
+        by_failure_tag=tuple(shares_by_failure_tag(stable)),
         grading_differences=tuple(gradings.differences([difference.name for difference in differences], a, b)),
         cost_usd=amount(table.cost_usd, is_mean=False),
         seconds=amount(table.seconds, is_mean=True),
-        alignments=AlignmentPairs(table, pairing.pairs, sorted(alignment_keys - changed.keys())),
+        alignments=alignments_of(table, pairing.pairs, sorted(alignment_keys - changed.keys())),
         coverage=coverage,
         table=table,
-        only_a_rows=only_a_rows,
-        only_b_rows=only_b_rows,
+        tagged_cases={key: case for key, case in cases.items() if key[0] in must_pass},
     )
 
 

@@ -7,14 +7,13 @@ The first of two steps of the gate ``regressed`` leaves a doubt where only new s
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self
+from dataclasses import dataclass, replace
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
+from visioneval.analysis.compare.must_pass import CaseState, Confirmation, SampledCase
 from visioneval.analysis.compare.pass_rates import CasePasses
-from visioneval.analysis.compare.table import FAIL, PASS
+from visioneval.analysis.compare.table import CaseKey, SampleCounts
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
 from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
@@ -41,7 +40,7 @@ def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
     return tuple(case for case in comparison.cases if FIRST_STEP <= case.p < CASE_ALPHA)
 
 
-def samples_in_doubt(comparison: Comparison) -> tuple[ConfirmedCase, ...]:
+def samples_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
     """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
     doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
     return tuple(
@@ -84,8 +83,7 @@ def undecided(comparison: Comparison) -> str:
     what passed broke.
     """
     rate = comparison.pass_rate
-    rows = comparison.table.stable
-    broken = int(((rows["verdict_a"] == PASS) & (rows["verdict_b"] == FAIL)).sum())
+    broken = sum(row.change == "broken" for row in comparison.table.stable)
     if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
         return ""
     can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
@@ -132,53 +130,15 @@ def _samples_to_decide(comparison: Comparison) -> int | None:
     return None
 
 
-class ConfirmedCase(Protocol):
-    """A case on a model run that new samples decide about."""
-
-    @property
-    def test_id(self) -> str: ...
-    @property
-    def model_label(self) -> str: ...
-    @property
-    def key(self) -> CaseKey: ...
-    @property
-    def state(self) -> Literal["passed", "broken", "unmeasured"]: ...
-    @property
-    def needed(self) -> int:
-        """The smallest number of further samples that may decide; 0 if none can."""
-
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
-        """The same case with the first ``planned`` of some new samples."""
-
-
 @dataclass(frozen=True, slots=True)
-class _PlannedCase:
-    """A case on a model run: at most ``planned`` new samples, and ``new`` counts those that exist."""
-
-    test_id: str
-    model_label: str
-    planned: int = 0
-    new: SampleCounts = field(default_factory=SampleCounts)
-
-    @property
-    def key(self) -> CaseKey:
-        """Identifies the case."""
-        return self.test_id, self.model_label
-
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
-        """The same case with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
-
-
-@dataclass(frozen=True, slots=True)
-class SingleCase(_PlannedCase):
+class SingleCase(SampledCase):
     """A case that is worse at the level of single cases, and that only its new samples can clear.
 
     The turns of a case count as samples of it.
     """
 
     @property
-    def state(self) -> Literal["passed", "broken", "unmeasured"]:
+    def state(self) -> CaseState:
         """``passed`` if most of the new samples pass, ``broken`` if at least half fail. A tie does not clear it.
 
         ``unmeasured`` while those that are missing could decide either way.
@@ -204,25 +164,11 @@ class SingleCase(_PlannedCase):
         return (self.planned + 1) // 2
 
 
-@dataclass(frozen=True, slots=True)
-class SampledCase(_PlannedCase):
-    """A case all of whose planned new samples are needed."""
-
-    @property
-    def state(self) -> Literal["passed", "unmeasured"]:
-        """Whether all new samples have a verdict."""
-        return "passed" if self.new.measured >= self.planned else "unmeasured"
-
-    @property
-    def needed(self) -> int:
-        """The number of new samples that were not tried yet."""
-        return max(0, self.planned - self.new.total)
-
-
 def sampled_cases(comparison: Comparison) -> tuple[SampledCase, ...]:
     """The compared cases of B on each model run: those that have a pair without an error, and without flaky ones."""
-    names = comparison.measured_pairs.columns.names()
-    return tuple(SampledCase(*key) for key in dict.fromkeys((case, label) for case, label, _ in names))
+    rows = comparison.table.stable
+    measured = [row for row in rows if Verdict.ERROR not in (row.verdict_a, row.verdict_b)]
+    return tuple(SampledCase(*key) for key in dict.fromkeys((row.test_id, row.label) for row in measured))
 
 
 def single_cases(comparison: Comparison, confirmation: Confirmation) -> dict[CaseKey, SingleCase]:

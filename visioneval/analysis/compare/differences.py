@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visioneval.analysis.stats.basic import Interval
@@ -43,7 +42,6 @@ PASSED = Metric(type="bool", better="higher")
 """The metric of a pass rate."""
 _NOISE = 1e-24
 """A variance below this, relative to the squared mean, comes from rounding."""
-_SAFE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class Difference:
             return None
         if self.metric.type == "bool":
             return detectable_rate(self.n_cases, self.a, self.variance, self.n_pairs / self.n_cases, alpha=alpha)
-        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), _widest(self.metric)
+        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), widest_difference(self.metric)
         return None if size is not None and widest is not None and size > widest else size
 
 
@@ -150,52 +148,38 @@ class PairCounts(NamedTuple):
 
 
 class CaseSums(NamedTuple):
-    """For each case: the number of its pairs, the sum of the scores of A, and that of B's differences from A."""
+    """The number of pairs of a case, the sum of the scores of A, and that of B's differences from A."""
 
-    pairs: Sequence[int]
-    before: Sequence[float]
-    change: Sequence[float]
+    pairs: int
+    before: float
+    change: float
 
 
 def scores_difference(name: str, metric: Metric, scores: PairScores, noise: RunNoise = NO_NOISE) -> Difference:
-    """The difference of the scores of a metric, nan where a pair lacks it."""
+    """The difference of the scores of a metric, nan where a pair lacks it.
+
+    The sums of each case are rounded once, so that they do not depend on the order of the pairs.
+    """
     import numpy as np
 
     case, a, b = scores
     measured = ~(np.isnan(a) | np.isnan(b))
     counts = PairCounts(int((b > a).sum()), int((b < a).sum()), len(case) - int(measured.sum()))
-    return cases_difference(name, metric, case_sums((case[measured], a[measured], b[measured])), counts, noise=noise)
-
-
-def case_sums(scores: PairScores) -> CaseSums:
-    """The sums of each case, rounded once, so that they do not depend on the order of the pairs."""
-    import numpy as np
-
-    order = np.argsort(scores[0], kind="stable")
-    case, a, b = (column[order] for column in scores)
-    starts = np.flatnonzero(np.diff(case, prepend=-1))
-    if not len(starts):
-        return CaseSums((), (), ())
-    pairs: list[int] = np.diff(starts, append=len(case)).tolist()
-    if len(starts) == len(case) or (_has_exact_sums(a) and _has_exact_sums(b)):
-        before = np.add.reduceat(a, starts)
-        return CaseSums(pairs, before.tolist(), (np.add.reduceat(b, starts) - before).tolist())
-    groups = [slice(start, start + number) for start, number in zip(starts.tolist(), pairs, strict=True)]
-    changes = [fsum([*b[group].tolist(), *(-a[group]).tolist()]) for group in groups]
-    return CaseSums(pairs, [fsum(a[group].tolist()) for group in groups], changes)
-
-
-def _has_exact_sums(scores: Numbers) -> bool:
-    """Whether the scores are whole numbers so small that floats add them exactly, however many there are."""
-    import numpy as np
-
-    return bool((np.abs(scores) <= _SAFE).all() and (np.rint(scores) == scores).all())
+    by_case: dict[int, tuple[list[float], list[float]]] = {}
+    for number, score_a, score_b in zip(*(column[measured].tolist() for column in scores), strict=True):
+        of_a, of_b = by_case.setdefault(number, ([], []))
+        of_a.append(score_a)
+        of_b.append(score_b)
+    sums = [
+        CaseSums(len(of_a), fsum(of_a), fsum([*of_b, *(-score for score in of_a)])) for of_a, of_b in by_case.values()
+    ]
+    return cases_difference(name, metric, sums, counts, noise=noise)
 
 
 def cases_difference(
     name: str,
     metric: Metric,
-    cases: CaseSums,
+    cases: Sequence[CaseSums],
     counts: PairCounts,
     strata: Sequence[Counts] = (),
     noise: RunNoise = NO_NOISE,
@@ -205,15 +189,15 @@ def cases_difference(
     The turns of a case are one case, as they are not independent. With ``strata``, the passes of each case on each
     model run, the p-value is that of their test within cases.
     """
-    number = len(cases.pairs)
+    number = len(cases)
     if not number:
         return Difference(name, metric, unmeasured=counts.unmeasured)
-    changes = list(map(truediv, cases.change, cases.pairs))
-    widest = _widest(metric)
+    changes = [case.change / case.pairs for case in cases]
+    widest = widest_difference(metric)
     worse = worse_p(strata, noise)
     p = None if worse is None else two_sided(worse)
     test = paired_test(changes, widest, noise=noise, p=p)
-    mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
+    mean_a, change = fsum(case.before / case.pairs for case in cases) / number, fsum(changes) / number
     return Difference(
         name,
         metric,
@@ -223,7 +207,7 @@ def cases_difference(
         interval=None if test is None else _clipped(test.interval, widest),
         p=test.p if p is None and test is not None else p,
         lowest_p=2 * lowest_worse_p(strata, noise) if strata else _lowest_p(changes),
-        n_pairs=sum(cases.pairs),
+        n_pairs=sum(case.pairs for case in cases),
         n_cases=number,
         higher=counts.higher,
         lower=counts.lower,
@@ -236,7 +220,7 @@ def cases_difference(
     )
 
 
-def _widest(metric: Metric) -> float | None:
+def widest_difference(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
     return None if low is None or high is None or high <= low else float(high - low)
@@ -245,7 +229,7 @@ def _widest(metric: Metric) -> float | None:
 def _clipped(interval: Interval, widest: float | None) -> Interval:
     if widest is None:
         return interval
-    return Interval(max(-widest, interval.low), min(widest, interval.high), interval.level)
+    return Interval(max(-widest, interval.low), min(widest, interval.high))
 
 
 def _variance(changes: Sequence[float], mean: float) -> float | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import is_in_doubt
-from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.differences import PASS_RATE, Difference, widest_difference
 from visioneval.analysis.compare.must_pass import (
     Confirmation,
     MustPassCase,
@@ -20,13 +20,12 @@ from visioneval.analysis.compare.must_pass import (
 )
 from visioneval.analysis.compare.pooled import PooledMetric, PooledPasses, pooled_metrics, pooled_passes
 from visioneval.analysis.compare.regressed import check_regressed
-from visioneval.analysis.compare.table import ERROR, FAIL, PASS
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import MUST_PASS, Metric
+from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
@@ -191,14 +190,13 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
     rows, subject = comparison.table.stable, "cells"
-    is_broken = (rows["verdict_a"] == PASS) & (rows["verdict_b"] == FAIL)
+    broken = sum(row.change == "broken" for row in rows)
     if gate.text == "broken_same_output":
-        is_broken, subject = rows["same_output_broke"], "cells with the same output"
-        rows, is_broken = rows[rows["same_output"]], is_broken[rows["same_output"]]
-    if not len(rows):
+        rows, subject = [row for row in rows if row.same_output], "cells with the same output"
+        broken = sum(row.same_output_broke for row in rows)
+    if not rows:
         return GateResult(gate, "not_applicable", f"no {subject}")
-    broken = int(is_broken.sum())
-    unmeasured = int(((rows["verdict_a"] == PASS) & (rows["verdict_b"] == ERROR)).sum())
+    unmeasured = sum(row.verdict_a is Verdict.PASS and row.verdict_b is Verdict.ERROR for row in rows)
     message = f"{broken} of {len(rows)} {subject} broke"
     if unmeasured:
         message += f", {unmeasured} that passed in A could not be measured in B"
@@ -249,7 +247,7 @@ def _check_bound(
         raise UsageError(
             f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
         )
-    most = _widest_fall(difference.metric)
+    most = widest_difference(difference.metric)
     if most is not None and gate.allowed >= most:
         raise UsageError(
             f"--fail-on {gate.text!r}: {name} cannot get worse by more than {most:g}: write less than that"
@@ -295,12 +293,6 @@ def _check_again(
 
 def _shown(change: float, gate: FailOn) -> str:
     return f"{'-' if change < 0 else '+'}{show_beside(abs(change), gate.allowed)}"
-
-
-def _widest_fall(metric: Metric) -> float | None:
-    """The largest difference that a metric can have; ``None`` if it has no bound."""
-    low, high = (0, 1) if metric.type == "bool" else metric.range or (None, None)
-    return None if low is None or high is None else high - low
 
 
 def _difference_of(name: str, comparison: Comparison) -> Difference:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, isnan
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from visioneval.analysis.compare.differences import Difference, scores_difference
 from visioneval.analysis.compare.pairing import Pairs
-from visioneval.analysis.compare.table import ABSENT, ERROR, PairTable, scores_of
+from visioneval.analysis.compare.table import ABSENT, PairTable, case_numbers, scores_of
 from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, shared_variance
-from visioneval.records.cell_names import positions_of
 from visioneval.suite.counter_examples import is_metric_of
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
-    from visioneval.analysis.compare.pairing import CellPair
-    from visioneval.analysis.compare.table import Flags, Numbers, Rows
+    from visioneval.analysis.compare.table import Flags, Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +60,17 @@ def metric_pairs(table: PairTable, name: str, tags: frozenset[str]) -> MetricPai
     """A metric that reads these tags."""
     import numpy as np
 
-    rows, at = table.rows, table.metrics.index(name)
+    at = table.metrics.index(name)
     a, b = table.scores_a[at], table.scores_b[at]
-    has_a, has_b, is_stable = a != ABSENT, b != ABSENT, ~rows["flaky"]
-    is_changed = np.array([not tags.isdisjoint({*of_a} ^ {*of_b}) for of_a, of_b in table.tags])[rows["tags"]]
-    is_counted = ~np.array([is_metric_of(name, keys) for keys in table.match_keys])[rows["match_keys"]]
+    has_a, has_b, is_stable = a != ABSENT, b != ABSENT, ~table.flags(lambda row: row.flaky)
+    is_counted = ~table.flags(lambda row: is_metric_of(name, row.match_keys))
+    is_changed = table.flags(lambda row: bool(tags) and not tags.isdisjoint({*row.tags[0]} ^ {*row.tags[1]}))
     other_tags = has_a & has_b & is_changed
     # null, or missing because the cell ended before it was graded: else the metric does not apply
-    lacks_a, lacks_b = np.isnan(a) | (~has_a & rows["no_output_a"]), np.isnan(b) | (~has_b & rows["no_output_b"])
+    lacks_a = np.isnan(a) | (~has_a & table.flags(lambda row: row.no_output_a))
+    lacks_b = np.isnan(b) | (~has_b & table.flags(lambda row: row.no_output_b))
     is_lost = (has_a | has_b) & (lacks_a | lacks_b) & is_counted
-    is_error_in_both = (rows["verdict_a"] == ERROR) & (rows["verdict_b"] == ERROR)
+    is_error_in_both = table.flags(lambda row: row.change == "still_error")
     return MetricPairs(
         a,
         b,
@@ -92,14 +91,14 @@ def metric_differences(
     """
     import numpy as np
 
-    case, has_output, differences = table.rows["case"], ~table.rows["no_output_b"], []
+    case, has_output, differences = case_numbers(table.rows), ~table.flags(lambda row: row.no_output_b), []
     measured, left_out, other_tags = dict[str, tuple[int, int]](), dict[str, int](), dict[str, tuple[str, ...]]()
     for name in table.metrics:
         of = metric_pairs(table, name, tags[name])
         measured[name] = int((has_output & np.isfinite(of.a)).sum()), int((has_output & np.isfinite(of.b)).sum())
         left_out[name] = int(of.left_out.sum())
         if of.other_tags.any():
-            other_tags[name] = pairs.where(of.other_tags).columns.used_cases
+            other_tags[name] = pairs.take(np.flatnonzero(of.other_tags).tolist()).columns.used_cases
         scores = case[of.compared], of.a[of.compared], of.b[of.compared]
         noise = _noise_of_runs(case[of.compared], of.of_runs[:, of.compared])
         difference = scores_difference(name, metrics[name], scores, noise)
@@ -131,78 +130,36 @@ class Amount:
     pairs: int
 
 
-def amount(amounts: Numbers, *, is_mean: bool) -> Amount:
+def amount(amounts: Sequence[tuple[float, float]], *, is_mean: bool) -> Amount:
     """The sums, or the means, of the amounts of both sides. Sums are exact."""
-    import numpy as np
-
-    a, b = amounts[:, ~np.isnan(amounts).any(axis=0)].tolist()
-    share = len(a) if is_mean else 1
-    return Amount(fsum(a) / share, fsum(b) / share, len(a)) if a else Amount(None, None, 0)
+    if not amounts:
+        return Amount(None, None, 0)
+    share = len(amounts) if is_mean else 1
+    a, b = (fsum(side) / share for side in zip(*amounts, strict=True))
+    return Amount(a, b, len(amounts))
 
 
 @dataclass(frozen=True, slots=True)
-class AlignmentPair:
-    """The alignment of both sides of a pair by one grader: the scores, 0 to 100, and the gaps as text."""
+class Alignment:
+    """The scores, 0 to 100, of both sides of the pair at a position, by one alignment grader."""
 
-    pair: CellPair
+    position: int
     grader: str
     a: float | None
     b: float | None
-    a_gaps: str
-    b_gaps: str
 
 
-class AlignmentPairs(Sequence[AlignmentPair]):
-    """The alignment of every pair that an alignment grader graded on both sides, the largest losses first.
-
-    Pairs are read when they are needed.
-    """
-
-    def __init__(self, table: PairTable, pairs: Pairs, graders: Sequence[str]) -> None:
-        """Sorts the scores of these graders."""
-        import numpy as np
-
-        columns = np.dtype([("grader", "i4"), ("position", "i4"), ("a", "f8"), ("b", "f8")])
-        scores = [np.empty(0, columns)]
-        for number, key in enumerate(graders):
-            a, b = _scores_of(table, pairs, key)
-            positions = np.flatnonzero((a != ABSENT) & (b != ABSENT))
-            rows = np.empty(len(positions), columns)
-            rows["grader"], rows["position"], rows["a"], rows["b"] = number, positions, a[positions], b[positions]
-            scores.append(rows)
-        every = np.concatenate(scores)
-        changes = np.nan_to_num(every["b"]) - np.nan_to_num(every["a"])
-        self._pairs, self._graders = pairs, graders
-        self._rows: Rows = every[np.argsort(changes, kind="stable")]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, at: int) -> AlignmentPair: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[AlignmentPair]: ...
-    def __getitem__(self, at: int | slice) -> AlignmentPair | list[AlignmentPair]:
-        return list(self._read(self._rows[at])) if isinstance(at, slice) else next(self._read(self._rows[[at]]))
-
-    def __iter__(self) -> Iterator[AlignmentPair]:
-        return self._read(self._rows)
-
-    def _read(self, rows: Rows) -> Iterator[AlignmentPair]:
-        pairs = self._pairs.take(positions_of(rows["position"]))
-        columns = (rows[name].tolist() for name in ("grader", "a", "b"))
-        for pair, number, a, b in zip(pairs, *columns, strict=True):
-            key = self._graders[number]
-            gaps_a, gaps_b = (cell.reasons.get(key, "") for cell in (pair.a, pair.b))
-            yield AlignmentPair(pair, key, None if isnan(a) else a, None if isnan(b) else b, gaps_a, gaps_b)
-
-
-def _scores_of(table: PairTable, pairs: Pairs, metric: str) -> tuple[Numbers, Numbers]:
-    """The scores of both sides. Those that the table leaves out, as they are not compared, are read again."""
-    import numpy as np
-
-    if metric in table.metrics:
-        at = table.metrics.index(metric)
-        return table.scores_a[at], table.scores_b[at]
-    a, b = np.array([scores_of(pair.a, (metric,)) + scores_of(pair.b, (metric,)) for pair in pairs]).T
-    return a, b
+def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> list[Alignment]:
+    """The alignment of every pair that one of these graders graded on both sides, the largest losses first."""
+    found = []
+    for key in graders:
+        scores: Iterable[tuple[float, ...]]
+        if key in table.metrics:
+            at = table.metrics.index(key)
+            scores = zip(table.scores_a[at].tolist(), table.scores_b[at].tolist(), strict=True)
+        else:  # it is not compared, so the table leaves it out
+            scores = ((*scores_of(pair.a, (key,)), *scores_of(pair.b, (key,))) for pair in pairs)
+        for position, both in enumerate(scores):
+            if ABSENT not in both:
+                found.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))
+    return sorted(found, key=lambda item: (item.b or 0.0) - (item.a or 0.0))

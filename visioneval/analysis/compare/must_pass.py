@@ -7,80 +7,62 @@ with a majority, they mean fewer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Self
 
 from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.table import ERROR, FAIL, PASS
+from visioneval.analysis.compare.table import NO_SAMPLES, CaseKey, SampleCounts
 from visioneval.errors import count_of
 from visioneval.types import Score, Verdict
 
-CaseKey = tuple[str, str]
-"""A case and its model run, by the label in B."""
 CaseState = Literal["passed", "broken", "unmeasured"]
 MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class SampleCounts:
-    """The samples of a case on one model run, by verdict."""
+class SampledCase:
+    """A case on a model run that gets new samples: at most ``planned``, of which ``new`` counts those that exist.
 
-    passed: int = 0
-    failed: int = 0
-    errors: int = 0
-
-    @classmethod
-    def of(cls, verdicts: Iterable[Verdict]) -> SampleCounts:
-        """Counts verdicts."""
-        listed = list(verdicts)
-        return cls(listed.count(Verdict.PASS), listed.count(Verdict.FAIL), listed.count(Verdict.ERROR))
-
-    @classmethod
-    def of_numbers(cls, verdicts: Sequence[int]) -> SampleCounts:
-        """Counts verdicts of a table."""
-        return cls(verdicts.count(PASS), verdicts.count(FAIL), verdicts.count(ERROR))
-
-    @property
-    def measured(self) -> int:
-        """The samples with a verdict."""
-        return self.passed + self.failed
-
-    @property
-    def total(self) -> int:
-        """All samples, measured or not."""
-        return self.measured + self.errors
-
-    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
-        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
-        fewest = min(passes - self.passed, failures - self.failed)
-        return fewest if fewest <= left else 0
-
-    def __add__(self, other: SampleCounts) -> SampleCounts:
-        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
-
-
-@dataclass(frozen=True, slots=True)
-class MustPassCase:
-    """A case tagged ``must_pass`` on one model run.
-
-    ``missing`` counts samples that only A has, except where flags left them out. ``planned`` is the maximum number of
-    new samples that confirm a break, and ``new`` counts those that exist.
+    A number over all cases needs all of them.
     """
 
     test_id: str
     model_label: str
-    a: SampleCounts
-    b: SampleCounts
-    missing: int = 0
     planned: int = 0
-    new: SampleCounts = field(default_factory=SampleCounts)
+    new: SampleCounts = NO_SAMPLES
 
     @property
     def key(self) -> CaseKey:
         """Identifies the case."""
         return self.test_id, self.model_label
+
+    @property
+    def state(self) -> CaseState:
+        """``passed`` if all new samples have a verdict, else ``unmeasured``."""
+        return "passed" if self.new.measured >= self.planned else "unmeasured"
+
+    @property
+    def needed(self) -> int:
+        """The smallest number of further samples that may decide; 0 if none can."""
+        return max(0, self.planned - self.new.total)
+
+    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
+        """The same case with the first ``planned`` of some new samples."""
+        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
+
+
+@dataclass(frozen=True, slots=True)
+class MustPassCase(SampledCase):
+    """A case tagged ``must_pass``, whose new samples confirm that it broke.
+
+    ``missing`` counts samples that only A has, except where flags left them out.
+    """
+
+    a: SampleCounts = NO_SAMPLES
+    b: SampleCounts = NO_SAMPLES
+    missing: int = 0
 
     @property
     def samples(self) -> SampleCounts:
@@ -127,10 +109,6 @@ class MustPassCase:
     def _total(self) -> int:
         return self.b.total + self.missing + self.planned
 
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> MustPassCase:
-        """The same case judged with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
-
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
@@ -167,10 +145,10 @@ def must_pass_cases(
 
     A case that broke by B's own samples is judged with those of ``confirmation``.
     """
-    labels, tagged = dict(comparison.labels), _tagged_cases(comparison)
+    labels, tagged = dict(comparison.labels), comparison.tagged_cases
     missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in (lost.names() if tagged else ()))
     cases = [
-        MustPassCase(*key, case.a, case.b, missing=missing[key])
+        MustPassCase(*key, a=case.a, b=case.b, missing=missing[key])
         for key, case in tagged.items()
         if case.is_in_a and case.must_pass and not case.flaky and (case.is_in_b or missing[key])
     ]
@@ -185,47 +163,7 @@ def must_pass_cases(
 
 def flaky_must_pass(comparison: Comparison) -> int:
     """The number of cases tagged ``must_pass``, on each model run, that are left out as A calls them flaky."""
-    return sum(case.must_pass and case.flaky for case in _tagged_cases(comparison).values())
-
-
-@dataclass(slots=True)
-class _TaggedCase:
-    """The samples of a case on one model run, those of A in all of its runs."""
-
-    a: SampleCounts = SampleCounts()
-    b: SampleCounts = SampleCounts()
-    is_in_a: bool = False
-    is_in_b: bool = False
-    must_pass: bool = False
-    flaky: bool = False
-    """Whether A calls it flaky."""
-
-
-def _tagged_cases(comparison: Comparison) -> dict[CaseKey, _TaggedCase]:
-    """The cases of which a model run is tagged ``must_pass``: first those of B in order, then those that only A has."""
-    labels, rows = dict(comparison.labels), comparison.table.rows
-    in_pairs, only_b, only_a = comparison.pairs.columns, comparison.only_b.columns, comparison.only_a.columns
-    rows_a, rows_b = comparison.only_a_rows, comparison.only_b_rows
-    parts = (
-        (in_pairs, rows["must_pass_a"] | rows["must_pass_b"], rows["flaky"], rows["run_verdicts"], rows["verdict_b"]),
-        (only_b, rows_b["must_pass"], None, None, rows_b["verdict"]),
-        (only_a, rows_a["must_pass"], rows_a["flaky"], rows_a["run_verdicts"], None),
-    )
-    tagged = {case for names, must_pass, *_ in parts for case in names.take(must_pass.nonzero()[0].tolist()).used_cases}
-    cases: dict[CaseKey, _TaggedCase] = {}
-    for names, must_pass, flaky, of_a, of_b in parts:
-        for at, (test_id, label, _) in enumerate(names.names() if tagged else ()):
-            if test_id not in tagged:
-                continue
-            case = cases.setdefault((test_id, labels.get(label, label) if of_b is None else label), _TaggedCase())
-            case.must_pass |= bool(must_pass[at])
-            if of_a is not None and flaky is not None:
-                case.is_in_a, case.flaky = True, case.flaky or bool(flaky[at])
-                case.a += SampleCounts.of_numbers(of_a[at].tolist())
-            if of_b is not None:
-                case.is_in_b = True
-                case.b += SampleCounts.of_numbers([of_b[at]])
-    return cases
+    return sum(case.must_pass and case.flaky for case in comparison.tagged_cases.values())
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:

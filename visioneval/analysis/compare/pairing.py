@@ -5,23 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Literal
 
 from visioneval.analysis.cells import Cell, Cells, PooledCell
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
-from visioneval.records.cell_names import CellColumns, matching_positions, positions_of, taken, without
+from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
-from visioneval.suite.filters import any_case, any_glob
+from visioneval.suite.filters import any_case, check_matches
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
 CHANGES: tuple[Change, ...] = (
@@ -113,7 +110,7 @@ class CellPair:
         return MUST_PASS in self.b.tags or MUST_PASS in self.a.tags
 
 
-class Pairs(Sequence[CellPair]):
+class Pairs:
     """Pairs of cells that are read when they are needed."""
 
     def __init__(self, a: Cells, b: Cells, positions: tuple[array[int], array[int]], computed: frozenset[str]) -> None:
@@ -123,13 +120,8 @@ class Pairs(Sequence[CellPair]):
     def __len__(self) -> int:
         return len(self.positions[0])
 
-    @overload
-    def __getitem__(self, at: int) -> CellPair: ...
-    @overload
-    def __getitem__(self, at: slice) -> Pairs: ...
-    def __getitem__(self, at: int | slice) -> CellPair | Pairs:
-        selected = range(len(self))[at]
-        return self.take(selected) if isinstance(selected, range) else next(iter(self.take((selected,))))
+    def __getitem__(self, selected: slice) -> Pairs:
+        return self.take(range(len(self))[selected])
 
     def __iter__(self) -> Iterator[CellPair]:
         computed, (in_a, in_b) = self._computed, self.positions
@@ -140,10 +132,6 @@ class Pairs(Sequence[CellPair]):
         """Some of the pairs."""
         in_a, in_b = (taken(column, selected) for column in self.positions)
         return Pairs(self._a, self._b, (in_a, in_b), self._computed)
-
-    def where(self, is_selected: np.ndarray[Any, np.dtype[np.bool_]]) -> Pairs:
-        """The pairs with a true flag."""
-        return self.take(positions_of(is_selected.nonzero()[0]))
 
     @property
     def columns(self) -> CellColumns:
@@ -169,12 +157,24 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    in_a, in_b = matching_positions(a.cells.columns, b.cells.columns, labels)
+    places: dict[tuple[str, str], dict[int, int]] = {}
+    for at, (case, label, sample) in enumerate(a.cells.names()):
+        if label in labels:
+            places.setdefault((case, labels[label]), {})[sample] = at
+    in_a, in_b, only_b = array("i"), array("i"), array("i")
+    for at, (case, label, sample) in enumerate(b.cells.names()):
+        place = places.get((case, label), {}).get(sample)
+        if place is None:
+            only_b.append(at)
+        else:
+            in_a.append(place)
+            in_b.append(at)
     if not in_a:
         raise UsageError(_nothing_in_common(a, b, labels))
+    paired = set(in_a)
+    only_a = [at for at in range(len(a.cells)) if at not in paired]
     pairs = Pairs(a.cells, b.cells, (in_a, in_b), frozenset({*BUILT_IN, *a.sources, *b.sources}))
-    only_a, only_b = (side.cells.take(without(paired, len(side.cells))) for side, paired in ((a, in_a), (b, in_b)))
-    return Pairing(pairs, tuple(labels.items()), only_a, only_b)
+    return Pairing(pairs, tuple(labels.items()), a.cells.take(only_a), b.cells.take(only_b))
 
 
 def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
@@ -251,31 +251,19 @@ class ComparisonFilters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedCells:
-    """The cells of a side that are compared.
-
-    ``reroutings`` has counted the cells of its run that are not, and ``tags`` are those of all its cells if the filters
-    need them.
-    """
-
-    side: Side
-    cells: Cells
-    reroutings: Reroutings
-    tags: frozenset[str] = frozenset()
-
-
-def select_cells(side: Side, filters: ComparisonFilters, covered: dict[str, bool]) -> SelectedCells:
-    """Reads the cells that are not compared, and leaves them. Raises ``RunFormatError``.
+def select_cells(
+    side: Side, filters: ComparisonFilters, covered: dict[str, bool]
+) -> tuple[Cells, Reroutings, frozenset[str]]:
+    """The cells of a side that are compared. Reads the others, and counts their reroutings. Raises ``RunFormatError``.
 
     ``covered`` are the decisions by case, to which it adds its own: the tags of a case are read from the first side
-    that has it.
+    that has it. The tags are those of all cells, if the filters need them.
     """
     reroutings = Reroutings(side.info)
     for cell in side.others or ():
         reroutings.add_graders(cell.graders)
     if not filters.cases and not filters.tags:
-        return SelectedCells(side, side.cells, reroutings)
+        return side.cells, reroutings, frozenset()
     positions, tags = array("i"), set[str]()
     for position, cell in enumerate(side.cells):
         tags.update(cell.tags)
@@ -283,19 +271,17 @@ def select_cells(side: Side, filters: ComparisonFilters, covered: dict[str, bool
             positions.append(position)
         else:
             reroutings.add_graders(cell.graders)
-    return SelectedCells(side, side.cells.take(positions), reroutings, frozenset(tags))
+    return side.cells.take(positions), reroutings, frozenset(tags)
 
 
 def check_filters(
-    filters: ComparisonFilters, metrics: Mapping[str, Metric], selections: Sequence[SelectedCells]
+    filters: ComparisonFilters, metrics: Mapping[str, Metric], sides: Sequence[Side], tags: frozenset[str]
 ) -> None:
     """Raises ``UsageError`` for a filter that nothing matches."""
-    cases = {case for selection in selections for case in selection.side.cells.columns.used_cases}
-    for flag, patterns, names in (
-        ("--metric", filters.metrics, {*metrics}),
+    cases = {case for side in sides for case in side.cells.columns.used_cases}
+    check_matches(
+        "either run",
+        ("--metric", filters.metrics, metrics),
         ("--case", filters.cases, {*cases, *map(chain_of, cases)}),
-        ("--tag", filters.tags, {tag for selection in selections for tag in selection.tags}),
-    ):
-        for pattern in patterns:
-            if not any(any_glob((pattern,), name) for name in names):
-                raise UsageError(f"{flag} {pattern!r}: no match in either run{did_you_mean(pattern, names)}")
+        ("--tag", filters.tags, tags),
+    )

@@ -12,7 +12,8 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import chain_key, single_cases
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.metrics import metric_pairs
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, shortened
+from visioneval.analysis.compare.must_pass import Confirmation, shortened
+from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.stats.tests import Counts, Samples, lowest_p, mean_change, permutation_test
 from visioneval.errors import count_of
@@ -82,11 +83,6 @@ class PooledPasses:
 
     counts: Mapping[CaseKey, Counts]
     new: NewSamples
-
-    @property
-    def lacking(self) -> Collection[CaseKey]:
-        """The cases with too few new samples that have a verdict."""
-        return self.new.lacking
 
     @property
     def change(self) -> float:
@@ -160,7 +156,7 @@ def _turns(comparison: Comparison, name: str) -> dict[CaseKey, _Turn]:
     metric = metric_pairs(comparison.table, name, comparison.metric_tags[name])
     measured = metric.measured
     turns: dict[CaseKey, _Turn] = {}
-    names = comparison.pairs.where(measured).columns.names()
+    names = comparison.pairs.take(measured.nonzero()[0].tolist()).columns.names()
     scores = zip(metric.b[measured].tolist(), metric.of_runs[:, measured].T.tolist(), strict=True)
     for (test_id, label, sample), (score_b, scores_a) in zip(names, scores, strict=True):
         turn = turns.setdefault((test_id, label), _Turn())

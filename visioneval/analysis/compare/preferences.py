@@ -156,7 +156,7 @@ def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: st
     """The finding of a panel about two model runs; ``None`` if none of its judges was asked about them.
 
     The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie. A quorum
-    excuses judges that are down, and none that was never asked.
+    excuses judges that are down, and none that was never asked. A flip is a tie.
     """
     results: dict[tuple[str, int], dict[str, JudgedPair]] = {}
     for finding in judged:
@@ -165,25 +165,17 @@ def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: st
                 results.setdefault((pair.test_id, pair.sample_index), {})[finding.judge] = pair
     if not results:
         return None
-    answers = {cell: _answers(by_judge.values()) for cell, by_judge in sorted(results.items())}
-    never_asked = {
-        cell
-        for cell, by_judge in results.items()
-        if by_judge.keys() < set(panel.judges) or any(pair.never_asked for pair in by_judge.values())
-    }
-    pairs = [
-        JudgedPair(*cell, "error", never_asked=True)
-        if cell in never_asked
-        else JudgedPair(*cell, _majority(given, panel.required))
-        for cell, given in answers.items()
-    ]
+    pairs, answers = list[JudgedPair](), dict[tuple[str, int], list[Result]]()
+    for cell, by_judge in sorted(results.items()):
+        of_judges = list(by_judge.values())
+        answers[cell] = [
+            "tie" if pair.result == "flip" else pair.result for pair in of_judges if pair.result != "error"
+        ]
+        never_asked = len(of_judges) < len(panel.judges) or any(pair.never_asked for pair in of_judges)
+        result = "error" if never_asked else _majority(answers[cell], panel.required)
+        pairs.append(JudgedPair(*cell, result, never_asked))
     finding = _finding(a, b, f"panel {panel.key}", pairs)
     return replace(finding, panel=panel.judges, alpha=_alpha(answers))
-
-
-def _answers(pairs: Iterable[JudgedPair]) -> list[Result]:
-    """The answers of judges about a pair. A flip is a tie."""
-    return ["tie" if pair.result == "flip" else pair.result for pair in pairs if pair.result != "error"]
 
 
 def _majority(answers: Sequence[Result], required: int) -> Result:

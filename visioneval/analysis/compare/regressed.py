@@ -63,14 +63,16 @@ def check_regressed(
     if not rate.n_pairs:
         return Regression("unmeasured", "no pair with both cells measured")
     level, metrics_level = (CASE_ALPHA, ALPHA) if confirmation is None else (FIRST_STEP, METRICS_FIRST_STEP)
-    metrics = _worse_metrics(comparison, metrics_level)
-    worse = [f"{item.name} {_size(item)} (p {item.p_holm:.2g})" for item in metrics]
+    worse = [
+        f"{item.name} {_size(item)} (p {item.p_holm:.2g})"
+        for item in comparison.metrics
+        if item.n_pairs and item.p_holm is not None and item.p_holm < metrics_level and (item.worse_by or 0) > 0
+    ]
     if one_sided(rate) < level:
         worse.insert(0, f"{rate.name} {_size(rate)} (p {rate.p:.2g})")
     cases = [case for case in comparison.cases if case.p < level]
-    worse += (
-        [f"{count_of(len(cases), 'case')}: {shortened([_name(case, comparison) for case in cases])}"] if cases else []
-    )
+    if cases:
+        worse.append(f"{count_of(len(cases), 'case')}: {shortened([_name(case, comparison) for case in cases])}")
     if worse:
         return Regression("failed", ", ".join(worse))
     if confirmation is not None and (decided := _second_step(comparison, confirmation, granted)) is not None:
@@ -138,18 +140,22 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: flo
     change, p = passes.change, _beside_level(min(1.0, 2 * second), 2 * SECOND_STEP)
     after = f"{passes.new.words(confirmation)} {_points(change)} ({p})"
     is_halved = rate.a is not None and is_true(-2 * change, ">=", rate.a)
+    samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
+    missed = detectable_within(
+        rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
+    )
     if second < SECOND_STEP:
         yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{rate.name} {after}")
-    elif not is_doubtful:
-        return
-    elif change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP):
-        yield Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
-    else:
-        samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
-        missed = detectable_within(
-            rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
-        )
-        yield Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
+    elif is_doubtful:
+        is_too_few = change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP)
+        yield _not_confirmed(at_first, after, f"; {_missed(missed)}", is_too_few=is_too_few)
+
+
+def _not_confirmed(at_first: str, after: str, missed: str, *, is_too_few: bool) -> Regression:
+    """The result of what was in doubt and is not worse at its level by all samples."""
+    if is_too_few:
+        return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
+    return Regression("passed", f"{at_first}, and is not confirmed: {after}{missed}")
 
 
 def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: float) -> Iterator[Regression]:
@@ -172,23 +178,14 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: 
         after = f"{item.new.words(confirmation)} {size} ({_beside_level(p, METRICS_SECOND_STEP)})"
         if p < METRICS_SECOND_STEP:
             yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{first.name} {after}")
-        elif not is_doubtful:
-            continue
-        elif is_worse and first_p < ALPHA and 2 * len(tested) * item.lowest_p >= METRICS_SECOND_STEP:
-            yield Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
-        else:
-            yield Regression("passed", f"{at_first}, and is not confirmed: {after}")
+        elif is_doubtful:
+            can_show = 2 * len(tested) * item.lowest_p < METRICS_SECOND_STEP
+            yield _not_confirmed(at_first, after, "", is_too_few=is_worse and first_p < ALPHA and not can_show)
 
 
 def _beside_level(p: float, level: float) -> str:
     """``p 0.046, not below 0.04``."""
     return f"p {show_beside(p, level, 2)}, {'below' if p < level else 'not below'} {level:g}"
-
-
-def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]:
-    for item in comparison.metrics:
-        if item.n_pairs and item.p_holm is not None and item.p_holm < level and (item.worse_by or 0) > 0:
-            yield item
 
 
 def _name(case: CasePasses, comparison: Comparison) -> str:

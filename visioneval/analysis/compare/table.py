@@ -1,16 +1,14 @@
-"""The table of a comparison: both sides are read once, and each pair becomes a row of numbers. Pure."""
+"""The table of a comparison: both sides are read once, and each pair becomes a row. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import starmap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from visioneval.analysis.cells import Cell, Cells, PooledCell
-from visioneval.analysis.compare.pairing import CHANGES, CellPair, Pairs
-from visioneval.analysis.scores import CaseNumbers
+from visioneval.analysis.cells import MEASURED, Cell, PooledCell
+from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.suite.counter_examples import match_keys
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Verdict
@@ -18,53 +16,89 @@ from visioneval.types import MUST_PASS, Verdict
 if TYPE_CHECKING:
     import numpy as np
 
-    Rows = np.ndarray[Any, np.dtype[np.void]]
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
     Numbers = np.ndarray[Any, np.dtype[Any]]
 
 ABSENT = inf
 """The score of a metric that a cell does not have. Scores are finite; one that is ``null`` is nan."""
-PASS, FAIL, ERROR, NONE, NO_CELL = range(5)
-"""Verdicts as numbers. A run of a baseline may have no such cell."""
-_VERDICTS = (Verdict.PASS, Verdict.FAIL, Verdict.ERROR, Verdict.NONE)
+ValueT = TypeVar("ValueT")
 TagsOfPair = tuple[tuple[str, ...], tuple[str, ...]]
+CaseKey = tuple[str, str]
+"""A case and its model run, by the label in B."""
+RunVerdicts = tuple[Verdict | None, ...]
+"""The verdicts of a cell in the runs of a side, ``None`` in a run that lacks the cell."""
+
+
+@dataclass(slots=True)
+class PairRow:
+    """What a comparison reads from a pair, without its scores.
+
+    All turns of a case are one ``case``, and ``label`` is that of the model run in B. ``run_verdicts`` are those of
+    each run of A. ``flaky`` is as A says, ``must_pass`` as either side says. ``same_output``: both outputs are the same
+    file; ``same_output_broke``: that passed in A and fails in B. ``new_error``: measured in A and not in B.
+    ``no_output_a`` and ``no_output_b``: the generation failed. ``match_keys`` are the keys of graders whose scores
+    differences leave out.
+    """
+
+    test_id: str
+    case: str
+    label: str
+    verdict_a: Verdict
+    verdict_b: Verdict
+    run_verdicts: RunVerdicts
+    change: Change
+    flaky: bool
+    must_pass: bool
+    same_output: bool
+    same_output_broke: bool
+    moved_by_rules: bool
+    new_error: bool
+    no_output_a: bool
+    no_output_b: bool
+    tags: TagsOfPair
+    failure_tags: TagsOfPair
+    match_keys: Collection[str]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether both verdicts are PASS or FAIL."""
+        return self.verdict_a in MEASURED and self.verdict_b in MEASURED
 
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """What a comparison reads from its pairs, in their order.
-
-    ``rows`` has these columns. ``case`` is the number of the case, which its turns share, and ``label`` that of the
-    model run in B (-1 if flaky). ``verdict_a``, ``verdict_b`` and ``run_verdicts``, those of each run of A, are numbers
-    such as ``PASS``, and ``change`` is one of ``CHANGES``. ``flaky`` is as A says, ``must_pass_a`` and ``must_pass_b``
-    as each side says. ``same_output``: both outputs are the same file; ``same_output_broke``: that passed in A and
-    fails in B. ``moved_by_rules`` and ``new_error`` (measured in A and not in B) are flags, as are ``no_output_a`` and
-    ``no_output_b``: the generation failed. ``tags``, ``failure_tags`` and ``match_keys`` are positions in the tuples
-    below.
+    """What a comparison reads from its pairs: a row for each, in their order.
 
     ``scores_a`` and ``scores_b`` are the scores of each of the ``metrics`` in each pair, and ``run_scores`` those of
-    each run of A. ``cost_usd`` and ``seconds`` are those of A and of B, nan where unknown.
+    each run of A. ``cost_usd`` and ``seconds`` are those of A and of B, of the pairs in which both are known.
     """
 
-    rows: Rows
     metrics: tuple[str, ...]
     scores_a: Numbers
     scores_b: Numbers
     run_scores: Numbers
-    cost_usd: Numbers
-    seconds: Numbers
-    cases: Mapping[int, str]
-    labels: tuple[str, ...]
-    tags: tuple[TagsOfPair, ...]
-    failure_tags: tuple[TagsOfPair, ...]
-    match_keys: tuple[frozenset[str], ...]
-    """The keys of graders whose scores differences leave out."""
+    rows: list[PairRow] = field(default_factory=list)
+    cost_usd: list[tuple[float, float]] = field(default_factory=list)
+    seconds: list[tuple[float, float]] = field(default_factory=list)
 
     @property
-    def stable(self) -> Rows:
+    def stable(self) -> list[PairRow]:
         """The rows of cases that are not flaky: only these count in the numbers and can fail a gate."""
-        stable: Rows = self.rows[~self.rows["flaky"]]
-        return stable
+        return [row for row in self.rows if not row.flaky]
+
+    def flags(self, is_true: Callable[[PairRow], bool]) -> Flags:
+        """Which rows a condition is true for."""
+        import numpy as np
+
+        return np.fromiter(map(is_true, self.rows), bool, len(self.rows))
+
+
+def case_numbers(rows: Sequence[PairRow]) -> Numbers:
+    """A number for the case of each row, the same for the same case."""
+    import numpy as np
+
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(row.case, len(numbers)) for row in rows], int)
 
 
 def read_pairs(
@@ -80,100 +114,127 @@ def read_pairs(
     """
     import numpy as np
 
-    names, cases = tuple(metrics), CaseNumbers()
-    labels: dict[str, int] = {}
-    tags: dict[TagsOfPair, int] = {}
-    failure_tags: dict[TagsOfPair, int] = {}
-    matching: dict[frozenset[str], int] = {frozenset(): 0}
-    cost_usd, seconds = np.empty((2, 2, len(pairs)))  # None becomes nan
-    scores_a, scores_b = np.empty((2, len(names), len(pairs)))
-    run_scores = np.empty((runs_of_a, len(names), len(pairs))) if runs_of_a > 1 else scores_a[np.newaxis]
+    scores_a, scores_b = np.empty((2, len(metrics), len(pairs)))
+    run_scores = np.empty((runs_of_a, len(metrics), len(pairs))) if runs_of_a > 1 else scores_a[np.newaxis]
+    table = PairTable(tuple(metrics), scores_a, scores_b, run_scores)
+    shared: dict[Any, Any] = {}
 
-    def row(at: int, pair: CellPair) -> tuple[Any, ...]:
+    def one(value: ValueT) -> ValueT:
+        """The same object for equal values."""
+        return shared.setdefault(value, value)  # type: ignore[no-any-return]
+
+    for at, pair in enumerate(pairs):
         a, b = pair.a, pair.b
         also(pair)
-        same = pair.same_output_in_a
-        left_out = match_keys((*a.graders, *b.graders)) if b.test_id in counter_examples else frozenset()
-        cells: Sequence[Cell | None] = a.cells if isinstance(a, PooledCell) else (a,)
-        scores_a[:, at], scores_b[:, at] = scores_of(a, names), scores_of(b, names)
-        cost_usd[:, at], seconds[:, at] = (a.total_cost_usd, b.total_cost_usd), (a.seconds, b.seconds)
+        scores_a[:, at], scores_b[:, at] = scores_of(a, metrics), scores_of(b, metrics)
         if runs_of_a > 1:
-            run_scores[:, :, at] = [scores_of(cell, names) for cell in cells]
-        return (
-            cases[b.test_id],
-            -1 if pair.flaky else labels.setdefault(b.model_label, len(labels)),
-            _VERDICTS.index(a.verdict),
-            _VERDICTS.index(b.verdict),
-            _verdicts(cells),
-            CHANGES.index(pair.change),
-            pair.flaky,
-            MUST_PASS in a.tags,
-            MUST_PASS in b.tags,
-            same is not None,
-            same is not None and same.verdict is Verdict.PASS and b.verdict is Verdict.FAIL,
-            same is not None and pair.is_moved_by_rules,
-            _is_incomplete(b) and not _is_incomplete(a),
-            _has_no_output(a),
-            _has_no_output(b),
-            tags.setdefault((a.tags, b.tags), len(tags)),
-            failure_tags.setdefault((a.failure_tags, b.failure_tags), len(failure_tags)),
-            matching.setdefault(left_out, len(matching)),
+            run_scores[:, :, at] = [scores_of(cell, metrics) for cell in cells_of_runs(a)]
+        for amounts, of_a, of_b in (
+            (table.cost_usd, a.total_cost_usd, b.total_cost_usd),
+            (table.seconds, a.seconds, b.seconds),
+        ):
+            if of_a is not None and of_b is not None:
+                amounts.append((of_a, of_b))
+        same = pair.same_output_in_a
+        table.rows.append(
+            PairRow(
+                test_id=one(b.test_id),
+                case=one(chain_of(b.test_id)),
+                label=one(b.model_label),
+                verdict_a=a.verdict,
+                verdict_b=b.verdict,
+                run_verdicts=one(run_verdicts(a)),
+                change=pair.change,
+                flaky=pair.flaky,
+                must_pass=pair.must_pass,
+                same_output=same is not None,
+                same_output_broke=same is not None and same.verdict is Verdict.PASS and b.verdict is Verdict.FAIL,
+                moved_by_rules=same is not None and pair.is_moved_by_rules,
+                new_error=_is_incomplete(b) and not _is_incomplete(a),
+                no_output_a=_has_no_output(a),
+                no_output_b=_has_no_output(b),
+                tags=one((a.tags, b.tags)),
+                failure_tags=one((a.failure_tags, b.failure_tags)),
+                match_keys=match_keys((*a.graders, *b.graders)) if b.test_id in counter_examples else (),
+            )
         )
-
-    columns = np.dtype([
-        ("case", "i4"), ("label", "i4"), ("verdict_a", "i1"), ("verdict_b", "i1"), ("run_verdicts", "i1", (runs_of_a,)),
-        ("change", "i1"), ("flaky", "?"), ("must_pass_a", "?"), ("must_pass_b", "?"), ("same_output", "?"),
-        ("same_output_broke", "?"), ("moved_by_rules", "?"), ("new_error", "?"), ("no_output_a", "?"),
-        ("no_output_b", "?"), ("tags", "i4"), ("failure_tags", "i4"), ("match_keys", "i4"),
-    ])  # fmt: skip
-    rows = np.fromiter(starmap(row, enumerate(pairs)), columns, len(pairs))
-    case_names = {number: chain_of(case) for case, number in cases.items()}
-    return PairTable(
-        rows,
-        names,
-        scores_a,
-        scores_b,
-        run_scores,
-        cost_usd,
-        seconds,
-        case_names,
-        tuple(labels),
-        tuple(tags),
-        tuple(failure_tags),
-        tuple(matching),
-    )
+    return table
 
 
-def read_cells(cells: Cells, runs: int, also: Callable[[Cell], None]) -> Rows:
-    """A row for each cell that only one side has, a baseline of some ``runs`` or a run.
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """The samples of a case on one model run, by verdict."""
 
-    Its columns are ``verdict``, ``run_verdicts``, ``flaky`` and ``must_pass``. Each cell is given to ``also`` too.
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
+        """Counts verdicts."""
+        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
+
+    @property
+    def measured(self) -> int:
+        """The samples with a verdict."""
+        return self.passed + self.failed
+
+    @property
+    def total(self) -> int:
+        """All samples, measured or not."""
+        return self.measured + self.errors
+
+    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
+        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
+        fewest = min(passes - self.passed, failures - self.failed)
+        return fewest if fewest <= left else 0
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
+
+
+NO_SAMPLES = SampleCounts()
+
+
+@dataclass(slots=True)
+class TaggedCase:
+    """The samples of a case on one model run, those of A in all of its runs.
+
+    ``must_pass`` is as either side says, ``flaky`` as A says.
     """
-    import numpy as np
 
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for cell in cells:
-            also(cell)
-            of_runs = cell.cells if isinstance(cell, PooledCell) else (cell,)
-            yield _VERDICTS.index(cell.verdict), _verdicts(of_runs), cell.flaky, MUST_PASS in cell.tags
+    a: SampleCounts = NO_SAMPLES
+    b: SampleCounts = NO_SAMPLES
+    is_in_a: bool = False
+    is_in_b: bool = False
+    must_pass: bool = False
+    flaky: bool = False
 
-    columns = np.dtype([("verdict", "i1"), ("run_verdicts", "i1", (runs,)), ("flaky", "?"), ("must_pass", "?")])
-    return np.fromiter(rows(), columns, len(cells))
+    def add(self, a: Cell | None, b: Cell | None) -> None:
+        """Counts a sample of the case that is on both sides, or on one."""
+        if a is not None:
+            self.is_in_a = True
+            self.a += SampleCounts.of(run_verdicts(a))
+            self.flaky |= a.flaky
+        if b is not None:
+            self.is_in_b = True
+            self.b += SampleCounts.of((b.verdict,))
+        self.must_pass |= any(cell is not None and MUST_PASS in cell.tags for cell in (a, b))
 
 
-def is_measured(verdicts: Numbers) -> Flags:
-    """Which of these verdicts are PASS or FAIL."""
-    measured: Flags = (verdicts == PASS) | (verdicts == FAIL)
-    return measured
+def cells_of_runs(cell: Cell) -> tuple[Cell | None, ...]:
+    """The same cell in each run of its side, ``None`` in a run that lacks it."""
+    return cell.cells if isinstance(cell, PooledCell) else (cell,)
 
 
-def _verdicts(cells: Sequence[Cell | None]) -> tuple[int, ...]:
-    return tuple(NO_CELL if cell is None else _VERDICTS.index(cell.verdict) for cell in cells)
+def run_verdicts(cell: Cell) -> RunVerdicts:
+    """The verdicts of a cell in the runs of its side."""
+    return tuple(None if item is None else item.verdict for item in cells_of_runs(cell))
 
 
 def scores_of(cell: Cell | None, metrics: Sequence[str]) -> list[float]:
     """The scores of a cell as numbers."""
-    scores = {} if cell is None else cell.scores
+    scores: Mapping[str, Any] = {} if cell is None else cell.scores
     return [nan if (score := scores.get(name, ABSENT)) is None else score for name in metrics]
 
 

@@ -17,6 +17,7 @@ from visioneval.analysis.stats.basic import Interval, Statistic, t_quantile
 from visioneval.analysis.stats.clusters import CaseSums
 from visioneval.analysis.stats.correlation import PairwiseAccuracy
 from visioneval.analysis.stats.intervals import cautious_interval, rare_event_interval
+from visioneval.errors import count_of
 
 Floats = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -82,10 +83,8 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
-def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times: ArrayLike | None = None) -> float:
+def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
     """Krippendorff's alpha of ``counts``, shape ``(units, values)``: the ratings of each unit by value.
-
-    ``times``, shape ``(units,)``, is how many units have these ratings; by default one.
 
     ``values``, shape ``(values,)``, are ascending; ``ordinal`` uses only their order, ``nominal`` only their identity.
     Ratings may be missing: units with fewer than two are ignored. At most 1; 0 is chance. NaN if no unit has two
@@ -95,12 +94,10 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times
     alpha-reliability" (2011).
     """
     table = np.asarray(counts, dtype=float)
-    weights = np.ones(len(table)) if times is None else np.asarray(times, dtype=float)
-    is_shared = table.sum(axis=1) >= 2 if len(table) else np.zeros(0, dtype=bool)
-    table, weights = table[is_shared], weights[is_shared]
+    table = table[table.sum(axis=1) >= 2] if len(table) else table
     if not len(table):
         return np.nan
-    weighted = table * (weights / (table.sum(axis=1) - 1))[:, None]
+    weighted = table / (table.sum(axis=1) - 1)[:, None]
     coincidences = table.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=1)
     # the ordinal distance is the number of ratings between two values, whose own ratings count half
@@ -237,11 +234,10 @@ class Needed:
         """Why there are too few cases. ``is_other`` marks the rows with another answer, shape ``(rows,)``."""
         number, others = len(np.unique(cases)), len(np.unique(cases[is_other]))
         if number < self.cases:
-            return f"no interval: {_cases(number)}, {self.cases} are needed"
+            return f"no interval: {count_of(number, 'case')}, {self.cases} are needed"
         if others < self.others:
-            return (
-                f"no interval: {_cases(others)} with another answer than the most common one, {self.others} are needed"
-            )
+            found = f"{count_of(others, 'case')} with another answer than the most common one"
+            return f"no interval: {found}, {self.others} are needed"
         return None
 
 
@@ -392,7 +388,3 @@ def _is_other(first: Floats, second: Floats) -> NDArray[np.bool_]:
 def _counts_by_case(codes: Rows, categories: int, numbers: Rows) -> Floats:
     cells = np.bincount(numbers * categories + codes, minlength=(int(numbers.max()) + 1) * categories)
     return np.asarray(cells.reshape(-1, categories), dtype=float)
-
-
-def _cases(number: int) -> str:
-    return f"{number} case{'s' * (number != 1)}"

@@ -27,14 +27,13 @@ class Statistic(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval in the unit of its statistic. ``level`` is in 0..1."""
+    """A 95 % confidence interval in the unit of its statistic."""
 
     low: float
     high: float
-    level: float = 0.95
 
 
-def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: float) -> tuple[float, float]:
     """The Wilson score interval of a rate as ``(low, high)`` in 0..1. A tie is half a success.
 
     ``n`` may be an effective number of observations. Raises ``ValueError`` for ``n <= 0``, or if ``successes`` is not
@@ -45,7 +44,7 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tup
     """
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"not a rate: {successes} of {n}")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.975)
     rate = successes / n
     middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))

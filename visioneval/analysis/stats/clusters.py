@@ -49,7 +49,7 @@ def auroc(above: Sequence[float], below: Sequence[float]) -> float:
     return wins / (len(above) * len(below))
 
 
-def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> Interval | None:
+def rate_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
     """The interval of a rate, the mean of values that are 0 or 1, or 0.5 for each of ``ties``.
 
     Wilson's interval with the effective number of cells, which follows from the variance between cases, and the t
@@ -67,11 +67,11 @@ def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> I
         return None
     cells = sum(count for _, count in cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
-    effective = effective_number(cases, confidence, ties)
-    return Interval(*wilson_interval(min(rate * effective, effective), effective, confidence), confidence)
+    effective = effective_number(cases, ties)
+    return Interval(*wilson_interval(min(rate * effective, effective), effective))
 
 
-def effective_number(cases: CaseSums, confidence: float = 0.95, ties: int = 0) -> float:
+def effective_number(cases: CaseSums, ties: int = 0) -> float:
     """The number of independent cells that would show a rate as well as these cells do, as in ``rate_interval``.
 
     Counts fewer for the t quantile instead of the normal one.
@@ -87,12 +87,10 @@ def effective_number(cases: CaseSums, confidence: float = 0.95, ties: int = 0) -
     shrunk = (rare * min(measured, whole_cases) + _PRIOR_CASES * whole_cases) / (rare + _PRIOR_CASES)
     variance = max(measured, shrunk) if cells > number else measured
     effective = rate * (1 - rate) / variance if variance > _NOISE else float(cells)
-    return _adjusted(effective, t_quantile(0.5 + confidence / 2, _freedom(cases)), confidence)
+    return _adjusted(effective, t_quantile(0.975, _freedom(cases)))
 
 
-def mean_interval(
-    cases: CaseSums, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
-) -> Interval | None:
+def mean_interval(cases: CaseSums, bounds: tuple[float | None, float | None] = (None, None)) -> Interval | None:
     """The interval of the mean of all values, from the variance between cases.
 
     With both ``bounds``, Wilson's interval of the mean as a share of the range, with the effective number of cases and
@@ -107,18 +105,18 @@ def mean_interval(
     """
     low, high = bounds
     if low is not None and high is not None and low < high and cases:
-        return _bounded_mean_interval(cases, low, high, confidence)
+        return _bounded_mean_interval(cases, low, high)
     if len(cases) < 2:
         return None
     mean = fsum(total for total, _ in cases) / sum(count for _, count in cases)
     variance = _variance_of_ratio(cases, mean)
     if variance <= _NOISE * mean * mean:
         return None
-    half = t_quantile(0.5 + confidence / 2, _freedom(cases)) * sqrt(variance)
-    return _clipped(mean, half, bounds, confidence)
+    half = t_quantile(0.975, _freedom(cases)) * sqrt(variance)
+    return _clipped(mean, half, bounds)
 
 
-def _bounded_mean_interval(cases: CaseSums, low: float, high: float, confidence: float) -> Interval:
+def _bounded_mean_interval(cases: CaseSums, low: float, high: float) -> Interval:
     number, cells = equal_cases(cases), sum(count for _, count in cases)
     shares = [((total - low * count) / (high - low), count) for total, count in cases]
     pseudo = cells / number
@@ -127,13 +125,13 @@ def _bounded_mean_interval(cases: CaseSums, low: float, high: float, confidence:
     squares += pseudo**2 * (mean**2 + (1 - mean) ** 2) / 2
     variance = (number + 1) / number * squares / (cells + pseudo) ** 2
     share = min(1.0, max(0.0, fsum(total for total, _ in shares) / cells))
-    quantile = t_quantile(0.5 + confidence / 2, _freedom(cases))
-    interval = _wilson(mean, mean * (1 - mean) / variance, quantile, confidence)
+    quantile = t_quantile(0.975, _freedom(cases))
+    interval = _wilson(mean, mean * (1 - mean) / variance, quantile)
     lowest, highest = min(interval.low, share), max(interval.high, share)
-    return Interval(low + (high - low) * lowest, low + (high - low) * highest, confidence)
+    return Interval(low + (high - low) * lowest, low + (high - low) * highest)
 
 
-def rate_separation_interval(above: Groups, below: Groups, confidence: float = 0.95) -> Interval | None:
+def rate_separation_interval(above: Groups, below: Groups) -> Interval | None:
     """The interval of the rate of ``above`` minus the rate of ``below``, the values of each case on both sides.
 
     Combines the intervals of both rates, so that a side on which everything passes is not taken as certain, and the
@@ -146,7 +144,7 @@ def rate_separation_interval(above: Groups, below: Groups, confidence: float = 0
     confidence limits about effect measures: A general approach", Statistics in Medicine 27 (2008).
     """
     sums = case_sums(above), case_sums(below)
-    high, low = (rate_interval(side, confidence=confidence) for side in sums)
+    high, low = (rate_interval(side) for side in sums)
     if high is None or low is None or len(above) < 2 or len(below) < 2:
         return None
     first, second = map(_ratio, sums)
@@ -159,11 +157,11 @@ def rate_separation_interval(above: Groups, below: Groups, confidence: float = 0
         return sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
 
     down, up = reach(first - high.low, low.high - second), reach(high.high - first, second - low.low)
-    return Interval(max(-1.0, first - second - down), min(1.0, first - second + up), confidence)
+    return Interval(max(-1.0, first - second - down), min(1.0, first - second + up))
 
 
 def separation_interval(
-    above: Groups, below: Groups, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
+    above: Groups, below: Groups, bounds: tuple[float | None, float | None] = (None, None)
 ) -> Interval | None:
     """The interval of the mean of ``above`` minus the mean of ``below``, the values of each case on both sides.
 
@@ -180,11 +178,11 @@ def separation_interval(
     variance = _variance_of_difference(above, below, first, second)
     if variance.total <= _NOISE * max(first * first, second * second):
         return None
-    half = t_quantile(0.5 + confidence / 2, variance.freedom) * sqrt(variance.total)
-    return _clipped(first - second, half, bounds, confidence)
+    half = t_quantile(0.975, variance.freedom) * sqrt(variance.total)
+    return _clipped(first - second, half, bounds)
 
 
-def auroc_interval(above: Groups, below: Groups, confidence: float = 0.95) -> Interval | None:
+def auroc_interval(above: Groups, below: Groups) -> Interval | None:
     """The interval of the AUROC of the values of ``above`` against ``below``: the values of each case on both sides.
 
     The variance is that of the placements of each case, with one case more on each side that is placed at random, so
@@ -200,12 +198,12 @@ def auroc_interval(above: Groups, below: Groups, confidence: float = 0.95) -> In
     wins, losses = _placements(above, low), _placements(below, high)
     rate = fsum(value for case in wins.values() for value in case) / len(high)
     smaller = min(len(above), len(below))
-    quantile = t_quantile(0.5 + confidence / 2, smaller - 1)
+    quantile = t_quantile(0.975, smaller - 1)
     if rate in (0, 1):
-        return _wilson(rate, smaller, quantile, confidence)
+        return _wilson(rate, smaller, quantile)
     added = rate * (1 - rate) * (1 / len(above) ** 2 + 1 / len(below) ** 2)
     variance = _variance_of_difference(wins, losses, rate, 1 - rate).total + added
-    return _wilson(rate, rate * (1 - rate) / variance, quantile, confidence)
+    return _wilson(rate, rate * (1 - rate) / variance, quantile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +256,6 @@ def _ratio(cases: CaseSums) -> float:
     return fsum(total for total, _ in cases) / sum(count for _, count in cases)
 
 
-def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[float]]:
-    """Groups values by the number of their case."""
-    groups: dict[int, list[float]] = {}
-    for value, case in zip(values, cases, strict=True):
-        groups.setdefault(case, []).append(value)
-    return groups
-
-
 def case_sums(groups: Groups) -> list[tuple[float, int]]:
     """The sum and the number of the values of each case, independent of their order."""
     return [(fsum(values), len(values)) for values in groups.values()]
@@ -286,15 +276,15 @@ def equal_cases(cases: CaseSums) -> float:
     return sum(count for _, count in cases) ** 2 / sum(count * count for _, count in cases)
 
 
-def _wilson(rate: float, n: float, quantile: float, confidence: float) -> Interval:
+def _wilson(rate: float, n: float, quantile: float) -> Interval:
     """Wilson's interval with another quantile than the normal one, which is that of fewer observations."""
-    adjusted = _adjusted(n, quantile, confidence)
-    return Interval(*wilson_interval(min(rate * adjusted, adjusted), adjusted, confidence), confidence)
+    adjusted = _adjusted(n, quantile)
+    return Interval(*wilson_interval(min(rate * adjusted, adjusted), adjusted))
 
 
-def _adjusted(n: float, quantile: float, confidence: float) -> float:
+def _adjusted(n: float, quantile: float) -> float:
     """The number of observations for which the normal quantile gives what another quantile gives for ``n``."""
-    return n * (NormalDist().inv_cdf(0.5 + confidence / 2) / quantile) ** 2
+    return n * (NormalDist().inv_cdf(0.975) / quantile) ** 2
 
 
 def _placements(side: Groups, others: Sequence[float]) -> dict[Any, list[float]]:
@@ -307,9 +297,9 @@ def _placements(side: Groups, others: Sequence[float]) -> dict[Any, list[float]]
     return {case: [share[value] for value in values] for case, values in side.items()}
 
 
-def _clipped(value: float, half: float, bounds: tuple[float | None, float | None], confidence: float) -> Interval:
+def _clipped(value: float, half: float, bounds: tuple[float | None, float | None]) -> Interval:
     """The interval around a value, within bounds that contain the value."""
     lowest, highest = bounds
     low = value - half if lowest is None else max(value - half, min(lowest, value))
     high = value + half if highest is None else min(value + half, max(highest, value))
-    return Interval(low, high, confidence)
+    return Interval(low, high)

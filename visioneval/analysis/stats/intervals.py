@@ -57,7 +57,7 @@ def _with_exact_limits(interval: Interval | None, cases: CaseSums) -> Interval |
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / sum(count for _, count in cases)))
     low = min(interval.low, rate * _shrink(sum(total > 0 for total, _ in cases), len(cases)))
     high = max(interval.high, 1 - (1 - rate) * _shrink(sum(total < count for total, count in cases), len(cases)))
-    return Interval(low, high, interval.level)
+    return Interval(low, high)
 
 
 def _shrink(events: int, cases: int) -> float:
@@ -91,7 +91,7 @@ def quantile(values: Sequence[float], p: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def quantile_interval(cases: Sequence[Sequence[float]], p: float, confidence: float = 0.95) -> Limits:
+def quantile_interval(cases: Sequence[Sequence[float]], p: float) -> Limits:
     """The interval of the ``p`` quantile of all values, given by case: two of the values themselves.
 
     Of independent values, the number below the quantile is binomial, whatever their distribution. Values of one case
@@ -106,8 +106,8 @@ def quantile_interval(cases: Sequence[Sequence[float]], p: float, confidence: fl
     ordered = sorted(value for values in cases for value in values)
     estimate = quantile(ordered, p)
     shares = case_sums({number: [float(value <= estimate) for value in values] for number, values in enumerate(cases)})
-    n = max(1, floor(effective_number(shares, confidence) + 1e-9))
-    low, high = _ranks(n, p, (1 - confidence) / 2)
+    n = max(1, floor(effective_number(shares) + 1e-9))
+    low, high = _ranks(n, p, 0.025)
     scale = len(ordered) / n
     return (
         None if low is None else ordered[max(1, floor(low * scale)) - 1],
@@ -152,5 +152,4 @@ def weighted_interval(parts: Sequence[tuple[float, float, Interval | None]]) -> 
             return None
         down.append((share * (part - interval.low)) ** 2)
         up.append((share * (interval.high - part)) ** 2)
-    level = min(interval.level for _, _, interval in parts if interval)
-    return Interval(value - sqrt(fsum(down)), value + sqrt(fsum(up)), level)
+    return Interval(value - sqrt(fsum(down)), value + sqrt(fsum(up)))

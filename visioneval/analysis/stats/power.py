@@ -24,8 +24,8 @@ Chances = Iterable[tuple[int, float]]
 """Numbers of cells, each with its probability."""
 
 
-def detectable_mean(cases: int, variance: float, *, alpha: float = 0.05, power: float = POWER) -> float | None:
-    """The smallest mean difference detected with ``power`` at level ``alpha``, in the unit of the differences.
+def detectable_mean(cases: int, variance: float, *, alpha: float = 0.05) -> float | None:
+    """The smallest mean difference detected with 80 % power at level ``alpha``, in the unit of the differences.
 
     ``variance`` is that of one case's difference. ``None`` for too few cases, or if ``variance`` is 0: it is unknown.
 
@@ -34,16 +34,14 @@ def detectable_mean(cases: int, variance: float, *, alpha: float = 0.05, power: 
     """
     if cases < 2 or variance <= 0:
         return None
-    reach = _reach(cases, alpha, power)
+    reach = _reach(cases, alpha)
     shrunk = (cases / (cases + 1)) ** 2
     slack = shrunk * (1 + reach) - reach
     return sqrt(reach * variance / slack) if slack > 0 else None
 
 
-def detectable_rate(
-    cases: int, rate: float, variance: float, samples: float, *, alpha: float = 0.05, power: float = POWER
-) -> float | None:
-    """The smallest difference from a pass rate of ``rate`` that is detected with ``power``, in 0..1.
+def detectable_rate(cases: int, rate: float, variance: float, samples: float, *, alpha: float = 0.05) -> float | None:
+    """The smallest difference from a pass rate of ``rate`` that is detected with 80 % power, in 0..1.
 
     ``variance`` is that of one case's difference between equal runs, where each case has ``samples`` cells. A worse run
     is modeled as failing the same share of what passed in every case, which makes its results vary more. ``None`` for
@@ -54,7 +52,7 @@ def detectable_rate(
     rate = max(rate, 1 - rate)
     within = min(rate * (1 - rate), samples * variance / 2)
     between = rate * (1 - rate) - within
-    reach = _reach(cases, alpha, power)
+    reach = _reach(cases, alpha)
 
     def is_detectable(difference: float) -> bool:
         lost = min(1.0, difference / rate)
@@ -76,9 +74,8 @@ def detectable_within(
     change: float = 0.0,
     noise: RunNoise = NO_NOISE,
     alpha: float = 0.05,
-    power: float = POWER,
 ) -> float | None:
-    """The smallest fall of a pass rate that the test within cases detects with ``power``, in 0..1.
+    """The smallest fall of a pass rate that the test within cases detects with 80 % power, in 0..1.
 
     ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per
     case in A and B, ``change`` is the variance of the cases' differences beyond their samples', and ``noise`` is what
@@ -100,7 +97,7 @@ def detectable_within(
         changed = (rate - square) / a + (left * rate - left**2 * square) / b + change
         variances = [noise.dispersion * max(0.0, variance) / cases for variance in (unchanged, changed)]
         freedom = max(1, round(min(noise.freedom, noise.freedom_with(variances[0]), MANY)))
-        factors = (t_quantile(level, freedom) for level in (1 - alpha / 2, power))
+        factors = (t_quantile(level, freedom) for level in (1 - alpha / 2, POWER))
         errors = (sqrt(variance + noise.of_difference) for variance in variances)
         return fall >= sum(factor * error for factor, error in zip(factors, errors, strict=True))
 
@@ -110,9 +107,9 @@ def detectable_within(
     return _smallest(is_detectable, rate)
 
 
-def _reach(cases: int, alpha: float, power: float) -> float:
-    """The square of the mean that is significant with ``power``, in variances of the cases' differences."""
-    return (t_quantile(1 - alpha / 2, cases - 1) + t_quantile(power, cases - 1)) ** 2 / (cases + 1)
+def _reach(cases: int, alpha: float) -> float:
+    """The square of the mean that is significant with that power, in variances of the cases' differences."""
+    return (t_quantile(1 - alpha / 2, cases - 1) + t_quantile(POWER, cases - 1)) ** 2 / (cases + 1)
 
 
 def _smallest(is_detectable: Callable[[float], bool], largest: float) -> float | None:

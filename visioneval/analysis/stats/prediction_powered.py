@@ -44,13 +44,13 @@ class MeanEstimate:
     cases: int
     tuning: float = 0.0
 
-    def interval(self, level: float = 0.95) -> Interval:
-        """The t interval with a variance between cases. Raises ``ValueError`` for fewer than two labeled cases."""
+    def interval(self) -> Interval:
+        """The 95 % t interval with a variance between cases. Raises ``ValueError`` for fewer than two labeled cases."""
         if self.cases < 2:
             raise ValueError(f"an interval needs two or more cases with labels, not {self.cases}")
         variance = self.cases / (self.cases - 1) * float(self.influence @ self.influence) + self.floor
-        half = t_quantile(0.5 + level / 2, self.cases - 1) * sqrt(variance)
-        return Interval(min(self.value, self.center - half), max(self.value, self.center + half), level)
+        half = t_quantile(0.975, self.cases - 1) * sqrt(variance)
+        return Interval(min(self.value, self.center - half), max(self.value, self.center + half))
 
 
 def labeled_mean(cases: Codes, sample: LabeledSample, step: float | None = None) -> MeanEstimate:

@@ -45,6 +45,7 @@ _PRECISION = 1e-11
 MIN_CASES = 6
 """The fewest cases for an interval of a strength or a rank."""
 RESAMPLES = 4000
+ALPHA = 0.05
 _EQUAL = 1e-9
 """Strengths within this distance are equal."""
 Ints = NDArray[np.int_]
@@ -154,17 +155,17 @@ class Standings:
     is_ordered: Bools
 
 
-def rank_group(points: Floats, *, level: float = 0.95, seed: int = 0) -> Standings:
+def rank_group(points: Floats) -> Standings:
     """Ranks the members of one group (``groups``) by their points in each case, shape ``(cases, n, n)``.
 
-    Each interval holds with probability ``level``. That of a rank contains every rank that the differences from all
+    Each interval holds at 95 %. That of a rank contains every rank that the differences from all
     other members allow, tested together. Cases without points do not count.
     """
     points = points[points.any(axis=(1, 2))]
     total = points.sum(axis=0)
     n, beats = len(total), reachable(total > 0)
     is_above = beats & ~beats.T
-    is_distinct = _is_always_won(points, is_above, (1 - level) / (n - 1))
+    is_distinct = _is_always_won(points, is_above, ALPHA / (n - 1))
     tier, strength, reach = np.zeros(n, dtype=int), np.full(n, np.nan), np.full(n, np.nan)
     difference, difference_reach = np.full((n, n), np.nan), np.full((n, n), np.nan)
     has_intervals = len(points) >= MIN_CASES
@@ -178,8 +179,8 @@ def rank_group(points: Floats, *, level: float = 0.95, seed: int = 0) -> Standin
         difference[square] = np.subtract.outer(fit.strengths, fit.strengths)
         is_above[square] = difference[square] > _EQUAL
         if has_intervals:
-            reach[members], difference_reach[square] = fit.reaches(level)
-            is_distinct[square] = fit.is_distinct((1 - level) * (len(members) - 1) / (n - 1), seed)
+            reach[members], difference_reach[square] = fit.reaches()
+            is_distinct[square] = fit.is_distinct(ALPHA * (len(members) - 1) / (n - 1))
     return Standings(
         tier=tier,
         rank=1 + is_above.sum(axis=0),
@@ -213,14 +214,11 @@ class _Fit:
     difference_error: Floats
     difference_freedom: Ints
 
-    def reaches(self, level: float) -> tuple[Floats, Floats]:
+    def reaches(self) -> tuple[Floats, Floats]:
         """Half the widths of the intervals of the strengths and of the differences."""
-        return (
-            self.error * _factors(self.freedom, level),
-            self.difference_error * _factors(self.difference_freedom, level),
-        )
+        return self.error * _factors(self.freedom), self.difference_error * _factors(self.difference_freedom)
 
-    def is_distinct(self, level: float, seed: int) -> Bools:
+    def is_distinct(self, level: float) -> Bools:
         """Whether each row differs from each column, with the error rate ``level`` for all columns of a row together.
 
         Shape ``(m, m)``.
@@ -229,16 +227,16 @@ class _Fit:
         with np.errstate(divide="ignore", invalid="ignore"):
             tests = zip((values / self.difference_error).flat, self.difference_freedom.flat, strict=True)
         p_values = [t_two_sided_p(float(t), int(df)) if df > 0 else 1.0 for t, df in tests]
-        return np.asarray(np.reshape(p_values, values.shape) <= self._joint_levels(level, seed)[:, None])
+        return np.asarray(np.reshape(p_values, values.shape) <= self._joint_levels(level)[:, None])
 
-    def _joint_levels(self, level: float, seed: int) -> Floats:
+    def _joint_levels(self, level: float) -> Floats:
         """The level for each difference of a member that gives ``level`` for all of its differences, shape ``(m,)``.
 
         It lies between ``level / (m - 1)``, as for unrelated differences, and ``level``.
         """
         m = len(self.strengths)
         values, vectors = np.linalg.eigh(self.covariance)
-        normal = np.random.default_rng(seed).standard_normal((RESAMPLES, m))
+        normal = np.random.default_rng(0).standard_normal((RESAMPLES, m))
         resampled = normal @ (vectors * np.sqrt(np.maximum(values, 0))).T
         variances = np.diag(self.covariance)
         spread = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - 2 * self.covariance, 0)) + np.eye(m)
@@ -250,9 +248,9 @@ class _Fit:
         return np.clip(joint, level / (m - 1), level)
 
 
-def _factors(freedom: Ints, level: float) -> Floats:
-    """The factor of a standard error in an interval."""
-    factors = [t_quantile(0.5 + level / 2, max(1, int(df))) for df in freedom.flat]
+def _factors(freedom: Ints) -> Floats:
+    """The factor of a standard error in a 95 % interval."""
+    factors = [t_quantile(1 - ALPHA / 2, max(1, int(df))) for df in freedom.flat]
     return np.reshape(factors, freedom.shape)
 
 

@@ -66,7 +66,6 @@ class PairedTest:
 def paired_test(
     differences: Sequence[float],
     scale: float | None = None,
-    confidence: float = 0.95,
     *,
     noise: RunNoise = NO_NOISE,
     p: float | None = None,
@@ -103,19 +102,19 @@ def paired_test(
         size, freedom = error(unchanged)
         p = t_two_sided_p(mean / size, freedom)
     size, freedom = error(changed)
-    half = t_quantile(0.5 + confidence / 2, freedom) * size
-    return PairedTest(_including(mean - half, mean + half, p, mean, confidence), p)
+    half = t_quantile(0.975, freedom) * size
+    return PairedTest(_including(mean - half, mean + half, p, mean), p)
 
 
-def _including(low: float, high: float, p: float, mean: float, confidence: float) -> Interval:
+def _including(low: float, high: float, p: float, mean: float) -> Interval:
     """The interval, ended at 0 or extended to it so that it has 0 exactly where ``p`` does not exclude it."""
-    if p >= 1 - confidence:
+    if p >= 0.05:
         low, high = min(low, 0.0), max(high, 0.0)
     elif mean < 0:
         high = min(high, -_BESIDE_ZERO)
     else:
         low = max(low, _BESIDE_ZERO)
-    return Interval(low, high, confidence)
+    return Interval(low, high)
 
 
 class Counts(NamedTuple):

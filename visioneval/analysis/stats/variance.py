@@ -133,16 +133,12 @@ class CaseTable(NamedTuple):
     squared_votes: int
     mean: float
     between: float
-    within: float = 0.0
+    within: float
 
 
 def case_of_values(values: Sequence[float]) -> CaseTable:
     """A case whose samples have one value each. Raises ``ZeroDivisionError`` without values."""
-    number = len(values)
-    if number == 1:
-        return CaseTable(1, 1, 1, values[0], 0.0)
-    mean = fsum(values) / number
-    return CaseTable(number, number, number, mean, fsum((value - mean) ** 2 for value in values))
+    return case_of_votes([(1, value, 0.0) for value in values])
 
 
 def case_of_votes(samples: Sequence[SampleVotes]) -> CaseTable:

@@ -56,12 +56,10 @@ class FailingCells:
 
     def __init__(self, info: RunInfo, gates: Sequence[GateAccumulator]) -> None:
         """Starts without cells. ``gates`` are all gates of the run."""
-        self._info = info
-        self._gates = gates
-        self._order = suite_order(info)
+        self._suite, self._gates, self._order = info.suite, gates, suite_order(info)
         self._cases = {case.id: case for case in info.suite.cases}
-        self._cells: list[tuple[FailingCell, frozenset[int]]] = []
-        """The cells, with the positions of the gates in which they count."""
+        self._cells: list[tuple[object, FailingCell, frozenset[int]]] = []
+        """Their places in the suite, the cells, and the positions of the gates in which they count."""
         self.reasons: Counter[str] = Counter()
         """The number of cells by reason, of all cells that did not pass."""
 
@@ -76,26 +74,27 @@ class FailingCells:
             verdict=cell.verdict,
             failed_rules=cell.failed_rules,
             failure_tags=cell.failure_tags,
-            reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
+            reasons=_reasons(cell, self._cases.get(cell.test_id), self._suite),
             scores={rule: cell.scores.get(parse_rule(rule).metric) for rule in cell.failed_rules},
             error=cell.error,
         )
         self.reasons.update(failing.explanations.keys())
-        self._cells.append((failing, frozenset(at for at, gate in enumerate(self._gates) if gate.counts_against(cell))))
+        gates = frozenset(at for at, gate in enumerate(self._gates) if gate.counts_against(cell))
+        self._cells.append((self._order(cell.test_id, cell.model_label, cell.sample_index), failing, gates))
         if len(self._cells) >= 2 * MAX_LISTED:
-            self._cells = self._first()
+            self._keep_first()
 
     def result(self, gates: Sequence[GateFinding]) -> tuple[FailingCell, ...]:
         """The first cells. ``gates`` are the findings of all gates, in the same order."""
         failed = [(at, gate.rule) for at, gate in enumerate(gates) if gate.state == "failed"]
+        self._keep_first()
         return tuple(
             cell.model_copy(update={"failed_gates": tuple(rule for at, rule in failed if at in positions)})
-            for cell, positions in self._first()
+            for _, cell, positions in self._cells
         )
 
-    def _first(self) -> list[tuple[FailingCell, frozenset[int]]]:
-        cells = ((self._order(cell.test_id, cell.model_label, cell.sample_index), cell, at) for cell, at in self._cells)
-        return [(cell, at) for _, cell, at in sorted(cells, key=itemgetter(0))[:MAX_LISTED]]
+    def _keep_first(self) -> None:
+        self._cells = sorted(self._cells, key=itemgetter(0))[:MAX_LISTED]
 
 
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:

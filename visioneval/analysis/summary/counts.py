@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -224,12 +224,10 @@ class Costs:
         if cell.model_label not in self._free and not is_uncalled:
             self._count("generation", cell.model_label, cell, cell)
         for grader in cell.graders:
-            for answer in grader.judges:
-                if answer.judge not in self._free_judges:
-                    self._count("judging", cost_name(grader.key, answer.judge), cell, answer)
-            names = () if grader.judges else self._judges.get(grader.key, ())
-            if len(names) == 1 and names[0] not in self._free_judges:
-                self._count("judging", grader.key, cell, grader)
+            for judge, answer in answers_of(grader, self._judges.get(grader.key, ())):
+                if judge not in self._free_judges:
+                    name = cost_name(grader.key, judge) if grader.judges else grader.key
+                    self._count("judging", name, cell, answer)
 
     def _count(self, what: CostKind, name: str, cell: Record, paid: Record | GraderRecord | JudgeAnswer) -> None:
         self._totals.setdefault((what, name), Money()).add(paid.cost_usd, cached=paid.cached)
@@ -251,6 +249,14 @@ def read_pair_costs(folder: Path) -> tuple[CostFinding, ...]:
     for line in read_all_answers(folder):
         totals[line.judge].add(line.cost_usd, cached=line.cached)
     return tuple(money.finding("pairwise", name) for name, money in sorted(totals.items()))
+
+
+def answers_of(grader: GraderRecord, judges: Sequence[str]) -> Iterator[tuple[str, GraderRecord | JudgeAnswer]]:
+    """The answers of a grader's judges by name: those of its panel, or its own as that of its only judge."""
+    if grader.judges:
+        yield from ((answer.judge, answer) for answer in grader.judges)
+    elif len(judges) == 1:
+        yield judges[0], grader
 
 
 def cost_name(grader: str, judge: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import fsum
 from sys import intern
-from typing import Literal, Protocol
+from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import RATE, Scores, case_of
-from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.power import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import difference_interval
@@ -21,7 +19,7 @@ from visioneval.suite.counter_examples import counter_examples, image_cases
 from visioneval.suite.counter_examples import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
-from visioneval.types import Frozen, Metric, Score, Status, Verdict
+from visioneval.types import Frozen, Metric, Status, Verdict
 
 GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
 """``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
@@ -95,159 +93,47 @@ def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | No
     return failing_share(repeated_counts(observed), lambda count: count >= needed)
 
 
-class CellFacts(Protocol):
-    """What a gate needs to know about a cell. Records implement it."""
-
-    @property
-    def test_id(self) -> str: ...
-    @property
-    def tags(self) -> Sequence[str]: ...
-    @property
-    def model_label(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def scores(self) -> Mapping[str, Score]: ...
-    @property
-    def is_unmeasured(self) -> bool: ...
-
-
-class Pool:
-    """Computes the value of a gate over the cells in its scope, which are added one by one.
-
-    ``weights`` are by tag: the value is then the weighted mean of the values of these tags.
-    """
-
-    def __init__(self, gate: Gate, weights: Mapping[str, float] | None = None) -> None:
-        """Starts without cells."""
-        self._gate, self._weights = gate, dict(weights or {})
-        total, sides = fsum(self._weights.values()), {_CELLS: 1.0, _COUNTER: -1.0}
-        if weights:
-            self._shares = {tag: weight / total for tag, weight in weights.items()}
-        else:
-            self._shares = sides if gate.fn == "separation" else {_CELLS: 1.0}
-        self._groups = {name: Scores() for name in self._shares}
-        self._samples = {name: Scores() for name in self._shares}
-        self._unmeasured: Counter[str] = Counter()
-
-    def add(
-        self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
-    ) -> None:
-        """Adds a cell. Only ``separation`` treats counter-examples separately.
-
-        ``is_left_out``: the cell has no value, and should have one. ``image_of``: the case that generates the images of
-        the cell, if it is another.
-        """
-        value = _cell_value(self._gate, cell)
-        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _CELLS
-        if is_counter and self._gate.fn == "separation":
-            group = _COUNTER
-        if group is None:
-            return
-        if value is not None:
-            self._groups[group].add(value, case_of(image_of or cell.test_id))
-            if not self._gate.is_about_errors:
-                self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
-        self._unmeasured[group] += is_left_out
-
-    def left_out(self) -> tuple[LeftOut, LeftOut]:
-        """What is left out of all cells, and of the group that lacks most: each side, or each weighted tag, counts."""
-        groups = [LeftOut(lost := self._unmeasured[name], group.n + lost) for name, group in self._groups.items()]
-        return LeftOut(sum(group.unmeasured for group in groups), sum(group.units for group in groups)), worst(groups)
-
-    def value(self) -> tuple[float | None, int]:
-        """The gate's value and the number of cells in it.
-
-        For ``separation``, the mean of aligned cells minus the mean of counter-examples. ``None`` means that nothing
-        was measured, at least on one side or for one of the weighted tags: the gate fails.
-        """
-        groups = list(self._groups.values())
-        n = sum(group.n for group in groups)
-        if not all(group.n for group in groups):
-            return None, n
-        means = [_mean(group) for group in groups]
-        if self._weights:
-            return fsum(share * mean for share, mean in zip(self._shares.values(), means, strict=True)), n
-        if self._gate.quantile is not None:
-            return quantile(groups[0].values, self._gate.quantile), n
-        return means[0] - sum(means[1:]), n
-
-    def limits(self, metric: Metric | None) -> Limits:
-        """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
-        groups = list(self._groups.values())
-        if not all(group.n for group in groups):
-            return None, None
-        if self._gate.quantile is not None:
-            return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
-        if self._gate.fn == "separation":
-            difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
-            return (difference.low, difference.high) if difference else (None, None)
-        if self._weights:
-            shares = zip(self._shares.values(), groups, strict=True)
-            interval = weighted_interval([(share, _mean(group), _interval(group, metric)) for share, group in shares])
-        else:
-            interval = _interval(groups[0], metric)
-        return (interval.low, interval.high) if interval else (None, None)
-
-    def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
-        """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
-        parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
-        return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
-
-
-def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
-    sums = case_sums(scores.by_case())
-    if metric is None or metric.type == "bool":
-        return rate_interval(sums)
-    return mean_interval(sums, metric.range or (None, None))
-
-
-def _mean(scores: Scores) -> float:
-    return min(max(scores.mean, min(scores.values)), max(scores.values))  # rounding must not leave this range
-
-
-def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
-    if gate.fn == "pass_rate":
-        return None if cell.verdict.passed is None else float(cell.verdict.passed)
-    if gate.fn == "error_rate":
-        return float(cell.verdict is Verdict.ERROR)
-    if gate.fn == "unmeasured_rate":
-        return float(cell.is_unmeasured)
-    if gate.fn == "refusal_rate":  # nobody knows whether a model would have refused what never reached it
-        return None if cell.status is Status.ERROR else float(cell.status is Status.REFUSED)
-    score = cell.scores.get(gate.metric or "")
-    return None if score is None else float(score)
-
-
 class GateAccumulator:
-    """Evaluates one gate over the cells of its scope."""
+    """Evaluates one gate over the cells of its scope, which are added one by one.
+
+    ``separation`` has the cells of counter-examples apart. A gate with weights has the cells of each of these tags, and
+    its value is the weighted mean of the values of the tags.
+    """
 
     def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics) -> None:
         """Starts without cells. ``due`` is shared by all gates of the run."""
-        self._entry = entry
-        self._info = info
-        self._gate = parse_gate(entry.rule)
-        suite = info.selected_suite
-        self._counter = counter_examples(suite)
-        self._images = image_cases(suite) if self._gate.fn == "separation" else {}
-        self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
-        self._pool = Pool(self._gate, entry.weights)
-        self._due = due
+        self._entry, self._info, self._due = entry, info, due
+        self._gate = gate = parse_gate(entry.rule)
+        suite, is_separation = info.selected_suite, gate.fn == "separation"
+        self._counter = counter_examples(suite) if is_separation else frozenset[str]()
+        self._images = image_cases(suite) if is_separation else {}
+        self._without = left_out_of_means(suite, info.metrics).cases_of(gate.metric, entry)
         self._granted = granted_share(info.suite.declared_gates, entry)
+        self._shares = {_CELLS: 1.0, _COUNTER: -1.0} if is_separation else {_CELLS: 1.0}
+        if entry.weights:
+            total = fsum(entry.weights.values())
+            self._shares = {tag: weight / total for tag, weight in entry.weights.items()}
+        self._groups = {name: Scores() for name in self._shares}
+        self._samples = {name: Scores() for name in self._shares}
+        self._unmeasured: Counter[str] = Counter()
         self._errors = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell, if it is in the gate's scope."""
-        if self._covers(cell):
-            self._pool.add(
-                cell,
-                is_counter=cell.test_id in self._counter,
-                is_left_out=self._is_left_out(cell),
-                image_of=self._images.get(cell.test_id),
-            )
-            self._errors += cell.verdict is Verdict.ERROR
+        if not self._covers(cell):
+            return
+        self._errors += cell.verdict is Verdict.ERROR
+        group: str | None = _COUNTER if cell.test_id in self._counter else _CELLS
+        if self._entry.weights:
+            group = next((tag for tag in cell.tags if tag in self._shares), None)
+        if group is None:
+            return
+        value = _cell_value(self._gate, cell)
+        if value is not None:
+            self._groups[group].add(value, case_of(self._images.get(cell.test_id, cell.test_id)))
+            if not self._gate.is_about_errors:
+                self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
+        self._unmeasured[group] += self._is_left_out(cell)
 
     def _covers(self, cell: Record) -> bool:
         in_scope = self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
@@ -273,10 +159,10 @@ class GateAccumulator:
 
     def result(self) -> GateFinding:
         """Returns the gate's value and state."""
-        value, n = self._pool.value()
+        value, n = self.value()
         metric = self._info.metrics.get(self._gate.metric or "")
-        low, high = self._pool.limits(metric)
-        left_out, worst_group = self._pool.left_out()
+        low, high = self._limits(metric)
+        left_out, worst_group = self._left_out()
         state = self._state(value, n, low if self._gate.is_minimum else high)
         is_decided = state in ("passed", "failed", "cannot_tell")
         is_unreliable = is_decided and worst_group.is_too_much(self._granted)
@@ -287,7 +173,7 @@ class GateAccumulator:
             value=value,
             low=low,
             high=high,
-            repeat_fails=None if value is None or not is_decided else self._pool.repeat_fails(value, metric),
+            repeat_fails=None if value is None or not is_decided else self._repeat_fails(value, metric),
             n=n,
             errors=self._errors,
             unmeasured=left_out.unmeasured,
@@ -309,6 +195,64 @@ class GateAccumulator:
             return "failed"
         is_sure = self._entry.decide == "value" or gate_passes(self._gate, bound)
         return "passed" if is_sure else "cannot_tell"
+
+    def _left_out(self) -> tuple[LeftOut, LeftOut]:
+        """What is left out of all cells, and of the group that lacks most: each side, or each weighted tag, counts."""
+        groups = [LeftOut(lost := self._unmeasured[name], group.n + lost) for name, group in self._groups.items()]
+        return LeftOut(sum(group.unmeasured for group in groups), sum(group.units for group in groups)), worst(groups)
+
+    def value(self) -> tuple[float | None, int]:
+        """The gate's value and the number of cells in it.
+
+        For ``separation``, the mean of aligned cells minus the mean of counter-examples. ``None`` means that nothing
+        was measured, at least on one side or for one of the weighted tags: the gate fails.
+        """
+        groups = list(self._groups.values())
+        n = sum(group.n for group in groups)
+        if not all(group.n for group in groups):
+            return None, n
+        if self._gate.quantile is not None:
+            return quantile(groups[0].values, self._gate.quantile), n
+        return fsum(share * _mean(group) for share, group in zip(self._shares.values(), groups, strict=True)), n
+
+    def _limits(self, metric: Metric | None) -> Limits:
+        """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
+        groups = list(self._groups.values())
+        if not all(group.n for group in groups):
+            return None, None
+        if self._gate.quantile is not None:
+            return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
+        if self._gate.fn == "separation":
+            interval = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
+        elif self._entry.weights:
+            shares = zip(self._shares.values(), groups, strict=True)
+            parts = [(share, _mean(group), group.interval(metric or RATE)) for share, group in shares]
+            interval = weighted_interval(parts)
+        else:
+            interval = groups[0].interval(metric or RATE)
+        return (interval.low, interval.high) if interval else (None, None)
+
+    def _repeat_fails(self, value: float, metric: Metric | None) -> float | None:
+        """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
+        parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
+        return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
+
+
+def _mean(scores: Scores) -> float:
+    return min(max(scores.mean, min(scores.values)), max(scores.values))  # rounding must not leave this range
+
+
+def _cell_value(gate: Gate, cell: Record) -> float | None:
+    if gate.fn == "pass_rate":
+        return None if cell.verdict.passed is None else float(cell.verdict.passed)
+    if gate.fn == "error_rate":
+        return float(cell.verdict is Verdict.ERROR)
+    if gate.fn == "unmeasured_rate":
+        return float(cell.is_unmeasured)
+    if gate.fn == "refusal_rate":  # nobody knows whether a model would have refused what never reached it
+        return None if cell.status is Status.ERROR else float(cell.status is Status.REFUSED)
+    score = cell.scores.get(gate.metric or "")
+    return None if score is None else float(score)
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[str]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from math import fsum
 from typing import Any
 
+from visioneval.analysis.compare.differences import widest_difference
 from visioneval.analysis.scores import Estimate, Scores, case_of
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import (
@@ -116,8 +117,7 @@ def difference_interval(above: Groups, below: Groups, metric: Metric | None) -> 
     """The 95 % interval of the mean of aligned cells minus that of counter-examples, from the values of each image."""
     if metric is None or metric.type == "bool":
         return rate_separation_interval(above, below)
-    low, high = metric.range or (None, None)
-    widest = None if low is None or high is None else high - low
+    widest = widest_difference(metric)
     return separation_interval(above, below, (None, None) if widest is None else (-widest, widest))
 
 
@@ -148,59 +148,51 @@ class Questions:
     def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
         self._left_out = left_out
-        keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
-        self._tallies = {key: _GraderQuestions() for key in keys}
+        keys = [grader.key for grader in info.suite.graders if grader.asks_questions]
+        self._scores: dict[str, dict[str, defaultdict[str | None, Scores]]] = {key: {} for key in keys}
+        """By grader, model run and type; those of all types have no type."""
+        self._sets: dict[str, dict[bytes, tuple[bool, float | None, int]]] = {key: {} for key in keys}
+        """Of each question set whether it was generated, its coverage, and the number of dropped questions."""
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         case, left_out = case_of(cell.test_id), self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
-            for details in grader.all_details if grader.key in self._tallies else ():
-                if questions := _questions_of(details):
-                    tally = self._tallies[grader.key]
-                    tally.add_set(details, questions)
-                    if grader.key not in left_out:
-                        tally.add_scores(cell.model_label, questions, case)
+            for details in grader.all_details if grader.key in self._sets else ():
+                questions = _questions_of(details)
+                if not questions:
+                    continue
+                share, dropped = details.get("coverage"), details.get("dropped")
+                self._sets[grader.key][_set_key(details, questions)] = (
+                    details.get("source") == "generated",
+                    float(share) if isinstance(share, (int, float)) else None,
+                    dropped if isinstance(dropped, int) else 0,
+                )
+                if grader.key in left_out:
+                    continue
+                by_type = self._scores[grader.key].setdefault(cell.model_label, defaultdict(Scores))
+                for question in questions:
+                    by_type[None].add(question.get("score"), case)
+                    by_type[str(question.get("type"))].add(question.get("score"), case)
 
     def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
         """Returns the findings by grader key, with model runs in the order of ``labels``."""
         order = tuple(labels)
-        return {key: tally.result(order) for key, tally in self._tallies.items() if tally.by_label}
+        return {key: self._finding(key, order) for key, by_label in self._scores.items() if by_label}
 
-
-@dataclass(slots=True)
-class _GraderQuestions:
-    """The questions of one grader: scores by model run and type, and source, coverage and drops of each set."""
-
-    by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
-    sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
-
-    def add_scores(self, label: str, questions: Sequence[Mapping[str, Any]], case: str) -> None:
-        overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
-        for question in questions:
-            overall.add(question.get("score"), case)
-            by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"), case)
-
-    def add_set(self, details: Mapping[str, Any], questions: Sequence[Mapping[str, Any]]) -> None:
-        share, dropped = details.get("coverage"), details.get("dropped")
-        self.sets[_set_key(details, questions)] = (
-            details.get("source") == "generated",
-            float(share) if isinstance(share, (int, float)) else None,
-            dropped if isinstance(dropped, int) else 0,
-        )
-
-    def result(self, labels: Sequence[str]) -> QuestionFindings:
-        generated = [(share, dropped) for is_generated, share, dropped in self.sets.values() if is_generated]
+    def _finding(self, key: str, labels: Iterable[str]) -> QuestionFindings:
+        generated = [(share, dropped) for is_generated, share, dropped in self._sets[key].values() if is_generated]
         shares = [share for share, _ in generated if share is not None]
         models = {}
         for label in labels:
-            if label in self.by_label:
-                overall, by_type = self.by_label[label]
-                types = {kind: scores.estimate() for kind, scores in sorted(by_type.items())}
-                models[label] = ModelQuestions(all=overall.estimate(), types=types)
+            if (by_type := self._scores[key].get(label)) is not None:
+                types = sorted((kind, scores) for kind, scores in by_type.items() if kind is not None)
+                models[label] = ModelQuestions(
+                    all=by_type[None].estimate(), types={kind: scores.estimate() for kind, scores in types}
+                )
         return QuestionFindings(
             models=models,
-            prompts=len(self.sets),
+            prompts=len(self._sets[key]),
             generated=len(generated),
             coverage=fsum(shares) / len(shares) if shares else None,
             dropped=sum(dropped for _, dropped in generated),

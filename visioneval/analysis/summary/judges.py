@@ -6,17 +6,19 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
+from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from visioneval.analysis.stats.agreement import Floats
 
 ALL_EQUAL = "undefined: one value"
-TOO_MANY = "not computed: too many different votes"
-MAX_TABLE = 4_000_000
-"""The most entries of a table of votes by value."""
 REPAIRED = "repaired"
 _OMITS_READ = ("rubric", "alignment", "text")
 """Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
@@ -92,27 +91,20 @@ class JudgeCards:
     def __init__(self, info: RunInfo) -> None:
         """Starts without cells."""
         suite = info.selected_suite
-        self._metrics = info.metrics
         self._judges: dict[tuple[str, str], str] = {}
-        for grader in suite.graders:
-            for name in () if grader.after_run else grader.judge_names:
+        self._names = {grader.key: grader.judge_names for grader in suite.graders if not grader.after_run}
+        for key, names in self._names.items():
+            for name in names:
                 judge = suite.judges.get(name)
-                self._judges[grader.key, name] = name if judge is None else judge.title
-        self._single = {
-            grader.key: grader.judge_names[0]
-            for grader in suite.graders
-            if len(grader.judge_names) == 1 and not grader.after_run
-        }
+                self._judges[key, name] = name if judge is None else judge.title
         self._counts: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in self._judges}
         self._votes: dict[tuple[str, str], dict[str, Counter[tuple[float, ...]]]] = {key: {} for key in self._judges}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            for answer in grader.judges:
-                self._count((grader.key, answer.judge), grader.type, answer)
-            if grader.key in self._single:
-                self._count((grader.key, self._single[grader.key]), grader.type, grader)
+            for name, answer in answers_of(grader, self._names.get(grader.key, ())):
+                self._count((grader.key, name), grader.type, answer)
 
     def _count(self, key: tuple[str, str], grader_type: str, answer: GraderRecord | JudgeAnswer) -> None:
         if key not in self._judges or answer.never_asked:
@@ -145,35 +137,27 @@ class JudgeCards:
             unanswered=counts["unanswered"],
             refused=counts["refused"] if counts["refusals known"] else None,
             repaired=counts[REPAIRED] if counts["reading known"] else None,
-            votes=tuple(
-                _vote_agreement(name, self._metrics.get(name, Metric(type="number")), votes)
-                for name, votes in sorted(self._votes[key].items())
-            ),
+            votes=tuple(_vote_agreement(name, votes) for name, votes in sorted(self._votes[key].items())),
             disagreement=disagreement if disagreement is not None and disagreement.judged else None,
         )
 
 
-def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
+def _vote_agreement(name: str, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
     """``votes`` counts the cells by their sorted votes."""
-    patterns = sorted(votes)
-    values = sorted({value for pattern in patterns for value in pattern})
-    items = votes.total()
+    items, alpha = votes.total(), nan
     same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
-    if len(values) == 1 or len(values) * max(len(patterns), len(values)) > MAX_TABLE:
-        note = ALL_EQUAL if len(values) == 1 else TOO_MANY
-        return VoteAgreement(metric=name, items=items, same=same, note=note)
-    # loads NumPy, which commands that only list or show runs do without
-    import numpy as np
+    if len({value for pattern in votes for value in pattern}) > 1:
+        # loads NumPy, which commands that only list or show runs do without
+        import numpy as np
 
-    from visioneval.analysis.stats.agreement import Level, krippendorff_alpha
+        from visioneval.analysis.stats.agreement import interval_alpha
 
-    column = {value: at for at, value in enumerate(values)}
-    counts = np.zeros((len(patterns), len(values)))
-    for row, pattern in enumerate(patterns):
-        for value in pattern:
-            counts[row, column[value]] += 1
-    level: Level = "nominal" if metric.type == "bool" else "interval"
-    alpha = krippendorff_alpha(counts, values, level, [votes[pattern] for pattern in patterns])
+        moments = [
+            (len(pattern), sum(pattern), sum(vote * vote for vote in pattern)) for pattern in sorted(votes.elements())
+        ]
+        alpha = interval_alpha(*np.array(moments).T)
+    if isnan(alpha):
+        return VoteAgreement(metric=name, items=items, same=same, note=ALL_EQUAL)
     return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
 
 
@@ -236,19 +220,17 @@ class Panels:
 
     def __init__(self, info: RunInfo) -> None:
         """Starts without cells."""
-        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders}
-        self._answers: dict[str, _PanelAnswers] = {}
+        self._panels = {grader.key: _PanelAnswers() for grader in info.suite.graders}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            if grader.judges:
-                self._answers.setdefault(grader.key, _PanelAnswers()).add(cell, grader)
+            if grader.judges and grader.key in self._panels:
+                self._panels[grader.key].add(cell, grader)
 
     def result(self) -> dict[str, PanelFinding]:
         """Returns the findings by grader key, in suite order."""
-        in_suite_order = [key for key in self._judges if key in self._answers]
-        return {key: self._answers[key].result() for key in in_suite_order}
+        return {key: panel.result() for key, panel in self._panels.items() if panel.cells}
 
 
 @dataclass(slots=True)
@@ -258,17 +240,16 @@ class _PanelAnswers:
     cells: int = 0
     rows: dict[str, array[float]] = field(default_factory=dict)
     split: Counter[str] = field(default_factory=Counter)
-    judges: dict[str, None] = field(default_factory=dict)
-    unanswered: Counter[str] = field(default_factory=Counter)
+    unanswered: dict[str, int] = field(default_factory=dict)
+    """By judge, 0 included."""
     cases: dict[str, int] = field(default_factory=dict)
 
     def add(self, cell: Record, grader: GraderRecord) -> None:
         self.cells += 1
         case = self.cases.setdefault(chain_of(cell.test_id), len(self.cases))
-        self.judges.update(dict.fromkeys(answer.judge for answer in grader.judges))
-        self.unanswered.update(
-            answer.judge for answer in grader.judges if not (answer.is_complete or answer.never_asked)
-        )
+        for answer in grader.judges:
+            is_missing = not (answer.is_complete or answer.never_asked)
+            self.unanswered[answer.judge] = self.unanswered.get(answer.judge, 0) + is_missing
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
             measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
             values = list(map(float, measured))
@@ -279,10 +260,10 @@ class _PanelAnswers:
 
     def result(self) -> PanelFinding:
         return PanelFinding(
-            judges=tuple(self.judges),
+            judges=tuple(self.unanswered),
             cells=self.cells,
             metrics={name: PanelMetric(alpha=_alpha(rows), split=self.split[name]) for name, rows in self.rows.items()},
-            unanswered={judge: self.unanswered[judge] for judge in self.judges if self.unanswered[judge]},
+            unanswered={judge: number for judge, number in self.unanswered.items() if number},
         )
 
 
