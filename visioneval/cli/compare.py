@@ -55,6 +55,7 @@ def compare(
     ] = None,
     tag: options.Tags = None,
     case: options.Cases = None,
+    redact: options.Redact = None,
     fail_on: Annotated[
         list[str] | None,
         options.value(
@@ -132,7 +133,7 @@ def compare(
         unused = ["--var", *unused] if var else unused
         if unused:
             raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
-    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
+    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()), tuple(redact or ()))
     request = ComparisonRequest(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )

@@ -131,7 +131,14 @@ class TrackedRun:
 
 
 def tracked_run(
-    folder: Path, info: RunInfo, summary: Summary, *, experiment: str | None = None, rows: int, has_report: bool = True
+    folder: Path,
+    info: RunInfo,
+    summary: Summary,
+    *,
+    experiment: str | None = None,
+    rows: int,
+    has_report: bool = True,
+    redact: tuple[str, ...] = (),
 ) -> TrackedRun:
     """Collects what is sent of a run. ``experiment`` replaces the one of the suite. Raises ``RunFormatError``."""
     tags = _common_tags(info, summary)
@@ -144,7 +151,7 @@ def tracked_run(
         own_tags = {**tags, "visioneval.kind": "model_run", MODEL_RUN: model.label}
         params = dict(_model_params(models.get(model.label)))
         entries.append(TrackedEntry(model.label, model.label, params, dict(_model_metrics(model)), own_tags))
-    cells = tracked_cells(folder, info, rows) if summary.counts.cells else None
+    cells = tracked_cells(folder, info, rows, redact) if summary.counts.cells else None
     name = experiment or info.experiment or info.suite.name
     return TrackedRun(folder, info, summary, name, tuple(entries), cells, has_report)
 
@@ -246,9 +253,9 @@ def _costs_and_tags(findings: Summary | ModelFindings) -> Iterator[tuple[str, fl
         yield f"failure_tags/{tag.replace('/', '_')}", cells
 
 
-def tracked_cells(folder: Path, info: RunInfo, rows: int) -> TrackedCells:
+def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...] = ()) -> TrackedCells:
     """The table of a run with at most ``rows`` cells. Raises ``RunFormatError``."""
-    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows))
+    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows, redact=redact))
     place = suite_order(info)
     passed = (Verdict.PASS, Verdict.NONE)
     cells = sorted(slim.full_records(), key=lambda cell: (cell.verdict in passed, place(*cell.cell)))

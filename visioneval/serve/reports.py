@@ -146,12 +146,12 @@ def output_path(run: Path, relative: str) -> Path:
     return path
 
 
-def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
+def render_comparison(a: Path, b: Path, frame: PageFrame, redact: tuple[str, ...] = ()) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     notes: list[str] = []
     criteria = parse_criteria()
     comparison = compare_stored(
-        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(), warn=notes.append
+        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(redact=redact), warn=notes.append
     )
     comparison = replace(
         comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)

@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
+from visioneval.analysis.redaction import check_redact
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
@@ -41,6 +42,8 @@ class SiteOptions:
     metrics: tuple[str, ...] = ()
     max_cells: int = MAX_GALLERY_CELLS
     trust: bool = False
+    redact: tuple[str, ...] = ()
+    """Tags of cases of which no image and nothing that was said of one is in the site."""
 
 
 def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path:
@@ -55,9 +58,10 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
     if not rows:
         raise UsageError(f"{display_name(root)}: no runs here" + (" of this experiment" if options.experiment else ""))
     try:
+        check_redact(options.redact, (read_info(root / row.run_id).suite for row in rows if not row.problem))
         _prepare(target)
         rows = [row if row.problem else _write_report(root, row, target, options, log) for row in rows]
-        links = _write_comparisons(root, [row for row in rows if not row.problem], target, log)
+        links = _write_comparisons(root, [row for row in rows if not row.problem], target, options, log)
         _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
         _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
@@ -96,10 +100,10 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, l
     """Writes the report of a run. Returns its row, with the reason if it cannot be read."""
     folder, report = root / row.run_id, target / _RUNS / row.run_id
     try:
-        prepare_folder(report)
+        prepare_folder(report, is_redacted=bool(options.redact))
         info = with_current_state(folder, read_info(folder))
         fetch_outputs(folder)
-        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells))
+        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells, redact=options.redact))
         images = FolderImages(folder, suite_folder(info), report, trust=options.trust)
         frame = PageFrame(((BACK, "../../index.html"),), live_notice(info, len(run.records)))
         write_files(run, report, images, frame)
@@ -110,7 +114,9 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, l
     return row
 
 
-def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Log) -> dict[str, str]:
+def _write_comparisons(
+    root: Path, rows: Sequence[RunRow], target: Path, options: SiteOptions, log: Log
+) -> dict[str, str]:
     """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
     for experiment, members in by_experiment(rows).items():
@@ -119,7 +125,7 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Lo
             name = _comparison(after.run_id)
             back = ((BACK, "../index.html"), *((row.run_id, f"../{_report(row)}") for row in (before, after)))
             try:
-                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back))
+                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back), options.redact)
             except VisionEvalError as error:
                 log(f"not compared: {one_line(display_name(str(error)))}")
                 continue

@@ -238,11 +238,15 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFilters:
-    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything."""
+    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything.
+
+    Of cases with a tag of ``redact`` in either run, the cells have no image and nothing that was said of one.
+    """
 
     metrics: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    redact: tuple[str, ...] = ()
 
     def covers(self, cell: Cell) -> bool:
         """Whether a cell is compared."""
