@@ -37,20 +37,29 @@ Tagged = tuple[str, Sequence[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The cases that are redacted: those with one of the tags, all turns of a case, and those that share an image."""
+    """The cases that are redacted: those with one of the tags, all turns of a case, and those that share an image.
 
-    tags: frozenset[str]
-    cases: frozenset[str]
+    It covers the ``cases`` of everything that is written together: what one run says of a case holds in all of them.
+    """
+
+    tags: frozenset[str] = frozenset()
+    cases: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tags: Iterable[str], cases: Iterable[Tagged]) -> Redaction:
-        """Those among the cases of one run, or of all that are compared."""
-        wanted, known = frozenset(tags), list(cases)
+    def by(cls, tags: Iterable[str] | None) -> Redaction:
+        """Of the cases with these tags, none of which are known yet."""
+        return cls(frozenset(tags or ()))
+
+    def over(self, *sources: Suite | Side) -> Redaction:
+        """Also of the cases of these suites, and of the runs, files and baselines that are compared."""
+        if not self.tags:
+            return self
+        known = [case for source in sources for case in _cases(source)]
         links = [(chain_of(id_), chain_of(output_of or id_)) for id_, _, output_of in known]
-        chosen = {chain_of(id_) for id_, own, _ in known if not wanted.isdisjoint(own)}
+        chosen = self.cases | {chain_of(id_) for id_, own, _ in known if not self.tags.isdisjoint(own)}
         while more := {name for link in links if not chosen.isdisjoint(link) for name in link} - chosen:
             chosen |= more
-        return cls(wanted, frozenset(chosen))
+        return Redaction(self.tags, chosen)
 
     def covers(self, case_id: str, tags: Iterable[str]) -> bool:
         """Whether a case is redacted."""
@@ -93,25 +102,29 @@ class Redaction:
         return case.model_copy(update=changes)
 
 
-def redacted_run(info: RunInfo, records: Records[Record], tags: Iterable[str]) -> tuple[RunInfo, Records[Record]]:
-    """A run and its records without the images and texts of the cases with these tags."""
-    redaction = Redaction.of(tags, _cases(info.suite))
-    if not redaction.tags:
+NOTHING = Redaction()
+"""Redacts no case."""
+
+
+def redacted_run(info: RunInfo, records: Records[Record], redact: Redaction) -> tuple[RunInfo, Records[Record]]:
+    """A run and its records as they may leave this machine."""
+    if not redact.tags:
         return info, records
-    return info.with_cases(redaction.case), records.changed(redaction.record)
+    redact = redact.over(info.suite)
+    return info.with_cases(redact.case), records.changed(redact.record)
 
 
-def redacted_sides(a: Side, b: Side, tags: Sequence[str]) -> tuple[Side, Side]:
-    """The sides of a comparison, where a case is redacted if either of them has it with one of these tags."""
-    if not tags:
+def redacted_sides(a: Side, b: Side, redact: Redaction) -> tuple[Side, Side]:
+    """The sides of a comparison as they may leave this machine: what either says of a case holds in both."""
+    if not redact.tags:
         return a, b
-    change = Redaction.of(tags, (*_cases(a), *_cases(b))).cell
+    change = redact.over(a, b).cell
     return replace(a, cells=a.cells.changed(change)), replace(b, cells=b.cells.changed(change))
 
 
-def check_redact(tags: Iterable[str], sources: Iterable[Suite | Side]) -> None:
+def check_redact(tags: Iterable[str] | None, *sources: Suite | Side) -> None:
     """Raises ``UsageError`` for a tag that no case has: a misspelled one would redact nothing."""
-    unchecked = sorted(set(tags))
+    unchecked = sorted(set(tags or ()))
     known = {tag for source in sources for _, own, _ in _cases(source) for tag in own} if unchecked else set()
     for tag in unchecked:
         if tag not in known:

@@ -15,7 +15,7 @@ from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.ranking.answers import read_answered_runs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
-from visioneval.analysis.redaction import check_redact
+from visioneval.analysis.redaction import Redaction, check_redact
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
@@ -105,7 +105,7 @@ def compare(
     options = run_options(**checked_keywords(compare, settings, CallKeywords))
     if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
-    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases), tuple(redact))
+    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases), Redaction.by(redact))
     request = ComparisonRequest(
         str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm, must_detect
     )
@@ -143,7 +143,7 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
-    check_redact(request.filters.redact, (comparison.a, comparison.b))
+    check_redact(request.filters.redact.tags, comparison.a, comparison.b)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))
     check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.redaction import check_redact, redacted_run
+from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
 from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
 from visioneval.analysis.summary.counts import read_pair_costs
 from visioneval.analysis.summary.judges import read_pair_cards
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def _stored(self) -> Records[Record]:
-        _, stored = redacted_run(self.info, records_of(self.folder), self.redact)
+        _, stored = redacted_run(self.info, records_of(self.folder), Redaction.by(self.redact))
         of_model_run = stored if self.label is None else stored.within(Scope(models=(self.label,)))
         return of_model_run.within(self.scope)
 
@@ -246,8 +246,8 @@ def load_run(
     root, scope = runs_folder(runs), Scope(cases=tuple(cases), tags=tuple(tags), models=tuple(models))
     folder, _, label = named_run(str(name), root)
     _, info, records = open_part(str(folder) if label is None else f"{folder}@{label}", scope, root, warn)
-    check_redact(redact, [info.suite])
-    info, records = redacted_run(info, records, redact)
+    check_redact(redact, info.suite)
+    info, records = redacted_run(info, records, Redaction.by(redact))
     if scope == Scope():
         pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
         pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
@@ -276,7 +276,7 @@ def merge(
     folders = [find_named_run(str(name), root) for name in names]
     for folder in folders:
         fetch_outputs(folder)
-    check_redact(redact, [read_info(folders[0]).suite])
+    check_redact(redact, read_info(folders[0]).suite)
     folder, info, summary = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
     send_run(folder, root)
     warn_missing(folder, info, summary.counts.cells, warn)

@@ -248,17 +248,17 @@ def report(
     The overview counts all cells. The gallery has those of --case and --tag, and if they are more than --max-cells,
     first those that did not pass.
     """
-    from visioneval.analysis.redaction import check_redact
+    from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing
     from visioneval.records.stores.lookup import fetch_outputs
     from visioneval.report.html.report import target_of, write_report
     from visioneval.report.html.slim_run import GalleryFilters, read_slim
 
     folder, info, label = named_run(run, runs)
-    check_redact(redact or (), [info.suite])
+    check_redact(redact, info.suite)
     target = target_of(folder, output, single_file=single_file)
     fetch_outputs(folder)
-    filters = GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells, tuple(redact or ()))
+    filters = GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells, Redaction.by(redact))
     slim_run = read_slim(folder, info, label, filters)
     if label is None:
         warn_missing(folder, info, len(slim_run.records), options.say)
@@ -395,14 +395,14 @@ def export(
         return
     if option:
         raise UsageError("--option: needs --to")
-    from visioneval.analysis.redaction import check_redact, redacted_run
+    from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
     from visioneval.analysis.run_lookup import open_run
     from visioneval.export.table import format_of
 
     file_format = format_of(form, output, _FORMATS)
     _, info, records = open_run(run, runs, options.say)
-    check_redact(redact or (), [info.suite])
-    info, records = redacted_run(info, records, redact or ())
+    check_redact(redact, info.suite)
+    info, records = redacted_run(info, records, Redaction.by(redact))
     _write_table(file_format, info, records, output)
     if output is not None:
         print(f"wrote {output}")

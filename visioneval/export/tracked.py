@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
+from visioneval.analysis.redaction import Redaction
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.counts import Counts, ModelFindings
 from visioneval.analysis.summary.gates import GateFinding
@@ -255,7 +256,7 @@ def _costs_and_tags(findings: Summary | ModelFindings) -> Iterator[tuple[str, fl
 
 def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...] = ()) -> TrackedCells:
     """The table of a run with at most ``rows`` cells. Raises ``RunFormatError``."""
-    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows, redact=redact))
+    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows, redact=Redaction.by(redact)))
     place = suite_order(info)
     passed = (Verdict.PASS, Verdict.NONE)
     cells = sorted(slim.full_records(), key=lambda cell: (cell.verdict in passed, place(*cell.cell)))

@@ -143,7 +143,7 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
-    check_redact(options.redact, (plan.whole_suite for plan in planned))
+    check_redact(options.redact, *(plan.whole_suite for plan in planned))
     reading = planned if options.resume is None else ()  # a run that is resumed has copies of its outputs
     if problems := [problem for plan in reading for problem in missing_outputs(plan, options.suite).errors]:
         raise SuiteError(problems)
@@ -255,7 +255,7 @@ def prepare_grading(
     """
     fetch_outputs(source.folder)
     plan = replace(plan_grading(source, suite, options.suite), generates=False)
-    check_redact(options.redact, [plan.whole_suite])
+    check_redact(options.redact, plan.whole_suite)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     info = info.model_copy(update={"graded_from": source.name})
     records, reuse_scores = read_records(source.folder), options.calls.reuse.judgements

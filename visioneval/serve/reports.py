@@ -17,6 +17,7 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.model import RunInfo, read_info
@@ -146,7 +147,7 @@ def output_path(run: Path, relative: str) -> Path:
     return path
 
 
-def render_comparison(a: Path, b: Path, frame: PageFrame, redact: tuple[str, ...] = ()) -> str:
+def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     notes: list[str] = []
     criteria = parse_criteria()

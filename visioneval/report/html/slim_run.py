@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.redaction import redacted_run
+from visioneval.analysis.redaction import NOTHING, Redaction, redacted_run
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.records.reader import Records, records_of
@@ -24,13 +24,13 @@ _QUESTION_FIELDS = ("question", "type", "score")
 class GalleryFilters:
     """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many.
 
-    Of cases with a tag of ``redact``, no image and nothing that was said of one is shown.
+    Of the cases of ``redact``, no image and nothing that was said of one is shown.
     """
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     max_cells: int = MAX_GALLERY_CELLS
-    redact: tuple[str, ...] = ()
+    redact: Redaction = NOTHING
 
     def covers(self, record: Record) -> bool:
         """Whether a cell is of these cases and tags."""
@@ -86,7 +86,7 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: Ga
     gallery = stored.take(chosen)
     slim = [_slim_record(record) for record in gallery]
     order = sorted(range(len(slim)), key=lambda at: position(*slim[at].cell))
-    return SlimRun(folder, info, stored, [slim[at] for at in order], order, gallery, label, bool(filters.redact))
+    return SlimRun(folder, info, stored, [slim[at] for at in order], order, gallery, label, bool(filters.redact.tags))
 
 
 def _chosen(
