@@ -225,6 +225,17 @@ class GradeKeywords(SelectionKeywords, total=False):
 
     run_id: Annotated[str, Setting("--run-id", "ID", "Use this ID instead of a generated one.", OUTPUT)]
     note: Annotated[str, Setting("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)]
+    redact: Annotated[
+        Sequence[str],
+        Setting(
+            "--redact",
+            "TAG",
+            "Of cases with this tag, show and send no image and nothing that was said of one: for photos of people."
+            " Repeatable.",
+            OUTPUT,
+            resumed="always",
+        ),
+    ]
 
 
 class RunKeywords(PlanKeywords, GradeKeywords, total=False):

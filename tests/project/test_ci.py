@@ -200,8 +200,10 @@ def test_each_suite_has_its_steps_and_a_baseline_of_its_name(toy: Toy, ci: str) 
         (("--ci", "github", "--suite", "../a.yaml"), "--suite '../a.yaml': name it by its path below ."),
         (("--ci", "github", "--suite", "/a.yaml"), "--suite '/a.yaml': name it by its path below ."),
         (("--ci", "github", "--suite", "a.yaml", "--suite", "a.yml"), "--suite a.yaml: 'a' would name two baselines"),
-        (("--suite", "a.yaml"), "--suite and --budget need --ci"),
-        (("--budget", "3"), "--suite and --budget need --ci"),
+        (("--suite", "a.yaml"), "--suite, --redact and --budget need --ci"),
+        (("--budget", "3"), "--suite, --redact and --budget need --ci"),
+        (("--redact", "person"), "--suite, --redact and --budget need --ci"),
+        (("--ci", "github", "--redact", "a b"), "--redact 'a b': a workflow takes tags of letters, digits, _ - and ."),
     ],
 )
 def test_a_suite_that_a_job_cannot_run_is_refused(toy: Toy, words: tuple[str, ...], message: str) -> None:
@@ -212,6 +214,55 @@ def test_a_suite_that_a_job_cannot_run_is_refused(toy: Toy, words: tuple[str, ..
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert result.stderr.startswith(message)
     assert sorted(toy.folder.iterdir()) == before
+
+
+GRADED = "graders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
+
+
+def _published(ci: str) -> str:
+    """The workflow without comments but the one on images."""
+    text = WORKFLOWS[Ci(ci)][1].read_text(encoding="utf-8")
+    assert yaml.safe_load(text)
+    assert not re.search("# images|# }", text)
+    return text
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_a_workflow_says_which_images_leave_the_machine(toy: Toy, ci: str) -> None:
+    assert toy("init", "--ci", ci, "--template", "editing").exit_code == 0
+    text = _published(ci)
+    assert "# Artifacts have the runs: all outputs," in text
+    assert f"For photos of people, write this file with: visioneval init --ci {ci} --redact TAG\n" in text
+    assert "reports/" not in text
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_a_template_with_people_redacts_them(toy: Toy, ci: str) -> None:
+    assert toy("init", "--ci", ci, "--template", "try_on").exit_code == 0
+    text = _published(ci)
+    assert "cases with the tag person have no image and nothing that was said of one" in text
+    commands = [line for line in text.splitlines() if re.search(r"visioneval (run|merge|compare|report) ", line)]
+    assert len(commands) == 10
+    assert all(re.search(r" --redact person( \|\| code=\$\?)?$", line) for line in commands)
+    uploads = re.findall(r'path: "?(runs/|reports/)|paths: \[(runs/|reports/|[^\].]*)', text)
+    paths = [github or gitlab for github, gitlab in uploads if github or gitlab]
+    assert sorted(paths) == [*["reports/"] * 3, "runs/"]
+    assert text.count("--output reports/suite-") == 3
+    assert ("retention-days: 1" in text, "expire_in: 1 day" in text) == (ci == "github", ci == "gitlab")
+
+
+def test_only_suites_with_the_tag_redact_it(toy: Toy) -> None:
+    for name, tag in (("faces", "face"), ("logos", "logo")):
+        cases = f"cases: [{{id: one, prompt: x, tags: [{tag}]}}]"
+        Path(f"{name}.yaml").write_text(f"name: {name}\n{cases}\nmodels: [{{provider: mock}}]\n{GRADED}")
+    words = ("--ci", "github", "--suite", "faces.yaml", "--suite", "logos.yaml")
+    unknown = toy("init", *words, "--redact", "fase")
+    assert (unknown.exit_code, unknown.stderr) == (2, "--redact 'fase': no case has this tag (did you mean 'face'?)\n")
+    assert toy("init", *words, "--redact", "face").exit_code == 0
+    lines = _published("github").splitlines()
+    commands = [line for line in lines if re.search(r"visioneval (run|merge|compare|report) .*(faces|logos)", line)]
+    assert len(commands) == 20
+    assert all((" --redact face" in line) is ("faces" in line) for line in commands)
 
 
 @pytest.mark.parametrize(

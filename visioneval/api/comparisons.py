@@ -15,6 +15,7 @@ from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.ranking.answers import read_answered_runs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import rank_runs
+from visioneval.analysis.redaction import Redaction, check_redact
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
@@ -80,6 +81,7 @@ def compare(
     metrics: Sequence[str] = (),
     tags: Sequence[str] = (),
     cases: Sequence[str] = (),
+    redact: Sequence[str] = (),
     model_map: Sequence[str] = (),
     allow: Sequence[str] = (),
     confirm: int | None = None,
@@ -90,7 +92,8 @@ def compare(
     """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
-    with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
+    with different labels, as ``OLD=NEW``. Of cases that have a tag of ``redact`` in either run, the comparison has no
+    image and nothing that was said of one. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
     ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
     may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
     rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
@@ -98,12 +101,12 @@ def compare(
     them is in doubt; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
     ``SuiteError`` and ``StorageError``.
     """
-    if isinstance(fail_on, str) or isinstance(allow, str):
-        raise UsageError("fail_on and allow must be lists of strings, not one string")
+    if any(isinstance(texts, str) for texts in (fail_on, allow, redact)):
+        raise UsageError("fail_on, allow and redact must be lists of strings, not one string")
     options = run_options(**checked_keywords(compare, settings, CallKeywords))
     if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
-    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
+    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases), Redaction.by(redact))
     request = ComparisonRequest(
         str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm, must_detect
     )
@@ -141,6 +144,7 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
+    check_redact(request.filters.redact.tags, comparison.a, comparison.b)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))
     check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call

@@ -44,7 +44,7 @@ def run_options(*, command_line: tuple[str, ...] = (), **settings: Unpack[Comman
     resume = None if given["resume"] is None else find_named_run(str(given["resume"]), runs)
     values = {
         **given,
-        **{name: tuple(given[name] or ()) for name in ("cases", "tags", "models", "graders")},
+        **{name: tuple(given[name] or ()) for name in ("cases", "tags", "models", "graders", "redact")},
         "shard": None if shard is None else Shard.parse(shard),
         "variables": {name: as_text(value) for name, value in (given["variables"] or {}).items()},
         "judges": given["judges"] or {},

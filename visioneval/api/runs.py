@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.run_lookup import Warn, named_run, open_part, read_side, warn_missing
+from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
+from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
 from visioneval.analysis.summary.counts import read_pair_costs
 from visioneval.analysis.summary.judges import read_pair_cards
 from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.diversity import read_diversity
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
 from visioneval.records.resume_command import resume_hint
 from visioneval.records.stores.locations import display_name
@@ -94,6 +95,8 @@ class Run:
     resume_hint: str | None = None
     error: str | None = None
     scope: Scope = field(default_factory=Scope)
+    redact: tuple[str, ...] = ()
+    """The tags of cases whose records have no image and nothing that was said of one."""
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +105,7 @@ class Run:
 
     @property
     def _stored(self) -> Records[Record]:
-        stored = records_of(self.folder)
+        _, stored = redacted_run(self.info, records_of(self.folder), Redaction.by(self.redact))
         of_model_run = stored if self.label is None else stored.within(Scope(models=(self.label,)))
         return of_model_run.within(self.scope)
 
@@ -229,38 +232,43 @@ def load_run(
     cases: Sequence[str] = (),
     tags: Sequence[str] = (),
     models: Sequence[str] = (),
+    redact: Sequence[str] = (),
     runs: Path | str = RUNS,
     warn: Warn = LOG.warning,
 ) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run.
 
-    ``cases``, ``tags`` and ``models`` leave only the cells of these: cases and labels (globs), and tags. Raises
-    ``UsageError``.
+    ``cases``, ``tags`` and ``models`` leave only the cells of these: cases and labels (globs), and tags. Of cases
+    with a tag of ``redact``, it has no image and nothing that was said of one. Raises ``UsageError``.
     """
-    if any(isinstance(patterns, str) for patterns in (cases, tags, models)):
-        raise UsageError("cases, tags and models must be lists of strings, not one string")
+    if any(isinstance(patterns, str) for patterns in (cases, tags, models, redact)):
+        raise UsageError("cases, tags, models and redact must be lists of strings, not one string")
     root, scope = runs_folder(runs), Scope(cases=tuple(cases), tags=tuple(tags), models=tuple(models))
     folder, _, label = named_run(str(name), root)
     _, info, records = open_part(str(folder) if label is None else f"{folder}@{label}", scope, root, warn)
+    check_redact(redact, info.suite)
+    info, records = redacted_run(info, records, Redaction.by(redact))
     if scope == Scope():
         pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
         pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
     else:
         pairs, cards, pair_costs = (), (), ()
     summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
-    return Run(folder, info, summary, label, resume_hint(folder, info), scope=scope)
+    return Run(folder, info, summary, label, resume_hint(folder, info), scope=scope, redact=tuple(redact))
 
 
 def merge(
     *names: Run | Path | str,
     run_id: str,
     note: str | None = None,
+    redact: Sequence[str] = (),
     runs: Path | str = RUNS,
     warn: Warn = LOG.warning,
 ) -> Run:
     """Makes one run of the runs of all shards (``shard`` of ``run``), summarizes it, and checks its gates.
 
-    Raises ``UsageError`` for missing, repeated and foreign shards, and ``StorageError``.
+    ``redact`` is that of ``load_run``. Raises ``UsageError`` for missing, repeated and foreign shards, and
+    ``StorageError``.
     """
     if not names:
         raise UsageError("name the runs of all shards")
@@ -268,10 +276,11 @@ def merge(
     folders = [find_named_run(str(name), root) for name in names]
     for folder in folders:
         fetch_outputs(folder)
+    check_redact(redact, read_info(folders[0]).suite)
     folder, info, summary = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
     send_run(folder, root)
     warn_missing(folder, info, summary.counts.cells, warn)
-    run = Run(folder, info, summary, None, resume_hint(folder, info))
+    run = _redacted(Run(folder, info, summary, None, resume_hint(folder, info)), redact)
     track_finished(run, RunOptions(), warn)
     return run
 
@@ -328,7 +337,7 @@ def run_planned(
             prepared = prepare_run(suite, parts, options)
             with watch(prepared) as listener:
                 ended = run_prepared(prepared, options.calls, listener, spent_usd=spent_usd, run_cells=run_cells)
-            finished, spent_usd = _summarized(prepared, ended), ended.spent_usd
+            finished, spent_usd = _summarized(prepared, ended, options), ended.spent_usd
             yield finished
             if is_tracked:
                 track_finished(finished, options, warn)
@@ -354,7 +363,7 @@ def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, 
     prepared = prepare_grading(source, suite, options, warn)
     with watch(prepared) as listener:
         ended = run_prepared(prepared, options.calls, listener)
-    finished = _summarized(prepared, ended)
+    finished = _summarized(prepared, ended, options)
     track_finished(finished, options, warn)
     return finished
 
@@ -370,7 +379,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
         return
     from visioneval.export.sending import send_to_tracker
 
-    later = f"to send them: {_export_command(run.folder, target)}"
+    later = f"to send them: {_export_command(run, target)}"
     if options.calls.reuse.offline and not target.is_local:
         warn(f"tracking: --offline sends no results; {later}")
         return
@@ -379,19 +388,20 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
         if problem is not None:
             warn(f"tracking: {problem[0]}: {problem[1]}")
             return
-        warn(f"tracking: {send_to_tracker(target, run.folder, info, run.summary, warn)}")
+        warn(f"tracking: {send_to_tracker(target, run.folder, info, run.summary, warn, run.redact)}")
     except VisionEvalError as error:
         warn(f"tracking: the results were not sent: {Sanitizer.around().text(error)}; {later}")
 
 
-def _export_command(folder: Path, target: BaseTracking) -> str:
+def _export_command(run: Run, target: BaseTracking) -> str:
     """The command that sends a run to the tracker of its suite."""
     options = target.model_dump(mode="json", exclude_defaults=True, exclude={"to"})
     words = [
         f"--option {shlex.quote(f'{name}={str(value).lower() if value is False else value}')}"
         for name, value in options.items()
     ]
-    return " ".join(["visioneval export", shlex.quote(display_name(folder)), f"--to {target.to}", *words])
+    words += [f"--redact {shlex.quote(tag)}" for tag in run.redact]
+    return " ".join(["visioneval export", shlex.quote(display_name(run.folder)), f"--to {target.to}", *words])
 
 
 def _check_path(function: Callable[..., Any], suite: object) -> None:
@@ -406,6 +416,15 @@ def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     return finished
 
 
-def _summarized(prepared: PreparedRun, ended: EndedRun) -> Run:
+def _summarized(prepared: PreparedRun, ended: EndedRun, options: RunOptions) -> Run:
     summary = summarize_run(prepared, ended.info)
-    return Run(prepared.writer.folder, ended.info, summary, None, prepared.resume_hint, ended.error)
+    run = Run(prepared.writer.folder, ended.info, summary, None, prepared.resume_hint, ended.error)
+    return _redacted(run, options.redact)
+
+
+def _redacted(run: Run, tags: Sequence[str]) -> Run:
+    """A whole run as it may leave this machine. Its folder stays as it is."""
+    if not tags:
+        return run
+    redacted = load_run(run.folder, redact=tags, warn=ignore)
+    return replace(redacted, resume_hint=run.resume_hint, error=run.error)

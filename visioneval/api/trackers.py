@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +22,33 @@ _NOT_TEXT = ("rows", "report")
 """The options that YAML would not read as text."""
 
 
-def track(name: Run | Path | str, *, to: str, runs: Path | str = RUNS, warn: Warn = LOG.warning, **options: Any) -> str:
+def track(
+    name: Run | Path | str,
+    *,
+    to: str,
+    redact: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+    **options: Any,
+) -> str:
     """Sends a run to ``mlflow``, ``wandb`` or ``vertex``, or updates what an earlier call sent.
 
-    ``options`` are those of the tracker, as in ``tracking:`` of a suite. Returns where the run can be seen. Raises
-    ``UsageError``, and ``TrackerError`` if the tracker does not accept it.
+    ``options`` are those of the tracker, as in ``tracking:`` of a suite; ``redact`` is that of ``load_run``.
+    Returns where the run can be seen. Raises ``UsageError``, and ``TrackerError`` if the tracker does not accept it.
     """
-    return send_run(str(name), tracking_of_options(to, options), Path(runs), warn)
+    redact = redact or (name.redact if isinstance(name, Run) else ())
+    return send_run(str(name), tracking_of_options(to, options), Path(runs), warn, redact)
 
 
-def send_run(name: str, target: BaseTracking, runs: Path, warn: Warn) -> str:
+def send_run(name: str, target: BaseTracking, runs: Path, warn: Warn, redact: Sequence[str] = ()) -> str:
     """Sends a run to a tracker. Raises ``UsageError`` and ``TrackerError``."""
     from visioneval.export.sending import send_to_tracker
 
-    run = load_run(name, runs=runs, warn=warn)
+    run = load_run(name, redact=redact, runs=runs, warn=warn)
     if run.label is not None:
         raise UsageError(f"{name}: a tracker gets whole runs: leave out @{run.label}")
     try:
-        return send_to_tracker(target, run.folder, run.info, run.summary, warn)
+        return send_to_tracker(target, run.folder, run.info, run.summary, warn, run.redact)
     except TrackerError as error:
         raise TrackerError(Sanitizer.around().text(error)) from error
 

@@ -55,6 +55,7 @@ def compare(
     ] = None,
     tag: options.Tags = None,
     case: options.Cases = None,
+    redact: options.Redact = None,
     fail_on: Annotated[
         list[str] | None,
         options.value(
@@ -122,6 +123,7 @@ def compare(
     needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.pairing import ComparisonFilters
+    from visioneval.analysis.redaction import Redaction
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
     from visioneval.cli.progress import ProgressCounts, plain_listener
@@ -132,7 +134,7 @@ def compare(
         unused = ["--var", *unused] if var else unused
         if unused:
             raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
-    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
+    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()), Redaction.by(redact))
     request = ComparisonRequest(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )

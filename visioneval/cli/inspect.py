@@ -235,6 +235,7 @@ def report(
     max_cells: Annotated[
         int, options.value("--max-cells", "N", "At most N cells in the gallery.", SELECTION, min=1)
     ] = MAX_GALLERY_CELLS,
+    redact: options.Redact = None,
     open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
     trust_suite: Annotated[
         bool,
@@ -247,15 +248,18 @@ def report(
     The overview counts all cells. The gallery has those of --case and --tag, and if they are more than --max-cells,
     first those that did not pass.
     """
+    from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing
     from visioneval.records.stores.lookup import fetch_outputs
     from visioneval.report.html.report import target_of, write_report
     from visioneval.report.html.slim_run import GalleryFilters, read_slim
 
     folder, info, label = named_run(run, runs)
+    check_redact(redact, info.suite)
     target = target_of(folder, output, single_file=single_file)
     fetch_outputs(folder)
-    slim_run = read_slim(folder, info, label, GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells))
+    filters = GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells, Redaction.by(redact))
+    slim_run = read_slim(folder, info, label, filters)
     if label is None:
         warn_missing(folder, info, len(slim_run.records), options.say)
     page = write_report(slim_run, target, single_file=single_file, trust=trust_suite)
@@ -332,6 +336,7 @@ def site(
     max_cells: Annotated[
         int, options.value("--max-cells", "N", "At most N cells in each gallery.", min=1)
     ] = MAX_GALLERY_CELLS,
+    redact: options.Redact = None,
     trust_suite: TrustSuite = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
@@ -341,7 +346,7 @@ def site(
     """
     from visioneval.serve.site import SiteOptions, write_site
 
-    chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite)
+    chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite, tuple(redact or ()))
     print(f"wrote {write_site(runs, output, chosen, options.say)}")
 
 
@@ -375,6 +380,7 @@ def export(
             _TRACKER,
         ),
     ] = None,
+    redact: options.Redact = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Export the cells of a run to a file, or a run to an experiment tracker.
@@ -385,26 +391,29 @@ def export(
     if tracker is not None:
         if output is not None or form is not None:
             raise UsageError("--to sends a run to a tracker: leave out --output and --format")
-        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs)
+        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs, redact or ())
         return
     if option:
         raise UsageError("--option: needs --to")
+    from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
     from visioneval.analysis.run_lookup import open_run
     from visioneval.export.table import format_of
 
     file_format = format_of(form, output, _FORMATS)
     _, info, records = open_run(run, runs, options.say)
+    check_redact(redact, info.suite)
+    info, records = redacted_run(info, records, Redaction.by(redact))
     _write_table(file_format, info, records, output)
     if output is not None:
         print(f"wrote {output}")
 
 
-def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
+def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Sequence[str]) -> None:
     from visioneval.api.trackers import send_run, tracking_of_options
     from visioneval.report.text import clean
 
     with options.prints_on_stderr():
-        address = send_run(run, tracking_of_options(tracker, values), runs, options.say)
+        address = send_run(run, tracking_of_options(tracker, values), runs, options.say, redact)
     print(clean(address))
 
 

@@ -213,6 +213,7 @@ RunsOrLatest = Annotated[
 RunsFolder = Annotated[Path, setting_option("runs")]
 Cases = Annotated[list[str] | None, setting_option("cases")]
 Tags = Annotated[list[str] | None, setting_option("tags")]
+Redact = Annotated[list[str] | None, setting_option("redact")]
 Models = Annotated[list[str] | None, setting_option("models")]
 Variables = Annotated[list[str] | None, setting_option("variables")]
 CacheFolder = Annotated[Path | None, setting_option("cache")]

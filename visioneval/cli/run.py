@@ -126,6 +126,7 @@ def merge(
     run_id: Annotated[str, options.value("--run-id", "ID", "ID of the merged run.", options.OUTPUT)],
     runs: options.RunsFolder = RUNS,
     note: options.Note = None,
+    redact: options.Redact = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     full: options.Full = False,
@@ -142,7 +143,7 @@ def merge(
 
     check_reports(junit, markdown)
     with options.prints_on_stderr():
-        result = merge_runs(*names, run_id=run_id, note=note, runs=runs, warn=options.say)
+        result = merge_runs(*names, run_id=run_id, note=note, redact=redact or (), runs=runs, warn=options.say)
     show_result(result, options.ResultOptions(as_json, quiet, full))
     write_reports([result], junit, markdown)
     raise options.exit_with(result.exit_code, no_fail=no_fail)

@@ -31,6 +31,15 @@ MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
 """Editors with a YAML language server check and complete the suite by this schema."""
 
 _BLOCK = re.compile(r" *# each suite \{\n(.*?) *# \}\n", re.DOTALL)
+PERSON = "person"
+"""The tag of photos of people in the built-in suites."""
+_IMAGES = re.compile(r"# images \{\n(.*?)# \}\n", re.DOTALL)
+_REDACTED_IMAGES = """\
+# Images that leave the machine of a job: models get the input images, and judges the outputs too; replay calls neither.
+# Artifacts have the reports, where cases with the tag {tags} have no image and nothing that was said of one, as in
+# comments and summaries. Only the shards of a night have all of their outputs, for a day, so that they can be merged.
+"""
+_REDACTABLE = re.compile(r"(visioneval (?:run|merge|compare|report) .*?)( \|\| code=\$\?)?$", re.MULTILINE)
 
 
 class Ci(StrEnum):
@@ -73,6 +82,14 @@ def init(
         list[Path] | None,
         options.value("--suite", "SUITE", "With --ci: a suite in DIR; default: suite.yaml. Repeatable."),
     ] = None,
+    redact: Annotated[
+        list[str] | None,
+        options.value(
+            "--redact",
+            "TAG",
+            "With --ci: of cases with this tag, jobs publish no image and nothing that was said of one. Repeatable.",
+        ),
+    ] = None,
     budget: Annotated[
         float,
         options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01),
@@ -98,10 +115,11 @@ def init(
         if suite:
             _check_suites(suites, folder)
         names = baseline_names(suites)
+        tags = _redacted_tags(suites, folder if template is None else source, redact, is_template=template is not None)
         source_file, target = WORKFLOWS[ci]
-        files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget).encode()
-    elif suite or budget != DEFAULT_BUDGET:
-        raise UsageError("--suite and --budget need --ci")
+        files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget, tags).encode()
+    elif suite or redact or budget != DEFAULT_BUDGET:
+        raise UsageError("--suite, --redact and --budget need --ci")
     _write(files, folder)
     if ci is not None:
         _ignore_runs(folder)
@@ -124,14 +142,49 @@ def baseline_names(suites: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def workflow(text: str, names: Mapping[str, str], budget: float) -> str:
-    """A workflow with the steps of each suite, in place of those between ``# each suite {`` and ``# }``."""
+def workflow(text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+    """A workflow with the steps of each suite, in place of those between ``# each suite {`` and ``# }``.
+
+    ``redact`` are tags by suite. With any, the artifacts have reports in place of runs, whose outputs are not redacted.
+    """
 
     def steps(block: re.Match[str]) -> str:
-        filled = (block[1].replace("SUITE_FILE", suite).replace("SUITE_NAME", name) for suite, name in names.items())
+        filled = []
+        for suite, name in names.items():
+            flags = "".join(f" --redact {tag}" for tag in redact.get(suite, ()))
+            lines = _REDACTABLE.sub(rf"\1{flags}\2", block[1])
+            filled.append(lines.replace("SUITE_FILE", suite).replace("SUITE_NAME", name))
         return "".join(filled)
 
+    tags = sorted({tag for of_suite in redact.values() for tag in of_suite})
+    if tags:
+        text = re.sub(r"visioneval report (\S+)", r"visioneval report \1 --output reports/\1", text)
+        text = re.sub(r"(path: \"|paths: \[)runs/[^,\]\\]*(?=[,\\])", r"\1reports/", text)
+        text = text.replace("path: runs/}", "path: runs/, retention-days: 1}")
+        text = text.replace("paths: [runs/]", "paths: [runs/]\n    expire_in: 1 day")
+    images = _REDACTED_IMAGES.format(tags=" or ".join(tags)) if tags else r"\1"
+    text = _IMAGES.sub(images, text)
     return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
+
+
+def _redacted_tags(
+    suites: Sequence[str], folder: Path, redact: Sequence[str] | None, *, is_template: bool
+) -> dict[str, list[str]]:
+    """The tags that are redacted in each suite that has them; by default that of people in a template.
+
+    Raises ``UsageError`` and ``SuiteError``.
+    """
+    from visioneval.analysis.redaction import check_redact
+    from visioneval.suite.load import load_suite
+
+    wanted = redact or ([PERSON] if is_template else [])
+    for tag in wanted:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", tag):
+            raise UsageError(f"--redact {tag!r}: a workflow takes tags of letters, digits, _ - and .: rename this one")
+    loaded = {suite: load_suite(folder / suite, run_labels=lambda _: []).suite for suite in suites if wanted}
+    check_redact(redact, *loaded.values())
+    tags = {name: {tag for case in suite.cases for tag in case.tags} for name, suite in loaded.items()}
+    return {name: [tag for tag in dict.fromkeys(wanted) if tag in known] for name, known in tags.items()}
 
 
 def _check_suites(suites: Sequence[str], folder: Path) -> None:

@@ -40,11 +40,13 @@ Connect = Callable[[Any, TrackedRun], AbstractContextManager[Tracker]]
 """What the module of each tracker has as ``connect``."""
 
 
-def send_to_tracker(target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, warn: Warn) -> str:
+def send_to_tracker(
+    target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, warn: Warn, redact: tuple[str, ...] = ()
+) -> str:
     """Sends a run, or updates what an earlier export sent. Returns where it can be seen, without credentials.
 
-    ``warn`` gets what is left out. Raises ``TrackerError``, also if the tracker cannot be reached, and
-    ``RunFormatError`` for a damaged run.
+    ``info`` and ``summary`` are redacted by the tags ``redact``, as the cells will be. ``warn`` gets what is left out.
+    Raises ``TrackerError``, also if the tracker cannot be reached, and ``RunFormatError`` for a damaged run.
     """
     if problem := target.missing_client:
         raise TrackerError(problem)
@@ -52,7 +54,13 @@ def send_to_tracker(target: BaseTracking, folder: Path, info: RunInfo, summary: 
     try:
         fetch_outputs(folder)
         run = tracked_run(
-            folder, info, summary, experiment=target.experiment, rows=target.rows, has_report=target.report
+            folder,
+            info,
+            summary,
+            experiment=target.experiment,
+            rows=target.rows,
+            has_report=target.report,
+            redact=redact,
         )
         if run.cells is not None and run.cells.left_out is not None:
             warn(f"{target.to}: {run.cells.left_out}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
+from visioneval.analysis.redaction import Redaction
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.counts import ModelFindings
 from visioneval.analysis.summary.gates import GateFinding
@@ -130,7 +131,14 @@ class TrackedRun:
 
 
 def tracked_run(
-    folder: Path, info: RunInfo, summary: Summary, *, experiment: str | None = None, rows: int, has_report: bool = True
+    folder: Path,
+    info: RunInfo,
+    summary: Summary,
+    *,
+    experiment: str | None = None,
+    rows: int,
+    has_report: bool = True,
+    redact: tuple[str, ...] = (),
 ) -> TrackedRun:
     """Collects what is sent of a run. ``experiment`` replaces the one of the suite. Raises ``RunFormatError``."""
     tags = _common_tags(info, summary)
@@ -144,7 +152,7 @@ def tracked_run(
         params = dict(_model_params(models.get(model.label)))
         metrics = {**_estimates(model.metrics), **_counts(model), "time/mean_seconds": model.seconds}
         entries.append(TrackedEntry(model.label, model.label, params, metrics, own_tags))
-    cells = tracked_cells(folder, info, rows) if summary.counts.cells else None
+    cells = tracked_cells(folder, info, rows, redact) if summary.counts.cells else None
     name = experiment or info.experiment or info.suite.name
     return TrackedRun(folder, info, summary, name, tuple(entries), cells, has_report)
 
@@ -236,9 +244,9 @@ def _estimates(estimates: Mapping[str, Estimate]) -> dict[str, float]:
     return numbers | {name: estimate.value for name, estimate in estimates.items() if estimate.value is not None}
 
 
-def tracked_cells(folder: Path, info: RunInfo, rows: int) -> TrackedCells:
+def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...] = ()) -> TrackedCells:
     """The table of a run with at most ``rows`` cells. Raises ``RunFormatError``."""
-    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows))
+    slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows, redact=Redaction.by(redact)))
     place = suite_order(info)
     passed = (Verdict.PASS, Verdict.NONE)
     cells = sorted(slim.full_records(), key=lambda cell: (cell.verdict in passed, place(*cell.cell)))

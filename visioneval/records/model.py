@@ -24,7 +24,7 @@ from visioneval.records.fields import CellKey as CellKey
 from visioneval.records.fields import OfCell
 from visioneval.records.run_folders import header_bytes, parse_header
 from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
-from visioneval.suite.cases.case import CaseId
+from visioneval.suite.cases.case import CaseId, TestCase
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection.selection import Selection, selected
@@ -290,6 +290,16 @@ class RunInfo(Frozen):
         info._view = _View(  # noqa: SLF001 - of the same class
             info.suite, info.selection, suite.model_copy(update={"cases": cases, "models": models})
         )
+        return info
+
+    def with_cases(self, change: Callable[[TestCase], TestCase]) -> RunInfo:
+        """The run with changed cases, as many as before."""
+
+        def changed(suite: Suite) -> Suite:
+            return suite.model_copy(update={"cases": tuple(map(change, suite.cases))})
+
+        info = self.model_copy(update={"suite": changed(self.suite)})
+        info._view = _View(info.suite, info.selection, changed(self.selected_suite))  # noqa: SLF001 - of the same class
         return info
 
 

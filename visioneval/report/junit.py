@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult, overall_state
+from visioneval.analysis.redaction import REDACTED
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary, in_order
 from visioneval.errors import ExitCode
@@ -159,7 +160,7 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         ET.SubElement(case, "error", message=_text(one_line(error.message) if error else kind), type=kind)
     elif record.verdict is Verdict.NONE:
         ET.SubElement(case, "skipped", message=_NO_RULES)
-    if record.artifact_path:
+    if record.artifact_path not in (None, REDACTED):
         path = (folder / record.artifact_path).as_posix()
         ET.SubElement(case, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from visioneval.analysis.redaction import check_redact
 from visioneval.errors import SuiteError, UsageError
 from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
@@ -73,6 +74,8 @@ class RunOptions:
     """The settings as flags, for the command that resumes a run of the Python API."""
     cluster: ClusterOptions | None = None
     """Where the cells are done; ``None`` for this process."""
+    redact: tuple[str, ...] = ()
+    """The tags of cases of which no image, and nothing that was said of one, leaves this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
+    check_redact(options.redact, *(plan.whole_suite for plan in planned))
     reading = planned if options.resume is None else ()  # a run that is resumed has copies of its outputs
     if problems := [problem for plan in reading for problem in missing_outputs(plan, options.suite).errors]:
         raise SuiteError(problems)
@@ -251,6 +255,7 @@ def prepare_grading(
     """
     fetch_outputs(source.folder)
     plan = replace(plan_grading(source, suite, options.suite), generates=False)
+    check_redact(options.redact, plan.whole_suite)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     info = info.model_copy(update={"graded_from": source.name})
     records, reuse_scores = read_records(source.folder), options.calls.reuse.judgements

@@ -17,6 +17,7 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.model import RunInfo, read_info
@@ -146,12 +147,12 @@ def output_path(run: Path, relative: str) -> Path:
     return path
 
 
-def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
+def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     notes: list[str] = []
     criteria = parse_criteria()
     comparison = compare_stored(
-        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(), warn=notes.append
+        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(redact=redact), warn=notes.append
     )
     comparison = replace(
         comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)

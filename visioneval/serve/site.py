@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
+from visioneval.analysis.redaction import Redaction, check_redact
+from visioneval.analysis.summary.counts import most_common
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
@@ -25,6 +29,7 @@ from visioneval.serve.index import BACK, IndexOptions, by_experiment, by_suite, 
 from visioneval.serve.listing import RunListing, RunRow
 from visioneval.serve.reports import live_notice, render_comparison
 from visioneval.settings import MAX_GALLERY_CELLS
+from visioneval.suite.model import Suite
 
 SITE = "visioneval-site"
 """Marks a folder as a site that may be written again."""
@@ -41,6 +46,8 @@ class SiteOptions:
     metrics: tuple[str, ...] = ()
     max_cells: int = MAX_GALLERY_CELLS
     trust: bool = False
+    redact: tuple[str, ...] = ()
+    """Tags of cases of which no image and nothing that was said of one is in the site. One run tags a case for all."""
 
 
 def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path:
@@ -55,9 +62,10 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
     if not rows:
         raise UsageError(f"{display_name(root)}: no runs here" + (" of this experiment" if options.experiment else ""))
     try:
+        redact = _redaction(root, rows, options)
         _prepare(target)
-        rows = [row if row.problem else _write_report(root, row, target, options, log) for row in rows]
-        links = _write_comparisons(root, [row for row in rows if not row.problem], target, log)
+        rows = [row if row.problem else _write_report(root, row, target, options, redact, log) for row in rows]
+        links = _write_comparisons(root, [row for row in rows if not row.problem], target, redact, log)
         _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
         _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
@@ -92,14 +100,24 @@ def _prepare(target: Path) -> None:
     write_whole(target / SITE, "The folder of a site that visioneval wrote.\n")
 
 
-def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, log: Log) -> RunRow:
+def _redaction(root: Path, rows: Sequence[RunRow], options: SiteOptions) -> Redaction:
+    """The cases that are redacted in all runs. Raises ``UsageError`` for a tag that none of them has."""
+    suites: list[Suite] = []
+    for row in rows if options.redact else ():
+        with suppress(VisionEvalError):  # said when its report is written
+            suites.append(read_info(root / row.run_id).suite)
+    check_redact(options.redact, *suites)
+    return Redaction.by(options.redact).over(*suites)
+
+
+def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, redact: Redaction, log: Log) -> RunRow:
     """Writes the report of a run. Returns its row, with the reason if it cannot be read."""
     folder, report = root / row.run_id, target / _RUNS / row.run_id
     try:
-        prepare_folder(report)
+        prepare_folder(report, is_redacted=bool(redact.tags))
         info = with_current_state(folder, read_info(folder))
         fetch_outputs(folder)
-        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells))
+        run = read_slim(folder, info, None, GalleryFilters(max_cells=options.max_cells, redact=redact))
         images = FolderImages(folder, suite_folder(info), report, trust=options.trust)
         frame = PageFrame(((BACK, "../../index.html"),), live_notice(info, len(run.records)))
         write_files(run, report, images, frame)
@@ -107,10 +125,13 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, l
         text = one_line(display_name(str(error)))
         log(f"skipped: {text}")
         return RunRow(row.run_id, text, state="unreadable")
+    if redact.tags and row.summary is not None:
+        tags = Counter(tag for record in run.records for tag in record.failure_tags)
+        row = replace(row, summary=replace(row.summary, failure_tags=most_common(tags)))
     return row
 
 
-def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Log) -> dict[str, str]:
+def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact: Redaction, log: Log) -> dict[str, str]:
     """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
     for experiment, members in by_experiment(rows).items():
@@ -119,7 +140,7 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Lo
             name = _comparison(after.run_id)
             back = ((BACK, "../index.html"), *((row.run_id, f"../{_report(row)}") for row in (before, after)))
             try:
-                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back))
+                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back), redact)
             except VisionEvalError as error:
                 log(f"not compared: {one_line(display_name(str(error)))}")
                 continue

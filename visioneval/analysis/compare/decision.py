@@ -29,6 +29,7 @@ from visioneval.analysis.compare.gates import (
 from visioneval.analysis.compare.must_pass import MAX_NAMES, Confirmation, shortened
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.left_out import LeftOut, parse_allow
+from visioneval.analysis.redaction import redacted_sides
 from visioneval.analysis.run_lookup import Warn, read_side
 from visioneval.analysis.sides import newest_run, with_built_in
 from visioneval.errors import UsageError, count_of
@@ -64,7 +65,7 @@ def compare_stored(
     """
     named = (*filters.metrics, *(gate.metric or "" for gate in gates))
     first, second = (with_built_in(read_side(name, runs, warn), named) for name in (a, b))
-    second = newest_run(second)
+    first, second = redacted_sides(first, newest_run(second), filters.redact)
     if is_confirmed:
         second = replace(second, unused_confirmations=False)
     return compare(first, second, filters, model_map)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visioneval.analysis.cells import Cell, Cells, PooledCell
+from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
@@ -238,11 +239,15 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFilters:
-    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything."""
+    """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything.
+
+    Of the cases of ``redact``, the cells have no image and nothing that was said of one.
+    """
 
     metrics: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    redact: Redaction = NOTHING
 
     def covers(self, cell: Cell) -> bool:
         """Whether a cell is compared."""

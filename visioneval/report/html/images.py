@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote
 
+from visioneval.analysis.redaction import REDACTED
 from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
@@ -35,6 +36,7 @@ MAX_EMBEDDED_VIDEO = 4_000_000
 """Bytes of a video in a page of one file."""
 MAX_EMBEDDED_VIDEOS = 64_000_000
 """Bytes of all videos in a page of one file."""
+LEFT_OUT = "left out by --redact"
 TINT = (255, 0, 128)
 WEBP = "image/webp"
 
@@ -75,6 +77,8 @@ class ReportImages(ABC):
 
     def run_image(self, relative: str) -> ReportImage:
         """An image in the run folder."""
+        if relative == REDACTED:
+            return {"why": LEFT_OUT, "name": REDACTED}
         image = _image_or_reason(lambda: self._put_run_image(self._run_image_path(relative)), relative)
         if "src" not in image and copies_of(self._run) is not None and not (self._run / relative).exists():
             image["why"] = "not downloaded from the store of the run"
@@ -86,6 +90,8 @@ class ReportImages(ABC):
 
     def input(self, name: str, *, mask: bool = False) -> ReportImage:
         """An image of a case, or its mask as a transparent tint."""
+        if name == REDACTED:
+            return {"why": LEFT_OUT, "name": REDACTED}
         key = name, mask
         if key not in self._inputs:
             refusal = self._trust.refusal(name, self._suite)

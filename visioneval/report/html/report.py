@@ -6,6 +6,7 @@ scripts because a page opened from disk cannot use fetch.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,7 +63,7 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
 
 
 def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
-    prepare_folder(target)
+    prepare_folder(target, is_redacted=run.is_redacted)
     images = FolderImages(run.folder, suite_folder(run.info), target, trust=trust)
     return write_files(run, target, images, trust=trust)
 
@@ -130,8 +131,11 @@ def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def prepare_folder(target: Path) -> None:
-    """Creates the folder of a report. Refuses one with other files and links. Raises ``UsageError``."""
+def prepare_folder(target: Path, *, is_redacted: bool) -> None:
+    """Creates the folder of a report. Refuses one with other files and links. Raises ``UsageError``.
+
+    If the report is redacted, deletes the images of an earlier one, which may not have been.
+    """
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target}: is a file: use a folder as --output")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
@@ -139,6 +143,9 @@ def prepare_folder(target: Path) -> None:
     if linked := next((path for path in (target, *(target / name for name in _SUBFOLDERS)) if path.is_symlink()), None):
         raise UsageError(f"{linked}: is a symbolic link: use an --output without symbolic links")
     target.mkdir(parents=True, exist_ok=True)
+    for name in ("thumbs", "images") if is_redacted else ():
+        if (target / name).exists():
+            shutil.rmtree(target / name)
 
 
 def suite_folder(info: RunInfo) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from visioneval.analysis.redaction import NOTHING, Redaction, redacted_run
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.records.reader import Records, records_of
@@ -21,11 +22,15 @@ _QUESTION_FIELDS = ("question", "type", "score")
 
 @dataclass(frozen=True, slots=True)
 class GalleryFilters:
-    """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many."""
+    """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many.
+
+    Of the cases of ``redact``, no image and nothing that was said of one is shown.
+    """
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     max_cells: int = MAX_GALLERY_CELLS
+    redact: Redaction = NOTHING
 
     def covers(self, record: Record) -> bool:
         """Whether a cell is of these cases and tags."""
@@ -49,6 +54,7 @@ class SlimRun:
     gallery: Records[Record]
     label: str | None = None
     """The model run, if it is only one of the run."""
+    is_redacted: bool = False
 
     def full_records(self) -> Iterator[Record]:
         """Reads the cells of the gallery in full from the file. Raises ``RunFormatError``."""
@@ -68,7 +74,7 @@ class SlimRun:
 def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: GalleryFilters | None = None) -> SlimRun:
     """Reads a run, or its model runs whose label matches. Raises ``UsageError`` and ``RunFormatError``."""
     filters = filters or GalleryFilters()
-    stored = records_of(folder)
+    info, stored = redacted_run(info, records_of(folder), filters.redact)
     if label is not None:
         scope = Scope(models=(label,))
         stored = stored.within(scope)
@@ -80,7 +86,7 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: Ga
     gallery = stored.take(chosen)
     slim = [_slim_record(record) for record in gallery]
     order = sorted(range(len(slim)), key=lambda at: position(*slim[at].cell))
-    return SlimRun(folder, info, stored, [slim[at] for at in order], order, gallery, label)
+    return SlimRun(folder, info, stored, [slim[at] for at in order], order, gallery, label, bool(filters.redact.tags))
 
 
 def _chosen(
