@@ -92,6 +92,7 @@ _FILES = (
     "diversity.jsonl",
     "confirmations.jsonl",
     "questions.json",
+    "summary.json",
     "run.json",
 )
 

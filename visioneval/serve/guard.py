@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -16,7 +15,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN_HEADER = "x-visioneval-token"  # noqa: S105 - the name of a header
 MAX_BODY = 64 * 1024
 WRONG_TOKEN = 403, "wrong token: open the URL that the command printed"
 _POLICY = "content-security-policy"
@@ -32,56 +30,16 @@ SECURITY_HEADERS = {
 }
 
 
-class Door(Protocol):
-    """Where the token of a server is, and which page may be opened from a link on another site."""
-
-    def is_entrance(self, path: str) -> bool:
-        """Whether a link on another site, such as a web terminal, may open this path; the token is still needed."""
-
-    def has_token(self, path: str, headers: Headers) -> bool:
-        """Whether a request has the token, or asks for something that needs none."""
-
-
-class TokenInHeader:
-    """The door of a single page, whose script sends the token with each call of ``/api/``."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def is_entrance(self, path: str) -> bool:
-        """The page itself, which checks the token in its query."""
-        return path == "/"
-
-    def has_token(self, path: str, headers: Headers) -> bool:
-        """Whether the header is right; styles and scripts are no secret."""
-        return not path.startswith("/api/") or is_valid_token(self._token, headers.get(TOKEN_HEADER, ""))
-
-
-class TokenInPath:
-    """The door of pages that link to each other: every path starts with ``/TOKEN/``."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def is_entrance(self, path: str) -> bool:
-        """The first page."""
-        return path == f"/{self._token}/"
-
-    def has_token(self, path: str, headers: Headers) -> bool:  # noqa: ARG002 - of the protocol
-        """Whether the path starts with the token."""
-        return is_valid_token(self._token, path.split("/", 2)[1] if path.count("/") > 1 else "")
-
-
 class AuthMiddleware:
-    """Wraps the application. ``hosts`` are the accepted ``host:port`` values.
+    """Wraps an application all of whose paths start with ``/TOKEN/``. ``hosts`` are the accepted ``host:port`` values.
 
     A response may bring a content security policy that is stricter for its page; every other header is set here.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], door: Door) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str) -> None:
         self._app = app
         self._hosts = hosts
-        self._door = door
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request or rejects it with a reason."""
@@ -109,18 +67,16 @@ class AuthMiddleware:
         if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
             return 403, "request from another origin"
         site = headers.get("sec-fetch-site", "none")
-        if not self._door.is_entrance(scope["path"]) and site not in ("same-origin", "none"):
+        path: str = scope["path"]
+        # a link on another site, such as a web terminal, may open the first page
+        if path != f"/{self._token}/" and site not in ("same-origin", "none"):
             return 403, "request from another site"
-        if not self._door.has_token(scope["path"], headers):
+        given = path.split("/", 2)[1] if path.count("/") > 1 else ""
+        if not hmac.compare_digest(
+            given.encode("utf-8", "replace"), self._token.encode()
+        ):  # takes as long as any other
             return WRONG_TOKEN
-        if scope["method"] == "POST":
-            return _body_refusal(headers)
-        return None
-
-
-def is_valid_token(token: str, given: str) -> bool:
-    """Compares a token in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+        return _body_refusal(headers) if scope["method"] == "POST" else None
 
 
 _TOO_LARGE = f"the request is over {MAX_BODY:,} bytes"
