@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from visioneval.errors import TemplateError, UsageError
 from visioneval.label.images import (
@@ -38,7 +41,9 @@ _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occlude
 ImageEntry = dict[str, str]
 MAX_PLACES = 40
 """Places with text that an item shows."""
-_MAX_PIXEL = 100_000
+_Pixel = Annotated[float, Field(ge=-100_000, le=100_000)]
+_Corner = tuple[_Pixel, _Pixel]
+_BOX: TypeAdapter[Box] = TypeAdapter(tuple[_Corner, _Corner, _Corner, _Corner])
 _OTHER_SIDE = {"a": "b", "b": "a"}
 
 
@@ -152,27 +157,21 @@ class ItemView:
 
 
 def _text_boxes(record: Record) -> list[Box]:
-    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong."""
+    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong.
+
+    A record may be a stranger's: what is not four points in an image is left out.
+    """
     for grader in record.graders:
         for details in grader.all_details if grader.type == "text" else ():
             for reading in (details, details.get("ocr")):
                 lines = reading.get("lines") if isinstance(reading, dict) else None
-                boxes = [_box(line.get("box")) for line in lines or () if isinstance(line, dict)]
-                if found := [box for box in boxes if box is not None]:
-                    return found[:MAX_PLACES]
+                boxes: list[Box] = []
+                for line in lines or ():
+                    with suppress(ValidationError):
+                        boxes.append(_BOX.validate_python(line.get("box") if isinstance(line, dict) else None))
+                if boxes:
+                    return boxes[:MAX_PLACES]
     return []
-
-
-def _box(value: Any) -> Box | None:
-    """The corners in a record, which may be of a stranger; ``None`` if they are not four points in an image."""
-    if not isinstance(value, list) or len(value) != 4:
-        return None
-    for corner in value:
-        if not isinstance(corner, list) or len(corner) != 2:
-            return None
-        if not all(isinstance(number, (int, float)) and 0 <= abs(number) <= _MAX_PIXEL for number in corner):
-            return None
-    return tuple((float(x), float(y)) for x, y in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 64 * 1024
 WRONG_TOKEN = 403, "wrong token: open the URL that the command printed"
-_POLICY = "content-security-policy"
+_POLICY = b"content-security-policy"
 SECURITY_HEADERS = {
-    _POLICY: "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
-    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
+    _POLICY: b"default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
+    b"media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
 }
 
 
@@ -43,9 +43,6 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request or rejects it with a reason."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":  # no websocket is served
             return
         guarded = _with_headers(send)
@@ -72,9 +69,7 @@ class AuthMiddleware:
         if path != f"/{self._token}/" and site not in ("same-origin", "none"):
             return 403, "request from another site"
         given = path.split("/", 2)[1] if path.count("/") > 1 else ""
-        if not hmac.compare_digest(
-            given.encode("utf-8", "replace"), self._token.encode()
-        ):  # takes as long as any other
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode()):  # in constant time
             return WRONG_TOKEN
         return _body_refusal(headers) if scope["method"] == "POST" else None
 
@@ -109,14 +104,9 @@ def _limit_body(receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = list(message.get("headers", ()))
-            has_policy = any(name == _POLICY.encode() for name, _ in present)
-            headers = [
-                (name.encode(), value.encode())
-                for name, value in SECURITY_HEADERS.items()
-                if not (has_policy and name == _POLICY)
-            ]
-            message = {**message, "headers": [*present, *headers]}
+            own = dict(message.get("headers", ()))
+            headers = {**own, **SECURITY_HEADERS, _POLICY: own.get(_POLICY, SECURITY_HEADERS[_POLICY])}
+            message = {**message, "headers": list(headers.items())}
         await send(message)
 
     return sent

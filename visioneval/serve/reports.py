@@ -94,9 +94,9 @@ class ReportPages:
         info = with_current_state(run, read_info(run))
         fetch_outputs(run)
         slim_run = read_slim(run, info, None, GalleryFilters(max_cells=MAX_GALLERY_CELLS))
-        pages = {"Label": "label", "Agreement with labels": "agreement"}
-        links = (BACK, "../../../"), *((t, f"../../../{page}/{quote(run.name, safe='')}/") for t, page in pages.items())
-        frame = PageFrame(links, live_notice(info, len(slim_run.records)), f"../../../{LIVE_SCRIPT}", version)
+        top, name = "../../../", quote(run.name, safe="")
+        links = (BACK, top), ("Label", f"{top}label/{name}/"), ("Agreement with labels", f"{top}agreement/{name}/")
+        frame = PageFrame(links, live_notice(info, len(slim_run.records)), f"{top}{LIVE_SCRIPT}", version)
         try:
             target.mkdir(parents=True, exist_ok=True)
             write_files(slim_run, target, ServedImages(run, suite_folder(info), target, trust=self.trust), frame)
