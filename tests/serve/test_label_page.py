@@ -34,7 +34,7 @@ def open_unchecked_page(browser: Browser, server: Server, rater: str) -> Iterato
     context = browser.new_context()
     context.set_default_timeout(20_000)
     page = context.new_page()
-    page.goto(f"{server.url}&rater={rater}")
+    page.goto(f"{server.url}?rater={rater}")
     page.wait_for_selector(READY)
     yield page
     context.close()
@@ -65,7 +65,7 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
                     assert "Your answers are safe" in page.inner_text("#trouble")
                     server.restart()
                     for name, entry in pages.items():
-                        entry.goto(f"{server.url}&rater={name}")
+                        entry.goto(f"{server.url}?rater={name}")
                         entry.wait_for_selector(READY)
                     assert page.inner_text("#facts dd") == case
                     assert page.locator("input:checked").count() == 3, "what was chosen outlives the server"
@@ -92,7 +92,7 @@ def test_kill_after_an_answer_loses_nothing(browser: Browser, serve: Serve, tmp_
             server.kill()
             assert answers(run, "ann")[case, "clarity"] == 3
             server.restart()
-            page.goto(f"{server.url}&rater=ann")
+            page.goto(f"{server.url}?rater=ann")
             wait_for_progress(page, done, 4)
     assert len(answers(run, "ann")) == 12
 

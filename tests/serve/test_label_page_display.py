@@ -59,7 +59,7 @@ def test_page_and_responses_hide_the_model(open_page: OpenPage, serve: Serve, tm
     page = open_page("about:blank", allowed=(custom, f"blob:{custom}", "about:"))
     seen: list[str] = []
     page.on("response", lambda reply: seen.append(f"{reply.url} {reply.headers} {reply.body().decode('latin-1')}"))
-    page.goto(f"{server.url}&rater=ann")
+    page.goto(f"{server.url}?rater=ann")
     for done in range(1, 7):
         page.wait_for_selector(READY)
         seen.append(page.content())

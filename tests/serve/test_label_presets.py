@@ -15,6 +15,7 @@ from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.suite.label_presets import READY, resolve_labels
+from visioneval.suite.labels import LabelQuestion
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 
@@ -92,6 +93,7 @@ def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
             "two questions have the key 'preferred'",
         ),
         ("{preset: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
+        ("{questions: [{key: a, ask: b, type: yes_no, ends: [no, yes]}]}", "'ends' needs the type scale, not yes_no"),
         ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
     ],
 )
@@ -120,7 +122,62 @@ def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
     result = {item.key: item for item in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
     assert list(result) == ["usable", "edit_right", "else_changed", "note"]
-    assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "The edit is right.")
+    assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "Is this true: the edit is right?")
+
+
+@pytest.mark.parametrize(
+    ("metric", "ask"),
+    [
+        ({"type": "pass_fail", "description": "The edit is right."}, "Is this true: the edit is right?"),
+        ({"type": "pass_fail", "description": "UI is plain"}, "Is this true: UI is plain?"),
+        (
+            {"type": "pass_fail", "description": "Whether the copy is exact. A brand's name is not extra text."},
+            "Is this true: the copy is exact? A brand's name is not extra text.",
+        ),
+        ({"type": "pass_fail", "description": "Is it whole?"}, "Is it whole?"),
+        ({"type": "score", "description": "how tidy it is"}, "How tidy is it?"),
+        ({"type": "score", "description": "How clear the visual hierarchy is."}, "How clear is the visual hierarchy?"),
+        (
+            {"type": "score", "description": "Whether spacing guides the eye."},
+            "How would you rate visual hierarchy? Whether spacing guides the eye.",
+        ),
+    ],
+)
+def test_the_question_to_a_judge_is_a_question_to_people(metric: dict[str, Any], ask: str) -> None:
+    scale = {"scale": [0, 5]} if metric["type"] == "score" else {}
+    assert rubric_question({**metric, **scale}).ask == ask
+
+
+@pytest.mark.parametrize(
+    ("anchors", "ends"),
+    [
+        ({}, ("0 = worst", "5 = best")),
+        ({5: "clear at once", "0-2": "unclear"}, ("0 = unclear", "5 = clear at once")),
+        ({"1-2": "unclear", "4-5": "clear"}, ("0 = worst", "5 = clear")),
+    ],
+)
+def test_a_scale_has_names_for_its_ends(anchors: dict[Any, str], ends: tuple[str, str]) -> None:
+    metric = {"type": "score", "scale": [0, 5], "description": "how tidy it is", "anchors": anchors}
+    assert rubric_question(metric).end_texts == ends
+
+
+@pytest.mark.parametrize(
+    ("question", "ends", "answers"),
+    [
+        ({"ask": "How clear is it?"}, ("1 = least", "5 = most"), "from 1 to 5"),
+        ({"ask": "How clear, 1 (not) to 5 (very)?"}, (), "from 1 to 5"),
+        ({"ask": "How clear, to 15?"}, ("1 = least", "5 = most"), "from 1 to 5"),
+        ({"ask": "1 or 5?", "ends": ["dim", "clear"]}, ("1 = dim", "5 = clear"), "from 1 to 5, where 1 = dim and 5 = clear"),
+    ],
+)  # fmt: skip
+def test_a_question_names_the_ends_of_its_scale(question: dict[str, Any], ends: tuple[str, ...], answers: str) -> None:
+    asked = LabelQuestion.model_validate({"key": "clarity", "type": "scale", "scale": [1, 5], **question})
+    assert (asked.end_texts, asked.answers_text) == (ends, answers)
+
+
+def rubric_question(metric: dict[str, Any]) -> LabelQuestion:
+    grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": {"visual_hierarchy": metric}})
+    return grader.label_questions["visual_hierarchy"]
 
 
 def test_each_cell_gets_the_questions_of_its_task(tmp_path: Path) -> None:

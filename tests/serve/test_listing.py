@@ -30,9 +30,10 @@ def test_figures_are_those_of_the_summary(tmp_path: Path) -> None:
     assert (first.run_id, first.tone, first.outcome, first.note) == ("run-01", "pass", "All gates passed", "a note")
     assert (second.tone, second.outcome, second.cells) == ("fail", "1 of 3 gates failed", 2)
     assert second.summary is not None
-    assert (second.summary.pass_rate, second.summary.failed) == (0.0, 2)
-    assert second.summary.metrics == {"look": 0.0, "look.score": 1.0}
+    assert (second.suite, second.experiment) == ("demo", "nightly")
+    assert (second.summary.counts.pass_rate.value, second.summary.counts.failed) == (0.0, 2)
     assert second.summary.failure_tags == {"blurred": 2}
+    assert second.summary.failing == ()
     assert second.summary.cost_usd == pytest.approx(0.02)
 
 
@@ -85,8 +86,10 @@ def test_a_summary_of_another_state_is_not_shown(tmp_path: Path) -> None:
         ("run.json", '{"state": "complete", "started_at": 3}', "run.json: started_at: "),
         ("run.json", '{"state": "complete", "started_at": "x", "planned_cells": 1e99}', "run.json: planned_cells: "),
         ("run.json", "[" * 100_000, "damaged or truncated"),
+        ("run.json", '{"state": "complete", "started_at": "x", "planned_cells": 2}', "run.json: suite: "),
         ("summary.json", '{"run_id": 1e999}', "summary.json: damaged"),
-        ("summary.json", "[1]", "is not a summary"),
+        ("summary.json", "[1]", "summary.json: run_id: "),
+        ("summary.json", "1", "summary.json: damaged"),
         ("summary.json", "{}", "summary.json: run_id: "),
         ("summary.json", "\x00", "damaged or truncated"),
     ],

@@ -54,6 +54,7 @@ def test_all_links_lead_to_files_of_the_site(runs: Path, tmp_path: Path) -> None
     assert "Pass rate over 3 runs" in index
     for part in ("<form", "<script", "label/", "checkbox"):
         assert part not in index
+    assert "script-src &#39;none&#39;" in index
     report = (tmp_path / "site" / "run" / "run-02" / "index.html").read_text()
     assert 'href="../../index.html"' in report
     assert "live.js" not in report

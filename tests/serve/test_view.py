@@ -22,6 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     viewed_run(root, "run-01")
     viewed_run(root, "run-02", passes=False)
     viewed_run(root, "run-03", experiment=HOSTILE, note=HOSTILE)
+    viewed_run(root, "run-04")
     (root / "broken").mkdir()
     (root / "broken" / "run.json").write_text("{")
     return root
@@ -54,12 +55,15 @@ def test_other_hosts_origins_and_sites_are_refused(server: ViewServer) -> None:
 def test_the_index_lists_all_runs(server: ViewServer) -> None:
     status, headers, page = server.ask("")
     assert status == 200
-    assert "4 runs" in page
+    assert "5 runs" in page
     assert "All gates passed" in page
     assert "1 of 3 gates failed" in page
-    assert "Pass rate over 2 runs, oldest first: 100.0\u202f%, 0.0\u202f%" in page
+    assert "Pass rate over 3 runs, oldest first: 100.0\u202f%, 0.0\u202f%, 100.0\u202f%" in page
     assert "Cells tagged blurred" in page
-    assert "broken/run.json: damaged or truncated" in page
+    assert page.count("Pass rate over") == 1, "one run of another experiment has no line"
+    assert [f'<th scope="col">{name}</th>' in page for name in ("suite", "experiment")] == [True, True]
+    assert "100.0\u202f% [34.2, 100.0]" in page
+    assert "broken/run.json: not a run: damaged or truncated" in page
     assert page.index('value="run-02"') < page.index('value="run-01"')
     assert "<script>document" not in page
     assert "&lt;script&gt;document" in page
@@ -134,13 +138,15 @@ def test_agreement_is_a_page_with_the_way_back(server: ViewServer) -> None:
     status, headers, page = server.ask("agreement/run-01/")
     assert status == 200
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "script-src 'none'" in headers["content-security-policy"]
     assert "these runs have no labels yet" in page
     assert 'href="../../run/run-01/"' in page
 
 
 def test_an_unreadable_run_has_a_page_with_the_reason(server: ViewServer) -> None:
-    status, _, page = server.ask("run/broken/")
+    status, headers, page = server.ask("run/broken/")
     assert status == 404
+    assert "script-src 'none'" in headers["content-security-policy"]
     assert "This page cannot be shown" in page
     assert "not JSON" in page
 

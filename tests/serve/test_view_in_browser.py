@@ -55,6 +55,37 @@ def test_two_ticks_compare_two_runs(tmp_path: Path, open_page: OpenPage) -> None
         page.close()  # before the server, which it would miss
 
 
+def test_search_shows_the_runs_with_all_words(tmp_path: Path, open_page: OpenPage) -> None:
+    root = tmp_path / "runs"
+    for number in range(1, 5):
+        viewed_run(root, f"run-0{number}", passes=number != 2)
+    viewed_run(root, "run-05", experiment="weekly", note="Sharper prompts")
+    with view_server(root, tmp_path / "rendered") as server:
+        page = open_page(server.url, allowed=(server.origin,))
+        shown = page.locator("tbody tr:visible th a")
+        assert shown.count() == 5
+        for words, runs in {
+            "weekly": ["run-05"],
+            "SHARPER weekly": ["run-05"],
+            "nightly failed": ["run-02"],
+            "demo run-03": ["run-03"],
+            "nightly sharper": [],
+        }.items():
+            page.fill("#search", words)
+            assert shown.all_inner_texts() == runs
+            assert page.locator("#nothing").is_visible() is (not runs)
+        page.fill("#search", "weekly")
+        assert page.locator(".trend:visible").count() == 0
+        page.keyboard.press("Enter")
+        page.reload()
+        assert (page.input_value("#search"), shown.all_inner_texts()) == ("weekly", ["run-05"])
+        page.fill("#search", "")
+        assert shown.count() == 5
+        assert page.locator(".trend:visible").count() > 0
+        assert page.url == server.url
+        page.close()  # before the server, which it would miss
+
+
 def test_a_report_follows_its_run(tmp_path: Path, open_page: OpenPage) -> None:
     root = tmp_path / "runs"
     writer = begun_run(root, "run-01")

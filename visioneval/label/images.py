@@ -65,57 +65,38 @@ class MediaStore:
         return None if source is None else source()
 
 
-def load_image(path: Path) -> Source:
+def load_image(path: Path) -> ServedMedia:
     """An image in display orientation, with its transparency: the page shows squares behind it."""
+    from visioneval.media.images import load_image as load
 
-    def source() -> ServedMedia:
-        from visioneval.media.images import load_image as load
-
-        return _png(load(path))
-
-    return source
+    return _png(load(path))
 
 
-def load_video(path: Path, mime: str) -> Source:
+def load_video(path: Path, mime: str) -> ServedMedia:
     """A video without metadata, or unchanged if ``can_read_videos`` is false."""
+    from visioneval.media.images import read
 
-    def source() -> ServedMedia:
-        from visioneval.media.images import read
-
-        if not can_read_videos():
-            return ServedMedia(read(path), mime)
-        try:
-            return ServedMedia(_without_metadata(path, path.stat().st_mtime_ns), mime)
-        except OSError as error:
-            raise ImageError(f"cannot read: {error.strerror or error}") from None
-
-    return source
+    return ServedMedia(_rewritten("video", path) if can_read_videos() else read(path), mime)
 
 
-def load_animation(path: Path) -> Source:
+def load_animation(path: Path) -> ServedMedia:
     """An animation as a new WebP, which the page shows as an image."""
+    return ServedMedia(_rewritten("animation", path), "image/webp")
 
-    def source() -> ServedMedia:
-        try:
-            return ServedMedia(_as_webp(path, path.stat().st_mtime_ns), "image/webp")
-        except OSError as error:
-            raise ImageError(f"cannot read: {error.strerror or error}") from None
 
-    return source
+def _rewritten(kind: str, path: Path) -> bytes:
+    try:
+        return _rewritten_once(kind, path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise ImageError(f"cannot read: {error.strerror or error}") from None
 
 
 @lru_cache(maxsize=4)
-def _as_webp(path: Path, _mtime: int) -> bytes:
+def _rewritten_once(kind: str, path: Path, _mtime: int) -> bytes:
     from visioneval.media.animation import as_webp
-
-    return as_webp(path)
-
-
-@lru_cache(maxsize=2)
-def _without_metadata(path: Path, _mtime: int) -> bytes:
     from visioneval.media.video import without_metadata
 
-    return without_metadata(path)
+    return without_metadata(path) if kind == "video" else as_webp(path)
 
 
 def missing_image() -> ServedMedia:
@@ -123,39 +104,31 @@ def missing_image() -> ServedMedia:
     raise ImageError("no image available")
 
 
-def mask_overlay(mask: Path, base: Path | None) -> Source:
+def mask_overlay(mask: Path, base: Path | None) -> ServedMedia:
     """A mask over its base image: the outside is dimmed, the border is outlined. Without a base, white is inside."""
+    from visioneval.media.images import load_image as load
+    from visioneval.media.images import load_mask, on_checkerboard
 
-    def source() -> ServedMedia:
-        from visioneval.media.images import load_image as load
-        from visioneval.media.images import load_mask, on_checkerboard
-
-        inside = load_mask(mask)
-        base_image = on_checkerboard(load(base)) if base is not None else None
-        return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
-
-    return source
+    inside = load_mask(mask)
+    base_image = on_checkerboard(load(base)) if base is not None else None
+    return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
 
 
-def text_places(path: Path, boxes: Sequence[Box]) -> Source:
+def text_places(path: Path, boxes: Sequence[Box]) -> ServedMedia:
     """The places of an image with text, each enlarged and upright, one below the other."""
+    from PIL import Image
 
-    def source() -> ServedMedia:
-        from PIL import Image
+    from visioneval.media.images import load_image as load
+    from visioneval.media.images import on_checkerboard
 
-        from visioneval.media.images import load_image as load
-        from visioneval.media.images import on_checkerboard
-
-        image = on_checkerboard(load(path))
-        crops = [_upright(image, box) for box in boxes]
-        size = max(crop.width for crop in crops), sum(crop.height + _GAP for crop in crops) - _GAP
-        sheet, top = Image.new("RGB", size, _BETWEEN), 0
-        for crop in crops:
-            sheet.paste(crop, (0, top))
-            top += crop.height + _GAP
-        return _png(sheet)
-
-    return source
+    image = on_checkerboard(load(path))
+    crops = [_upright(image, box) for box in boxes]
+    size = max(crop.width for crop in crops), sum(crop.height + _GAP for crop in crops) - _GAP
+    sheet, top = Image.new("RGB", size, _BETWEEN), 0
+    for crop in crops:
+        sheet.paste(crop, (0, top))
+        top += crop.height + _GAP
+    return _png(sheet)
 
 
 def _upright(image: Image.Image, box: Box) -> Image.Image:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,9 +18,9 @@ from visioneval.analysis.run_lookup import Warn, read_run
 from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError
 from visioneval.label.layout import Layout, find_layout
 from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
-from visioneval.records.model import CellKey
+from visioneval.records.model import CellKey, RunInfo
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.labels import WHY, LabelQuestion, Labels
+from visioneval.suite.labels import WHY, LabelQuestion
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import scan_rows
 from visioneval.suite.loading.messages import did_you_mean
@@ -52,136 +52,98 @@ class Imported:
         return ExitCode.INCOMPLETE if self.labels or self.known else ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The run that labels belong to: its questions, its cells with their image hashes, and its labels."""
-
-    run_id: str
-    asked: Labels
-    cells: Mapping[CellKey, str | None]
-    labels: Sequence[Label]
-
-
 def import_into_run(
     path: Path, run: str, runs: Path, mapped: Mapping[str, str], fixed: Mapping[str, str], warn: Warn
 ) -> tuple[Path, Imported]:
-    """Adds the labels of a file to a run, as ``import_labels`` reads them. Returns the run's folder and the result."""
+    """Adds the labels of a JSONL, CSV or TSV file to a run. Returns the run's folder and the result.
+
+    ``mapped`` and ``fixed`` are as in ``find_layout``. Importing a file again adds only new labels. Raises
+    ``UsageError`` and ``SuiteError`` for an unreadable file or missing columns.
+    """
     folder, info, records = read_run(run, runs, warn)
-    images = {record.cell: record.artifact_sha256 for record in records}
-    target = Target(info.run_id, info.selected_suite.resolved_labels, images, read_labels(folder / LABELS))
-    result = import_labels(path, target, mapped, fixed, now=datetime.now(UTC).isoformat(timespec="seconds"))
+    try:
+        scanned = _scan(path)
+        rows = [row for row in scanned if isinstance(row, Row)]
+        result = Imported(problems=[problem for problem in scanned if isinstance(problem, Problem)])
+        if not rows:
+            return folder, result
+        asked = info.selected_suite.resolved_labels
+        layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, asked)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    reader = _Reader(layout, info, {record.cell: record.artifact_sha256 for record in records})
+    has_quotes = path.suffix.lower() in (".csv", ".tsv")
+    read = (label for row in rows for label in reader.labels(row, str(path), has_quotes=has_quotes))
+    _add(read, read_labels(folder / LABELS), layout, result)
     append_labels(folder / LABELS, result.labels)
     return folder, result
 
 
-def import_labels(
-    path: Path, target: Target, mapped: Mapping[str, str], fixed: Mapping[str, str], now: str
-) -> Imported:
-    """Reads a JSONL, CSV or TSV file of labels.
-
-    ``mapped`` and ``fixed`` are as in ``find_layout``; ``now`` is the time of rows without one. Importing a
-    file again adds only new labels. Raises ``UsageError`` and ``SuiteError`` for an unreadable file or missing
-    columns.
-    """
-    try:
-        rows, problems = _rows(path)
-        result = Imported(problems=problems)
-        if not rows:
-            return result
-        layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, target.asked)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-    reader = _Reader(layout, target, now)
-    has_times = "at" in layout.columns or "at" in layout.fixed
-    has_hashes = "artifact_sha256" in layout.columns or "artifact_sha256" in layout.fixed
-    deduplicator = _Deduplicator(target.labels, has_times=has_times, has_hashes=has_hashes)
-    for row in rows:
-        for label in reader.labels(row, str(path)):
-            if isinstance(label, Problem):
-                result.problems.append(label)
-            elif deduplicator.is_duplicate(label):
-                result.known += 1
-            else:
-                result.labels.append(label)
-    result.again = deduplicator.again
-    return result
-
-
-def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
+def _scan(path: Path) -> list[Row | Problem]:
     scanned = list(scan_rows(path, str(path)))
     if not scanned:
         raise UsageError("the file has no rows")
-    table = path.suffix.lower() in (".csv", ".tsv")
-    rows = [
-        Row(
-            row.line, {name: _strip_apostrophe(cell) if table else cell for name, cell in row.cells.items()}, row.number
-        )
-        for row in scanned
-        if isinstance(row, Row)
-    ]
-    return rows, [problem for problem in scanned if isinstance(problem, Problem)]
+    return scanned
 
 
-def _strip_apostrophe(cell: object) -> object:
-    """Removes the apostrophe that marks text in a spreadsheet."""
-    return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
+def _add(labels: Iterable[Label | Problem], before: Sequence[Label], layout: Layout, result: Imported) -> None:
+    """Adds labels and problems to the result, without labels that the run has.
 
-
-class _Deduplicator:
-    """Filters labels that a run already has. With times, equal answers at the same time are duplicates.
-
-    Without times, each earlier imported label matches one equal row.
+    With times, equal answers at the same time are one label. Without times, each label that was imported before matches
+    one equal row. Without hashes, rows get that of the current image, which must not make them new after another one
+    was generated.
     """
+    has_times, has_hashes = layout.has("at"), layout.has("artifact_sha256")
 
-    def __init__(self, labels: Sequence[Label], *, has_times: bool, has_hashes: bool) -> None:
-        self._has_times = has_times
-        self._has_hashes = (
-            has_hashes  # else rows get the current image's hash, which must not make them new after a regeneration
-        )
-        self._existing = Counter(self._identity(label) for label in labels if has_times or label.source == "import")
-        self._added: set[tuple[Any, ...]] = set()
-        self.again = 0
+    def identity(label: Label) -> tuple[Any, ...]:
+        image, at = label.artifact_sha256 if has_hashes else None, label.at if has_times else None
+        return (*label.key, type(label.answer), label.answer, image, at)
 
-    def is_duplicate(self, label: Label) -> bool:
-        """Whether the run already has this label; records it otherwise."""
-        identity = self._identity(label)
-        if self._existing[identity] > 0 or (self._has_times and identity in self._added):
-            self._existing[identity] -= not self._has_times
-            return True
-        self.again += identity in self._added
-        self._added.add(identity)
-        return False
-
-    def _identity(self, label: Label) -> tuple[Any, ...]:
-        at = label.at if self._has_times else None
-        return (*label.key, type(label.answer), label.answer, label.artifact_sha256 if self._has_hashes else None, at)
+    existing = Counter(identity(label) for label in before if has_times or label.source == "import")
+    added: set[tuple[Any, ...]] = set()
+    for label in labels:
+        if isinstance(label, Problem):
+            result.problems.append(label)
+            continue
+        key = identity(label)
+        if existing[key] > 0 or (has_times and key in added):
+            existing[key] -= not has_times
+            result.known += 1
+        else:
+            result.again += key in added
+            added.add(key)
+            result.labels.append(label)
 
 
 class _Reader:
-    """Converts rows to labels."""
+    """Converts rows to labels of a run. ``cells`` are its cells with their image hashes."""
 
-    def __init__(self, layout: Layout, target: Target, now: str) -> None:
+    def __init__(self, layout: Layout, info: RunInfo, cells: Mapping[CellKey, str | None]) -> None:
         self.layout = layout
-        self.target = target
-        self.now = now
+        self.run_id = info.run_id
+        self.asked = info.selected_suite.resolved_labels
+        self.cells = cells
+        self.now = datetime.now(UTC).isoformat(timespec="seconds")
         self.hints = 0
         self.samples: dict[tuple[str, str], list[int]] = {}
-        for test_id, label, sample in target.cells:
+        for test_id, label, sample in cells:
             self.samples.setdefault((test_id, label), []).append(sample)
         self.models = {label for _, label in self.samples}
         self.cases = {test_id for test_id, _ in self.samples}
-        self.by_text = {question.ask: question.key for question in target.asked.questions}
+        self.keys = {question.ask: question.key for question in self.asked.questions}
 
-    def labels(self, row: Row, name: str) -> Iterator[Label | Problem]:
+    def labels(self, row: Row, name: str, *, has_quotes: bool) -> Iterator[Label | Problem]:
         """The labels of a row, and a problem for each unreadable one; nothing for a row that nobody filled in."""
-        if self.layout.wide and not any(self._answers(row)):
-            return
+        cells = {column: _strip_apostrophe(cell) if has_quotes else cell for column, cell in row.cells.items()}
         try:
-            shared = self._shared(row)
+            answers = list(self._answers(cells))
+            if not answers:
+                return
+            shared = self._shared(cells)
         except _BadRowError as error:
             yield Problem(name, row.line, 1, str(error))
             return
-        for key, value in self._answers(row):
+        for key, value in answers:
             try:
                 yield self._label(shared, key, value)
             except _BadRowError as error:
@@ -192,30 +154,28 @@ class _Reader:
         self.hints += 1
         return did_you_mean(name, choices) if self.hints <= SHOWN_PROBLEMS else ""
 
-    def _answers(self, row: Row) -> Iterator[tuple[str, object]]:
+    def _answers(self, cells: Mapping[str, object]) -> Iterator[tuple[str, object]]:
         """Questions and answers; an empty cell in a question's column is skipped."""
         if not self.layout.wide:
-            yield _text(self.layout.value("question", row.cells)), self.layout.value("answer", row.cells)
+            yield _text(self.layout.value("question", cells)), self.layout.value("answer", cells)
         for key, column in self.layout.wide.items():
-            value = row.cells.get(column)
+            value = cells.get(column)
             if value is not None and value != "":
                 yield key, value
 
-    def _shared(self, row: Row) -> dict[str, Any]:
-        value_of = self.layout.value
-        test_id = _text(value_of("test_id", row.cells))
-        if not test_id:
-            raise _BadRowError("no case")
+    def _shared(self, cells: Mapping[str, object]) -> dict[str, Any]:
+        def text(field: str) -> str:
+            return _text(self.layout.value(field, cells))
+
+        test_id, rater, seconds = text("test_id"), text("rater"), self.layout.value("seconds", cells)
+        if not test_id or not rater:
+            raise _BadRowError("no rater" if test_id else "no case")
         if test_id not in self.cases:
             raise _BadRowError(f"this run has no case {test_id!r}{self._hint(test_id, self.cases)}")
-        rater = _text(value_of("rater", row.cells))
-        if not rater:
-            raise _BadRowError("no rater")
-        model = self._model(_text(value_of("model_label", row.cells)), test_id)
-        seconds = value_of("seconds", row.cells)
-        sample = self._sample(value_of("sample_index", row.cells), test_id, model)
-        image = self.target.cells[test_id, model, sample]
-        labeled_sha256 = _text(value_of("artifact_sha256", row.cells)) or image
+        model = self._model(text("model_label"), test_id)
+        sample = self._sample(self.layout.value("sample_index", cells), test_id, model)
+        image = self.cells[test_id, model, sample]
+        labeled_sha256 = text("artifact_sha256") or image
         if labeled_sha256 != image and image is not None:
             raise _BadRowError("belongs to an older image of this cell")
         return {
@@ -224,28 +184,25 @@ class _Reader:
             "model_label": model,
             "sample_index": sample,
             "artifact_sha256": labeled_sha256,
-            "other_sha256": _text(value_of("other_sha256", row.cells)) or None,
-            "other": self._other(_text(value_of("other", row.cells)), f"{self.target.run_id}@{model}"),
+            "other_sha256": text("other_sha256") or None,
+            "other": self._other(text("other"), f"{self.run_id}@{model}"),
             "seconds": None if seconds is None else _number(seconds, "seconds"),
-            "at": _text(value_of("at", row.cells)) or self.now,
+            "at": text("at") or self.now,
         }
 
     def _other(self, other: str, side: str) -> str | None:
         """The other side of a pair. Sides of this run must exist; those of another run are not known here."""
-        if not other:
-            return None
         run, label = split_run(other)
         if other == side:
             raise _BadRowError(f"compares {side} with itself")
-        if run == self.target.run_id and label not in self.models:
+        if other and run == self.run_id and label not in self.models:
             raise _BadRowError(f"this run has no model run {label!r}{self._hint(str(label), self.models)}")
-        return other
+        return other or None
 
     def _model(self, label: str, test_id: str) -> str:
-        if not label:
-            if len(self.models) > 1:
-                raise _BadRowError(f"no model run given, and this run has {len(self.models)}")
-            return next(iter(self.models))
+        if not label and len(self.models) > 1:
+            raise _BadRowError(f"no model run given, and this run has {len(self.models)}")
+        label = label or next(iter(self.models))
         if label not in self.models:
             raise _BadRowError(f"this run has no model run {label!r}{self._hint(label, self.models)}")
         if (test_id, label) not in self.samples:
@@ -253,21 +210,18 @@ class _Reader:
         return label
 
     def _sample(self, value: object, test_id: str, model: str) -> int:
-        samples = self.samples.get((test_id, model), [])
-        if value is None:
-            if len(samples) != 1:
-                raise _BadRowError(f"no sample given, and {test_id!r} on {model!r} has {len(samples)}")
-            return samples[0]
-        sample = _number(value, "sample")
+        samples = self.samples[test_id, model]
+        if value is None and len(samples) > 1:
+            raise _BadRowError(f"no sample given, and {test_id!r} on {model!r} has {len(samples)}")
+        sample = samples[0] if value is None else _number(value, "sample")
         if sample not in samples:
             raise _BadRowError(f"this run has no sample {sample:g} of {test_id!r} on {model!r}")
         return int(sample)
 
     def _label(self, shared: Mapping[str, Any], name: str, value: object) -> Label:
-        labels = self.target.asked
-        key = name if labels.question(name) else self.by_text.get(name, name)
-        question = labels.question(key)
-        pairs = {pair.key for pair in labels.pairs}
+        key = name if self.asked.question(name) else self.keys.get(name, name)
+        question = self.asked.question(key)
+        pairs = {pair.key for pair in self.asked.pairs}
         if question is not None:
             answer = _answer(question, value)
             if shared["other"] is not None:
@@ -275,8 +229,7 @@ class _Reader:
         elif key in pairs or key.removesuffix(WHY) in pairs:
             answer = _pair_answer(key, value, shared["other"])
         else:
-            keys = {*pairs, *(entry.key for entry in labels.questions)}
-            raise _BadRowError(f"the suite has no question {name!r}{self._hint(name, keys)}")
+            raise _BadRowError(f"the suite has no question {name!r}{self._hint(name, {*pairs, *self.keys.values()})}")
         try:
             return Label(**shared, question=key, answer=answer, source="import")
         except ValidationError as error:
@@ -284,14 +237,33 @@ class _Reader:
             raise _BadRowError(f"{part['loc'][0]}: {part['msg'].removeprefix('Value error, ')}") from None
 
 
+def _strip_apostrophe(cell: object) -> object:
+    """Removes the apostrophe that marks text in a spreadsheet."""
+    return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
+
+
 def _answer(question: LabelQuestion, value: object) -> Any:
     """Converts a cell, which may be text, to an answer of the question's type."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise _BadRowError(f"{question.key}: no answer")
-    answer = _tags(value, question.choices) if question.type == "tags" else _AS.get(question.type, _text)(value)
+    answer = _typed(question, value)
     if message := question.answer_problem(answer):
         raise _BadRowError(f"{question.key}: {message}")
     return answer
+
+
+def _typed(question: LabelQuestion, value: object) -> Any:
+    """The value as the question's type, if it can be one."""
+    if question.type == "tags":
+        return question.in_order(_tags(value, question.choices))
+    if question.type == "scale":
+        with suppress(_BadRowError):
+            return _number(value, "answer")
+        return value
+    if question.type == "yes_no":
+        word = "" if isinstance(value, (list, dict)) else _text(value).lower()
+        return word in _YES if word in (*_YES, *_NO) else value
+    return _text(value)
 
 
 def _pair_answer(key: str, value: object, other: str | None) -> str:
@@ -305,47 +277,25 @@ def _pair_answer(key: str, value: object, other: str | None) -> str:
     return text.lower()
 
 
-def _yes_or_no(value: object) -> object:
-    if isinstance(value, (list, dict)):
+def _tags(value: object, choices: Sequence[str]) -> object:
+    """Tags from a list, a JSON list, or text separated by semicolons or commas."""
+    if not isinstance(value, str):
         return value
-    text = _text(value).lower()
-    return text in _YES if text in (*_YES, *_NO) else value
-
-
-def _on_scale(value: object) -> object:
-    with suppress(_BadRowError):
-        return _number(value, "answer")
-    return value
-
-
-_AS = {"yes_no": _yes_or_no, "scale": _on_scale}
-
-
-def _tags(value: object, choices: Sequence[str]) -> Any:
-    """Tags in the order of the suite, from a list, a JSON list, or text separated by semicolons or commas."""
-    if isinstance(value, str):
-        text = value.strip()
-        if text in choices:
-            value = [text]
-        elif text.startswith("["):
-            with suppress(ValueError, RecursionError):
-                value = json.loads(text)
-        else:
-            value = [word.strip() for word in text.split(";" if ";" in text else ",")]
-    if not isinstance(value, list) or any(tag not in choices for tag in value):
+    text = value.strip()
+    if text.startswith("[") and text not in choices:
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
         return value
-    return tuple(sorted(value, key=choices.index))
+    separator = ";" if ";" in text else ","
+    return [text] if text in choices else [word.strip() for word in text.split(separator)]
 
 
 def _text(value: object) -> str:
     """A cell as text; ``true`` and ``false`` for booleans. Raises ``_BadRowError`` for a list or mapping."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, (list, dict)):
         raise _BadRowError(f"{value!r:.60} is not text")
-    return str(value).strip()
+    text = "" if value is None else str(value).strip()
+    return text.lower() if isinstance(value, bool) else text
 
 
 def _number(value: object, field: str) -> int | float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from visioneval.errors import TemplateError, UsageError
 from visioneval.label.images import (
@@ -37,7 +41,9 @@ _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occlude
 ImageEntry = dict[str, str]
 MAX_PLACES = 40
 """Places with text that an item shows."""
-_MAX_PIXEL = 100_000
+_Pixel = Annotated[float, Field(ge=-100_000, le=100_000)]
+_Corner = tuple[_Pixel, _Pixel]
+_BOX: TypeAdapter[Box] = TypeAdapter(tuple[_Corner, _Corner, _Corner, _Corner])
 _OTHER_SIDE = {"a": "b", "b": "a"}
 
 
@@ -74,7 +80,7 @@ class ItemView:
 
     def outputs(self, item: Item) -> list[str]:
         """The ids of the first images, so that the page can prefetch them."""
-        stages: list[dict[str, Any]] = self.item(item)["stages"]
+        stages = self._stages(item, self._cases.get(item.subject.record.test_id))
         return [image["id"] for stage in stages[:2] for image in stage["images"] if image["kind"] == "image"]
 
     def _criteria(self, case: TestCase | None) -> str | None:
@@ -87,57 +93,42 @@ class ItemView:
 
     def _stages(self, item: Item, case: TestCase | None) -> list[dict[str, Any]]:
         """The views of an item, each with one or two images. The first shows the labeled output."""
-        generated = self._output_entries(item)
-        stages = [{"title": "A and B" if len(generated) > 1 else "Result", "images": generated}]
+        sides = self._sides(item)
         files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
-        edited = self._edited_entries(item)
-        if edited:
-            stages.append({"title": "Input", "images": edited})
-        if len(edited) == len(generated) == 1:
-            stages.append({"title": "Both", "images": [*edited, *generated]})
-        for index, (role, path) in enumerate(files.images):
-            title = "Input" if role == "base" else f"Input: {role}"
-            image = self._image_entry(item, f"input {index}", title, self._input(path))
-            stages.append({"title": title, "images": [image]})
-            if index == 0 and len(generated) == 1 and not edited:
-                stages.append({"title": "Both", "images": [image, *generated]})
-        for name, path in files.masks.items():
-            title, mask = _MASKS.get(name, name), self._input(path)
-            base = self._base(item, files)
-            source = mask_overlay(mask, base) if mask else None
-            stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
-        if files.reference:
-            image = self._image_entry(item, "reference", "Expected", self._input(files.reference))
-            stages.append({"title": "Expected", "images": [image]})
-        record = item.subject.record
-        boxes, output = _text_boxes(record), file_inside(self._folder, record.artifact_path)
-        if boxes and output and len(generated) == 1 and generated[0]["kind"] == "image":
-            places = self._put(item, "text", "Text", "image", text_places(output, boxes))
-            stages.append({"title": "Text", "images": [places]})
-        return stages
-
-    def _output_entries(self, item: Item) -> list[ImageEntry]:
-        sides = self._sides(item)
-        titles = ("Result",) if len(sides) == 1 else ("A", "B")
-        return [self._output_entry(item, title, *side) for title, side in zip(titles, sides, strict=True)]
-
-    def _sides(self, item: Item) -> list[tuple[Record, Path]]:
-        """The one or two records of an item as they are shown, each with the folder of its run."""
-        subject = item.subject
-        if subject.other is None:
-            return [(subject.record, self._folder)]
-        sides = [(subject.record, self._folder), (subject.other, self._other)]
-        return sides[::-1] if item.swapped else sides
-
-    def _edited_entries(self, item: Item) -> list[ImageEntry]:
-        """The images that later turns edit: the outputs of the turns before, each in its run."""
-        sides = self._sides(item)
-        titles = ("Input",) if len(sides) == 1 else ("Input of A", "Input of B")
-        return [
-            self._image_entry(item, title.lower(), title, file_inside(folder, record.base_path))
-            for title, (record, folder) in zip(titles, sides, strict=True)
+        generated = [self._output(item, *side) for side in sides]
+        # later turns edit the outputs of the turns before, each in its run
+        edited = [
+            self._image(item, f"Input of {title}" if len(sides) > 1 else "Input", file_inside(folder, record.base_path))
+            for title, record, folder in sides
             if record.base_path is not None
         ]
+        stages = [("A and B" if len(sides) > 1 else "Result", generated)]
+        stages += [("Input", edited)] if edited else []
+        for index, (role, path) in enumerate(files.images):
+            title = "Input" if role == "base" else f"Input: {role}"
+            stages.append((title, [self._image(item, title, self._input(path), f"input {index}")]))
+        both = [*(edited or [image for _, images in stages[1:2] for image in images]), *generated]
+        if len(both) == 2 and len(sides) == 1:
+            stages.insert(2, ("Both", both))
+        for name, path in files.masks.items():
+            title, mask = _MASKS.get(name, name), self._input(path)
+            source = partial(mask_overlay, mask, self._base(item, files)) if mask else None
+            stages.append((title, [self._put(item, f"mask {name}", title, "image", source)]))
+        if files.reference:
+            stages.append(("Expected", [self._image(item, "Expected", self._input(files.reference), "reference")]))
+        boxes, output = _text_boxes(item.subject.record), file_inside(self._folder, item.subject.record.artifact_path)
+        if boxes and output and len(sides) == 1 and generated[0]["kind"] == "image":
+            stages.append(("Text", [self._put(item, "text", "Text", "image", partial(text_places, output, boxes))]))
+        return [{"title": title, "images": images} for title, images in stages]
+
+    def _sides(self, item: Item) -> list[tuple[str, Record, Path]]:
+        """The one or two records of an item as they are shown, each with its title and the folder of its run."""
+        subject = item.subject
+        if subject.other is None:
+            return [("Result", subject.record, self._folder)]
+        sides = [(subject.record, self._folder), (subject.other, self._other)]
+        sides = sides[::-1] if item.swapped else sides
+        return [(title, *side) for title, side in zip("AB", sides, strict=True)]
 
     def _base(self, item: Item, files: CaseFiles) -> Path | None:
         """The image to edit, if it may be read. Masks are for that of the labeled output."""
@@ -145,20 +136,20 @@ class ItemView:
             return file_inside(self._folder, item.subject.record.base_path)
         return self._input(files.base) if files.base else None
 
-    def _output_entry(self, item: Item, title: str, record: Record, folder: Path) -> ImageEntry:
+    def _output(self, item: Item, title: str, record: Record, folder: Path) -> ImageEntry:
         path = file_inside(folder, record.artifact_path)
-        if record.mime in VIDEO_TYPES:
-            return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
-        if record.mime in ANIMATION_TYPES.values():
-            return self._put(item, title, title, "image", load_animation(path) if path else None)
-        return self._image_entry(item, title, title, path)
+        if path and record.mime in VIDEO_TYPES:
+            return self._put(item, title, title, "video", partial(load_video, path, record.mime))
+        if path and record.mime in ANIMATION_TYPES.values():
+            return self._put(item, title, title, "image", partial(load_animation, path))
+        return self._image(item, title, path)
 
     def _input(self, path: Path) -> Path | None:
         """A file of a case, if it exists and may be read."""
         return path if self._trust.refusal(str(path), Path()) is None and path.is_file() else None
 
-    def _image_entry(self, item: Item, name: str, title: str, path: Path | None) -> ImageEntry:
-        return self._put(item, name, title, "image", load_image(path) if path else None)
+    def _image(self, item: Item, title: str, path: Path | None, name: str = "") -> ImageEntry:
+        return self._put(item, name or title, title, "image", partial(load_image, path) if path else None)
 
     def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> ImageEntry:
         key = self._media.put(item.id, name, source or missing_image)
@@ -166,27 +157,21 @@ class ItemView:
 
 
 def _text_boxes(record: Record) -> list[Box]:
-    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong."""
+    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong.
+
+    A record may be a stranger's: what is not four points in an image is left out.
+    """
     for grader in record.graders:
         for details in grader.all_details if grader.type == "text" else ():
             for reading in (details, details.get("ocr")):
                 lines = reading.get("lines") if isinstance(reading, dict) else None
-                boxes = [_box(line.get("box")) for line in lines or () if isinstance(line, dict)]
-                if found := [box for box in boxes if box is not None]:
-                    return found[:MAX_PLACES]
+                boxes: list[Box] = []
+                for line in lines or ():
+                    with suppress(ValidationError):
+                        boxes.append(_BOX.validate_python(line.get("box") if isinstance(line, dict) else None))
+                if boxes:
+                    return boxes[:MAX_PLACES]
     return []
-
-
-def _box(value: Any) -> Box | None:
-    """The corners in a record, which may be of a stranger; ``None`` if they are not four points in an image."""
-    if not isinstance(value, list) or len(value) != 4:
-        return None
-    for corner in value:
-        if not isinstance(corner, list) or len(corner) != 2:
-            return None
-        if not all(isinstance(number, (int, float)) and 0 <= abs(number) <= _MAX_PIXEL for number in corner):
-            return None
-    return tuple((float(x), float(y)) for x, y in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,31 +201,21 @@ class PageQuestion:
             "type": self.type,
             "choices": list(choices),
             "step": question.step,
+            "ends": question.end_texts,
             "required": self.required,
         }
 
     def answer(self, value: Any) -> Answer:
         """Converts a value from the page to an answer. Raises ``UsageError`` if it is invalid."""
         if self.type == "tags":
-            value = _sort_tags(value, self.question.choices)
+            value = self.question.in_order([] if value is None else value)
         if self.type == "text" and isinstance(value, str):
             value = value.strip() or None
-        if value is None and self.required:
-            raise UsageError(f"{self.key}: not answered")
         problem = self.question.answer_problem(value)
-        if problem:
-            raise UsageError(f"{self.key}: {problem}")
+        if problem or (value is None and self.required):
+            raise UsageError(f"{self.key}: {problem or 'not answered'}")
         answer: Answer = value  # answer_problem() accepts nothing else
         return answer
-
-
-def _sort_tags(value: Any, choices: Sequence[str]) -> Any:
-    """Tags in the order of the suite; no tags are a valid answer. Leaves other values for ``misfit`` to reject."""
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(tag, str) and tag in choices for tag in value):
-        return value
-    return tuple(sorted(value, key=choices.index))
 
 
 def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:

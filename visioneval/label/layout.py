@@ -11,21 +11,10 @@ from visioneval.suite.labels import Labels
 from visioneval.suite.loading.datasets.rows import other_spelling
 from visioneval.suite.loading.messages import did_you_mean
 
-FIELDS = (
-    "test_id",
-    "model_label",
-    "sample_index",
-    "rater",
-    "question",
-    "answer",
-    "other",
-    "seconds",
-    "at",
-    "artifact_sha256",
-    "other_sha256",
-)
 _SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
-_SHORT_NAME_OF = {field: name for name, field in _SHORT_NAMES.items()}
+_OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")
+_NAMES = _SHORT_NAMES | {name: name for name in (*_SHORT_NAMES.values(), *_OTHERS)}
+"""The fields of a label by the names that columns may have."""
 _MAX_COLUMNS = 12
 
 
@@ -36,6 +25,10 @@ class Layout:
     columns: Mapping[str, str]
     fixed: Mapping[str, str]
     wide: Mapping[str, str]
+
+    def has(self, field: str) -> bool:
+        """Whether rows have values of a field."""
+        return field in self.columns or field in self.fixed
 
     def value(self, field: str, cells: Mapping[str, object]) -> object:
         """The value of a field in a row, or ``None`` if it is empty."""
@@ -54,6 +47,30 @@ def find_layout(
     like a field are recognized; without an answer column, so are columns named like a question. Raises ``UsageError``.
     """
     keys = [question.key for question in labels.questions]
+    columns, wide = _mapped(mapped, keys, available)
+    values: dict[str, str] = {}
+    for name, value in fixed.items():
+        if name not in _NAMES:
+            raise UsageError(f"--set {name}: not a label field{did_you_mean(name, _NAMES)}")
+        if _NAMES[name] in columns:
+            raise UsageError(f"--set {name}: also given as --map")
+        values[_NAMES[name]] = value
+    for name in sorted(_NAMES, key=_SHORT_NAMES.__contains__):  # a whole name before a short one
+        if name in available and _NAMES[name] not in values:
+            columns.setdefault(_NAMES[name], name)
+    if not wide and not {"answer"} & {*columns, *values}:
+        wide = {key: key for key in keys if key in available}
+    layout = Layout(columns, values, wide)
+    for field in ("test_id", "rater") if wide else ("test_id", "rater", "question", "answer"):
+        if not layout.has(field):
+            raise UsageError(_missing(field, keys, available))
+    return layout
+
+
+def _mapped(
+    mapped: Mapping[str, str], keys: Collection[str], available: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The given columns of fields and of questions."""
     columns: dict[str, str] = {}
     wide: dict[str, str] = {}
     for name, column in mapped.items():
@@ -61,55 +78,21 @@ def find_layout(
             if (other := other_spelling(column, available)) is not None:
                 raise UsageError(f"--map {name}={column}: the file spells the column {other!r}")
             raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, available)}")
-        field = _SHORT_NAMES.get(name, name)
-        if field in FIELDS:
-            columns[field] = column
-        elif name in keys:
-            wide[name] = column
-        else:
-            raise UsageError(f"--map {name}: not a label field or a question{_suggestion(name, keys)}")
-    values = _fixed(fixed, columns)
-    for name in (*FIELDS, *_SHORT_NAMES):
-        if name in available and _SHORT_NAMES.get(name, name) not in values:
-            columns.setdefault(_SHORT_NAMES.get(name, name), name)
-    if not wide and "answer" not in columns and "answer" not in values:
-        wide = {key: key for key in keys if key in available}
-    _check(columns.keys() | values.keys(), wide, keys, available)
-    return Layout(columns, values, wide)
+        if name not in _NAMES and name not in keys:
+            raise UsageError(f"--map {name}: not a label field or a question{did_you_mean(name, {*_NAMES, *keys})}")
+        (columns if name in _NAMES else wide)[_NAMES.get(name, name)] = column
+    return columns, wide
 
 
-def _fixed(fixed: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for name, value in fixed.items():
-        field = _SHORT_NAMES.get(name, name)
-        if field not in FIELDS:
-            raise UsageError(f"--set {name}: not a label field{_suggestion(name, ())}")
-        if field in columns:
-            raise UsageError(f"--set {name}: also given as --map")
-        values[field] = value
-    return values
-
-
-def _suggestion(name: str, keys: Collection[str]) -> str:
-    return did_you_mean(name, {*FIELDS, *_SHORT_NAMES, *keys})
-
-
-def _check(fields: Collection[str], wide: Mapping[str, str], keys: Collection[str], available: Collection[str]) -> None:
-    missing = [field for field in ("test_id", "rater") if field not in fields]
-    if not wide:
-        missing += [field for field in ("question", "answer") if field not in fields]
-    if not missing:
-        return
-    field = _SHORT_NAME_OF.get(missing[0], missing[0])
-    for name in (field, missing[0]):
-        if (other := other_spelling(name, available)) is not None:
-            raise UsageError(f"the file spells the column {other!r}: --map {field}={shlex.quote(other)} reads it")
-    hint = f"--map {field}=COLUMN or --set {field}=VALUE sets it"
+def _missing(field: str, keys: Collection[str], available: Collection[str]) -> str:
+    """What to do about a field without a column."""
+    name = next((short for short, whole in _SHORT_NAMES.items() if whole == field), field)
+    for spelling in (name, field):
+        if (other := other_spelling(spelling, available)) is not None:
+            return f"the file spells the column {other!r}: --map {name}={shlex.quote(other)} reads it"
+    hint = f"--map {name}=COLUMN or --set {name}=VALUE sets it"
     if field in ("question", "answer") and keys:
         hint += f"; map the answers to a question with --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
-    raise UsageError(f"no column {field!r}: {hint}. The file's columns: {_columns(available)}")
-
-
-def _columns(available: Collection[str]) -> str:
-    names = ", ".join(repr(name)[:60] for name in sorted(available)[:_MAX_COLUMNS])
-    return names if len(available) <= _MAX_COLUMNS else f"{names} and {len(available) - _MAX_COLUMNS} more"
+    shown = ", ".join(repr(column)[:60] for column in sorted(available)[:_MAX_COLUMNS])
+    more = f" and {len(available) - _MAX_COLUMNS} more" if len(available) > _MAX_COLUMNS else ""
+    return f"no column {name!r}: {hint}. The file's columns: {shown}{more}"

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from visioneval.label.sampling import Item, ItemKey, RaterQueue, Turn
+from visioneval.label.sampling import Item, ItemKey, Queue, Turn
 from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.labels import Digest, Rater
 from visioneval.records.reader import GrowingFile, read_lines
@@ -94,10 +95,9 @@ class RaterProgress:
 
     def apply(self, step: LabelStep, at: str) -> None:
         """Applies one step."""
-        if step.key in self.order:
-            self.order.remove(step.key)
-        if step.key in self.undone:
-            self.undone.remove(step.key)
+        for keys in (self.order, self.undone):
+            if step.key in keys:
+                keys.remove(step.key)
         if step.did in ("answered", "skipped"):
             self.order.append(step.key)
             self.done[step.key] = step.did, datetime.fromisoformat(at)
@@ -115,24 +115,20 @@ class RaterProgress:
         """Whether the item was skipped."""
         return self.done.get(item.key, ("", None))[0] == "skipped"
 
-    def count_done(self, queue: RaterQueue, now: datetime) -> int:
+    def count_done(self, queue: Queue, now: datetime) -> int:
         """The number of done items in a queue."""
-        return sum(self.is_done(queue.by_key[key], now) for key in self.done if key in queue.by_key)
+        return sum(self.is_done(queue[key], now) for key in self.done if key in queue)
 
-    def skipped_items(self, queue: RaterQueue) -> list[Item]:
+    def skipped_items(self, queue: Queue) -> list[Item]:
         """The skipped items of a queue, in order."""
-        return [queue.by_key[key] for key in self.order if key in queue.by_key and self.is_skipped(queue.by_key[key])]
+        return [queue[key] for key in self.order if key in queue and self.is_skipped(queue[key])]
 
-    def next_items(self, queue: RaterQueue, now: datetime, count: int) -> list[Item]:
+    def next_items(self, queue: Queue, now: datetime, count: int) -> list[Item]:
         """The next items, at most ``count``: undone items first, then the order of the queue."""
-        items = [queue.by_key[key] for key in reversed(self.undone) if key in queue.by_key][:count]
-        for item in queue.items:
-            if len(items) >= count:
-                break
-            if not self.is_done(item, now) and item not in items:
-                items.append(item)
-        return items
+        again = [queue[key] for key in reversed(self.undone) if key in queue]
+        upcoming = (item for item in queue.values() if not self.is_done(item, now) and item not in again)
+        return list(islice(chain(again, upcoming), count))
 
-    def last_item(self, queue: RaterQueue) -> Item | None:
+    def last_item(self, queue: Queue) -> Item | None:
         """The last answered or skipped item of the queue, which *undo* reverts."""
-        return next((queue.by_key[key] for key in reversed(self.order) if key in queue.by_key), None)
+        return next((queue[key] for key in reversed(self.order) if key in queue), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import Literal
+from typing import Any, Literal
 
 from visioneval.errors import UsageError
 from visioneval.records.labels import CellDraw, DrawnCell, Images, RecordedDraw, draw_id, frame_of
@@ -23,6 +23,8 @@ from visioneval.types import Status
 Turn = Literal["anchor", "first", "repeat"]
 SubjectKey = tuple[str, str, int, str | None]
 ItemKey = tuple[str, str, int, str | None, Turn]
+Queue = dict[ItemKey, "Item"]
+"""A rater's items in order."""
 Weight = Callable[[Record], float]
 _SELECTION = re.compile(r"all|(random|stratified|disputed):([1-9][0-9]{0,8})")
 RANDOM_KINDS = ("random", "stratified")
@@ -67,6 +69,13 @@ class Candidate:
         """The hashes of its outputs."""
         return self.record.artifact_sha256, self.other.artifact_sha256 if self.other else None
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """What lines about it name it by."""
+        cell = dict(zip(("test_id", "model_label", "sample_index"), self.record.cell, strict=True))
+        output, other = self.outputs
+        return {**cell, "other": self.other_name, "artifact_sha256": output, "other_sha256": other}
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -85,18 +94,6 @@ class Item:
     def swapped(self) -> bool:
         """Whether the cell itself is shown on the right."""
         return self.id[-1] in "13579bdf"
-
-
-class RaterQueue:
-    """A rater's items in order, by id and by key."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self.items = tuple(items)
-        self.by_id = {item.id: item for item in items}
-        self.by_key = {item.key: item for item in items}
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 def rank(seed: int, *parts: object) -> str:
@@ -148,7 +145,7 @@ def build_queue(
     """
 
     def items(candidates: Iterable[Candidate], turn: Turn) -> list[Item]:
-        keys = ((candidate, (*candidate.record.cell, candidate.other_name, turn)) for candidate in candidates)
+        keys = ((candidate, (*candidate.key, turn)) for candidate in candidates)
         return [Item(rank(seed, rater, key), candidate, key) for candidate, key in keys]
 
     first = sorted(items(anchors, "anchor"), key=_by_id)
@@ -156,24 +153,17 @@ def build_queue(
     rest = items((subject for subject in subjects if subject.record.cell not in anchored), "first")
     if not is_draw:
         rest.sort(key=_by_id)
-    repeated = (
-        _repeat_indexes([rank(seed, "again", item.id) for item in rest], round(repeat * len(rest))) if repeat else []
-    )
-    later = {at: at + _REPEAT_DISTANCE + int(rest[at].id, 16) % (len(rest) // 2 + 1) for at in repeated}
-    repeats = items((rest[at].subject for at in repeated), "repeat")
+    ranks = [rank(seed, "again", item.id) for item in rest]
+    too_late = len(rest) - _REPEAT_DISTANCE  # at the end, there are not enough items in between
+    repeated = sorted(range(len(rest)), key=lambda at: (at >= too_late, ranks[at]))[: round(repeat * len(rest))]
     positioned = [(float(at), item) for at, item in enumerate(rest)]
-    positioned += [(later[at] + 0.5, item) for at, item in zip(repeated, repeats, strict=True)]
+    for at, again in zip(repeated, items((rest[at].subject for at in repeated), "repeat"), strict=True):
+        positioned.append((at + _REPEAT_DISTANCE + int(rest[at].id, 16) % (len(rest) // 2 + 1) + 0.5, again))
     return first + [item for _, item in sorted(positioned, key=lambda entry: (entry[0], entry[1].id))]
 
 
 def _by_id(item: Item) -> str:
     return item.id
-
-
-def _repeat_indexes(ranks: Sequence[str], count: int) -> list[int]:
-    """The indexes to repeat: by rank, preferring those with enough items after them."""
-    order = sorted(range(len(ranks)), key=lambda at: (at >= len(ranks) - _REPEAT_DISTANCE, ranks[at]))
-    return order[:count]
 
 
 def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -> list[Candidate]:
@@ -209,28 +199,29 @@ def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: 
     candidates = [Candidate(record) for record in records if record.status is Status.COMPLETED]
     if not candidates:
         raise UsageError("no cell has an output to draw from")
-    drawn = [subject.record for subject in select_candidates(candidates, which, seed, lambda _: 0.0)]
+    drawn = select_candidates(candidates, which, seed, lambda _: 0.0)
 
-    def stratum_of(record: Record) -> str:
-        return str(record.verdict) if which.kind == "stratified" else _ALL
+    def stratum_of(subject: Candidate) -> str:
+        return str(subject.record.verdict) if which.kind == "stratified" else _ALL
 
-    population = Counter(stratum_of(subject.record) for subject in candidates)
-    sizes = Counter(map(stratum_of, drawn))
+    population, sizes = Counter(map(stratum_of, candidates)), Counter(map(stratum_of, drawn))
     if len(sizes) < len(population):
         raise UsageError(f"stratified:{which.count}: there are cells with {len(population)} verdicts: draw more cells")
-    frame = frame_of(records)
-    text = f"{which.kind}:{which.count}"
-    cells = tuple(
-        DrawnCell(
-            draw=_NO_ID,
-            test_id=record.test_id,
-            model_label=record.model_label,
-            sample_index=record.sample_index,
-            stratum=stratum_of(record),
-            probability=sizes[stratum_of(record)] / population[stratum_of(record)],
+    frame, text = frame_of(records), f"{which.kind}:{which.count}"
+    cells = []
+    for subject in drawn:
+        test_id, model_label, sample_index = subject.record.cell
+        stratum = stratum_of(subject)
+        cells.append(
+            DrawnCell(
+                draw=_NO_ID,
+                test_id=test_id,
+                model_label=model_label,
+                sample_index=sample_index,
+                stratum=stratum,
+                probability=sizes[stratum] / population[stratum],
+            )
         )
-        for record in drawn
-    )
     draw = draw_id(text, seed, frame, cells)
     about = CellDraw(draw=draw, which=text, seed=seed, frame=frame)
     identified = tuple(cell.model_copy(update={"draw": draw}) for cell in cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, count_of
 from visioneval.extras import install_command
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.items import applies, questions_for
@@ -20,24 +21,22 @@ from visioneval.label.sampling import RANDOM_KINDS, Candidate, SelectionSpec, dr
 from visioneval.media.video import can_read_videos
 from visioneval.records.labels import (
     LABELS,
+    Images,
     Label,
     RecordedDraw,
     append_draw,
     drop_outdated,
-    is_current,
     newest,
     read_anchors,
     read_draws,
     read_labels,
 )
-from visioneval.records.model import Record, RunInfo, read_info
+from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
-from visioneval.records.reader import read_records
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run
+from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import LabelPair, LabelQuestion
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Status
 
 
@@ -64,43 +63,42 @@ class LabelingTask:
     other: Path
     info: RunInfo
     questions: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
-    subjects: tuple[Candidate, ...]
-    anchors: tuple[Candidate, ...]
+    subjects: Sequence[Candidate]
+    anchors: Sequence[Candidate]
     session: LabelSession
     notes: tuple[str, ...]
     is_draw: bool = False
 
+    @property
+    def after(self) -> dict[str, str]:
+        """What to do with the answers: a sentence, and the command."""
+        run = shlex.quote(display_name(self.folder))
+        if self.session.pairs is None:
+            return {"text": "To compare the graders with these labels:", "command": f"visioneval agreement {run}"}
+        return {"text": "To rank the model runs by these answers:", "command": f"visioneval rank {run} --by people"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run, limited to one model run if a label was given.
+    """A run, limited to the model runs of a label if one was given.
 
     ``with_output`` are the cells whose image file exists.
     """
 
     folder: Path
     info: RunInfo
-    records: tuple[Record, ...]
-    with_output: tuple[Record, ...]
+    records: list[Record]
+    with_output: list[Record]
     label: str | None
 
-    @classmethod
-    def find(cls, name: str, runs_dir: Path) -> _Run:
-        path = (Path(name) / "run.json").is_file()
-        run, label = (name, None) if path else split_run(name)
-        folder = find_named_run(run, runs_dir)
-        fetch_outputs(folder)
-        info, records = read_info(folder), tuple(read_records(folder))
-        if label is not None:
-            labels = {record.model_label for record in records}
-            if not any(any_glob((label,), known) for known in labels):
-                raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, sorted(labels))}")
-            records = tuple(record for record in records if any_glob((label,), record.model_label))
-        with_output = tuple(
-            entry for entry in records if entry.artifact_path and (folder / entry.artifact_path).is_file()
-        )
-        _check_unchanged(with_output, folder, info)
-        return cls(folder, info, records, with_output, label)
+
+def _read(name: str, runs: Path) -> _Run:
+    folder, info, records = read_run(name, runs)
+    fetch_outputs(folder)
+    with_output = [record for record in records if record.artifact_path and (folder / record.artifact_path).is_file()]
+    _check_unchanged(with_output, folder, info)
+    label = None if (Path(name) / "run.json").is_file() else split_run(name)[1]
+    return _Run(folder, info, records, with_output, label)
 
 
 def _check_unchanged(records: Iterable[Record], folder: Path, info: RunInfo) -> None:
@@ -117,9 +115,9 @@ def prepare(request: LabelRequest) -> LabelingTask:
     cannot be written.
     """
     selection = SelectionSpec.parse(request.which)
-    run = _Run.find(request.run, request.out)
-    other = _Run.find(request.pairs, request.out) if request.pairs is not None else None
-    asked_questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
+    run = _read(request.run, request.out)
+    other = _read(request.pairs, request.out) if request.pairs is not None else None
+    questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
     session = _session(request, run, other)
     is_draw = other is None and selection.kind in RANDOM_KINDS
@@ -130,19 +128,10 @@ def prepare(request: LabelRequest) -> LabelingTask:
         selected = select_candidates(subjects, selection, session.seed, weight)
     if not selected:
         raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")
-    anchors, missing = _find_anchors(run, subjects)
+    anchors, missing = _find_anchors(run, subjects, of_pairs=other is not None)
     append_entries(run.folder, [SessionEntry(at=datetime.now(UTC).isoformat(), session=session)])
-    return LabelingTask(
-        folder=run.folder,
-        other=other.folder if other else run.folder,
-        info=run.info,
-        questions=asked_questions,
-        subjects=tuple(selected),
-        anchors=tuple(anchors),
-        session=session,
-        notes=tuple(_notes(run, subjects, missing)),
-        is_draw=is_draw,
-    )
+    folder, other_folder, notes = run.folder, (other or run).folder, tuple(_notes(run, subjects, missing))
+    return LabelingTask(folder, other_folder, run.info, questions, selected, anchors, session, notes, is_draw)
 
 
 def record_draw(
@@ -209,15 +198,15 @@ def _drawn(run: _Run, subjects: Iterable[Candidate], draw: RecordedDraw) -> list
 def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     if other is None:
         subjects = [Candidate(record) for record in run.with_output]
-        if not subjects:
-            raise UsageError(f"{run.folder}: no images to label")
-        return subjects
-    subjects = pairs(run.with_output, other.with_output, other.info.run_id)
-    if not subjects:
-        raise UsageError(
+        problem = f"{run.folder}: no images to label"
+    else:
+        subjects = pairs(run.with_output, other.with_output, other.info.run_id)
+        problem = (
             f"--pairs {other.info.run_id}: no cell has an image in both runs;"
             " to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
         )
+    if not subjects:
+        raise UsageError(problem)
     return subjects
 
 
@@ -231,46 +220,39 @@ def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSessi
     if same := next((session for session in reversed(sessions) if session.has_same_request(new)), None):
         return same
     selection = SelectionSpec.parse(request.which)
-    drawn = (
-        None if other or selection.kind not in RANDOM_KINDS else _seed_of_last_draw(run.folder, run.records, selection)
-    )
+    if other or selection.kind not in RANDOM_KINDS:
+        return new
+    drawn = _seed_of_last_draw(run.folder, run.records, selection)
     return new if drawn is None else new.model_copy(update={"seed": drawn})
 
 
-def _find_anchors(run: _Run, subjects: Iterable[Candidate]) -> tuple[list[Candidate], int]:
+def _find_anchors(run: _Run, subjects: Iterable[Candidate], *, of_pairs: bool) -> tuple[list[Candidate], int]:
     """Subjects with an agreed answer, and the number of agreed answers that cannot be shown."""
     by_key = {subject.key: subject for subject in subjects}
-    is_pairwise = any(key[3] is not None for key in by_key)
-    anchor_keys = {
-        (*label.cell, label.other)
-        for label in read_anchors(run.folder, run.info)
-        if (label.other is not None) is is_pairwise and _is_current(by_key.get((*label.cell, label.other)), label)
-    }
-    anchors = [by_key[key] for key in sorted(anchor_keys & by_key.keys(), key=repr)]
-    return anchors, len(anchor_keys) - len(anchors)
+    answers = [label for label in read_anchors(run.folder, run.info) if (label.other is not None) is of_pairs]
+    current, _ = drop_outdated(answers, lambda label: _outputs(by_key.get((*label.cell, label.other))))
+    keys = {(*label.cell, label.other) for label in current}
+    anchors = [by_key[key] for key in sorted(keys & by_key.keys(), key=repr)]
+    return anchors, len(keys) - len(anchors)
 
 
-def _is_current(subject: Candidate | None, anchor: Label) -> bool:
-    return subject is None or is_current(subject.outputs, anchor)
+def _outputs(subject: Candidate | None) -> Images:
+    return (None, None) if subject is None else subject.outputs
 
 
 def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> Iterable[str]:
     generated = [record for record in run.records if record.artifact_path]
     without_file = len(generated) - len(run.with_output)
     if len(run.records) > len(generated):
-        yield f"{_cells(len(run.records) - len(generated))} without an image, skipped"
+        yield f"{count_of(len(run.records) - len(generated), 'cell')} without an image, skipped"
     if without_file:
-        yield f"{_cells(without_file)} with a missing image file, skipped"
+        yield f"{count_of(without_file, 'cell')} with a missing image file, skipped"
     if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_read_videos():
         yield f"video metadata may reveal the model; to remove it, {install_command('video')}"
-    by_key = {subject.key: subject.outputs for subject in subjects}
+    by_key = {subject.key: subject for subject in subjects}
     labels = read_labels(run.folder / LABELS)
-    _, outdated = drop_outdated(labels, lambda label: by_key.get((*label.cell, label.other), (None, None)))
+    _, outdated = drop_outdated(labels, lambda label: _outputs(by_key.get((*label.cell, label.other))))
     if outdated:
         yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:
-        yield f"{_cells(missing_anchors)} with an agreed answer skipped: not in this selection"
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count:,} cells"
+        yield f"{count_of(missing_anchors, 'cell')} with an agreed answer skipped: not in this selection"

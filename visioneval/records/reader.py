@@ -168,6 +168,11 @@ class _CellName:
     sample_index: SampleIndex
 
 
+def count_cells(folder: Path) -> int:
+    """How many cells of a run have records, which are not checked. Raises ``RunFormatError``."""
+    return len(open_records(folder / RESULTS, _CellName))
+
+
 @dataclass(frozen=True, slots=True)
 class _Lines(Generic[CellT]):
     """The lines of a file of records."""

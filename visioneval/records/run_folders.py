@@ -74,6 +74,7 @@ _FILES = (
     "diversity.jsonl",
     "confirmations.jsonl",
     "questions.json",
+    "summary.json",
     "run.json",
 )
 

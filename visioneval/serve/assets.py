@@ -26,7 +26,8 @@ def read_asset(name: str) -> str:
 
 
 def asset_response(name: str, _: Request) -> Response:
-    """Sends a script or a style."""
+    """Sends a page without values, a script or a style."""
     from starlette.responses import Response
 
-    return Response(read_asset(name), media_type="text/css" if name.endswith(".css") else "text/javascript")
+    kind = {"css": "css", "html": "html"}.get(name.rpartition(".")[2], "javascript")
+    return Response(read_asset(name), media_type=f"text/{kind}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -16,78 +15,34 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN_HEADER = "x-visioneval-token"  # noqa: S105 - the name of a header
 MAX_BODY = 64 * 1024
 WRONG_TOKEN = 403, "wrong token: open the URL that the command printed"
-_POLICY = "content-security-policy"
+_POLICY = b"content-security-policy"
 SECURITY_HEADERS = {
-    _POLICY: "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
-    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
+    _POLICY: b"default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
+    b"media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
 }
 
 
-class Door(Protocol):
-    """Where the token of a server is, and which page may be opened from a link on another site."""
-
-    def is_entrance(self, path: str) -> bool:
-        """Whether a link on another site, such as a web terminal, may open this path; the token is still needed."""
-
-    def has_token(self, path: str, headers: Headers) -> bool:
-        """Whether a request has the token, or asks for something that needs none."""
-
-
-class TokenInHeader:
-    """The door of a single page, whose script sends the token with each call of ``/api/``."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def is_entrance(self, path: str) -> bool:
-        """The page itself, which checks the token in its query."""
-        return path == "/"
-
-    def has_token(self, path: str, headers: Headers) -> bool:
-        """Whether the header is right; styles and scripts are no secret."""
-        return not path.startswith("/api/") or is_valid_token(self._token, headers.get(TOKEN_HEADER, ""))
-
-
-class TokenInPath:
-    """The door of pages that link to each other: every path starts with ``/TOKEN/``."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def is_entrance(self, path: str) -> bool:
-        """The first page."""
-        return path == f"/{self._token}/"
-
-    def has_token(self, path: str, headers: Headers) -> bool:  # noqa: ARG002 - of the protocol
-        """Whether the path starts with the token."""
-        return is_valid_token(self._token, path.split("/", 2)[1] if path.count("/") > 1 else "")
-
-
 class AuthMiddleware:
-    """Wraps the application. ``hosts`` are the accepted ``host:port`` values.
+    """Wraps an application all of whose paths start with ``/TOKEN/``. ``hosts`` are the accepted ``host:port`` values.
 
     A response may bring a content security policy that is stricter for its page; every other header is set here.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], door: Door) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str) -> None:
         self._app = app
         self._hosts = hosts
-        self._door = door
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request or rejects it with a reason."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":  # no websocket is served
             return
         guarded = _with_headers(send)
@@ -109,18 +64,14 @@ class AuthMiddleware:
         if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
             return 403, "request from another origin"
         site = headers.get("sec-fetch-site", "none")
-        if not self._door.is_entrance(scope["path"]) and site not in ("same-origin", "none"):
+        path: str = scope["path"]
+        # a link on another site, such as a web terminal, may open the first page
+        if path != f"/{self._token}/" and site not in ("same-origin", "none"):
             return 403, "request from another site"
-        if not self._door.has_token(scope["path"], headers):
+        given = path.split("/", 2)[1] if path.count("/") > 1 else ""
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode()):  # in constant time
             return WRONG_TOKEN
-        if scope["method"] == "POST":
-            return _body_refusal(headers)
-        return None
-
-
-def is_valid_token(token: str, given: str) -> bool:
-    """Compares a token in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+        return _body_refusal(headers) if scope["method"] == "POST" else None
 
 
 _TOO_LARGE = f"the request is over {MAX_BODY:,} bytes"
@@ -153,14 +104,9 @@ def _limit_body(receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = list(message.get("headers", ()))
-            has_policy = any(name == _POLICY.encode() for name, _ in present)
-            headers = [
-                (name.encode(), value.encode())
-                for name, value in SECURITY_HEADERS.items()
-                if not (has_policy and name == _POLICY)
-            ]
-            message = {**message, "headers": [*present, *headers]}
+            own = dict(message.get("headers", ()))
+            headers = {**own, **SECURITY_HEADERS, _POLICY: own.get(_POLICY, SECURITY_HEADERS[_POLICY])}
+            message = {**message, "headers": list(headers.items())}
         await send(message)
 
     return sent

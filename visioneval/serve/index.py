@@ -1,88 +1,80 @@
-"""The index of runs, by experiment, with lines over the runs of each suite, and the pages for problems and results."""
+"""The index of runs: one table, and lines over the runs of each suite of an experiment."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from urllib.parse import quote
 
+from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
-from visioneval.report.html.pages import PageFrame, policy, render, usd
+from visioneval.report.html.pages import policy, render, usd
 from visioneval.serve.assets import FOLDER
-from visioneval.serve.listing import RunRow, SummaryPart
+from visioneval.serve.listing import RunRow
 from visioneval.suite.filters import any_glob
+from visioneval.suite.meanings import describe_meaning
+from visioneval.types import Metric
 
-INDEX_SCRIPT, LIVE_SCRIPT = "index.js", "live.js"
+INDEX_SCRIPT = "index.js"
 BACK = "All runs"
 WIDTH, HEIGHT = 240.0, 56.0
 PAD = 5.0
+MIN_POINTS = 3
+"""With fewer, a line shows nothing that the table does not."""
 MAX_POINTS = 100
 """The last runs of an experiment that a line has."""
 MAX_METRICS = 4
 """Lines of metrics, unless others are asked for."""
 MAX_TAGS = 3
 _MAX_LISTED = 12
-Value = Callable[[SummaryPart], float | None]
+Show = Callable[[float], str]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOptions:
-    """What an index shows. ``links`` are comparisons that exist, from run B to the address; of a static index."""
+def index_page(
+    rows: Sequence[RunRow],
+    where: str,
+    metrics: Sequence[str] = (),
+    poll_seconds: int = 0,
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """The index. ``rows`` are oldest first, and those that cannot be read come last.
 
-    where: str
-    metrics: tuple[str, ...] = ()
-    is_served: bool = False
-    poll_seconds: int = 0
-    version: str = ""
-    links: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """A run as text, with its addresses."""
-
-    row: RunRow
-    address: str
-    started: str
-    cells: str
-    rate: str
-    cost: str
-    compared: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentPart:
-    """The runs of an experiment, newest first, and its lines."""
-
-    name: str
-    count: str
-    trends: Sequence[Trend]
-    lines: Sequence[RunLine]
-
-
-def index_page(rows: Sequence[RunRow], options: IndexOptions) -> str:
-    """The index. ``rows`` are oldest first, and those that cannot be read come last."""
-    unreadable = [row for row in rows if row.problem]
+    A server has the page ask for changes every ``poll_seconds``. ``links`` are the comparisons of a static index, from
+    run B to the address.
+    """
+    readable = [row for row in rows if not row.problem]
     running = sum(row.state == "running" for row in rows)
+    groups = [(experiment, suite, trends(members, metrics)) for (experiment, suite), members in series(rows).items()]
+    is_served = poll_seconds > 0
     return render(
         "index.html.j2",
         FOLDER,
-        policy=_index_policy() if options.is_served else policy(),
-        options=options,
-        parts=_parts([row for row in rows if not row.problem], options),
+        policy=index_policy() if is_served else policy(has_script=False),
+        where=where,
+        is_served=is_served,
+        poll_seconds=poll_seconds,
+        version=digest(rows),
+        rows=readable[::-1],
+        groups=[group for group in groups if group[2]],
         count=count_of(len(rows), "run"),
         running=f"{running} running" if running else "",
-        unreadable=unreadable,
+        unreadable=[row for row in rows if row.problem],
+        links=links or {},
+        rate_text=rate_text,
         plot={"width": WIDTH, "height": HEIGHT},
     )
 
 
-def problem_page(title: str, text: str, links: tuple[tuple[str, str], ...], root: str) -> str:
-    """One clear page for what cannot be shown. ``root`` is the relative address of the index's folder."""
-    frame = PageFrame(links)
-    return render("problem.html.j2", FOLDER, policy=policy(), title=title, text=text, frame=frame, root=root)
+def index_policy() -> str:
+    """The policy of a page that asks for changes, and that has a form, which asks for a comparison."""
+    return policy(is_live=True).replace("form-action 'none'", "form-action 'self'")
+
+
+def digest(rows: Sequence[RunRow]) -> str:
+    """Changes when the index would."""
+    return hashlib.sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def run_address(run_id: str) -> str:
@@ -90,48 +82,25 @@ def run_address(run_id: str) -> str:
     return f"run/{quote(run_id, safe='')}/"
 
 
-def by_experiment(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
-    """The runs of each experiment, that with the newest run first; runs without an experiment have an empty name."""
-    groups: dict[str, list[RunRow]] = {}
-    for row in rows:
-        groups.setdefault(row.experiment, []).append(row)
-    newest = sorted(groups.items(), key=lambda item: item[1][-1].started_at, reverse=True)
-    return dict(newest)
+def rate_text(summary: Summary | None) -> str:
+    """A pass rate as ``66.7 % [20.8, 93.9]``; empty if there is none."""
+    rate = None if summary is None else summary.counts.pass_rate
+    if rate is None or rate.value is None:
+        return ""
+    interval = "" if rate.low is None or rate.high is None else f" [{rate.low * 100:.1f}, {rate.high * 100:.1f}]"
+    return percent(rate.value) + interval
 
 
-def _parts(rows: Sequence[RunRow], options: IndexOptions) -> list[ExperimentPart]:
-    return [
-        ExperimentPart(
-            name,
-            count_of(len(members), "run"),
-            experiment_trends(members, options.metrics) if name else [],
-            [_line(row, options) for row in reversed(members)],
-        )
-        for name, members in by_experiment(rows).items()
-    ]
+def series(rows: Sequence[RunRow]) -> dict[tuple[str, str], list[RunRow]]:
+    """The runs with figures of each suite of an experiment, oldest first; those with the newest run come first.
 
-
-def _line(row: RunRow, options: IndexOptions) -> RunLine:
-    part = row.summary
-    cells = "" if row.cells is None else f"{row.cells:,} of {row.planned_cells:,}"
-    rate = "" if part is None or part.pass_rate is None else percent(part.pass_rate)
-    if part is not None and part.low is not None and part.high is not None and rate:
-        rate += f" [{part.low * 100:.1f}, {part.high * 100:.1f}]"
-    cost = "" if part is None or part.cost_usd is None else usd(part.cost_usd, part.unpriced)
-    address = run_address(row.run_id) + ("" if options.is_served else "index.html")
-    compared = (options.links or {}).get(row.run_id, "")
-    return RunLine(row, address, row.started_at[:16].replace("T", " "), cells, rate, cost, compared)
-
-
-def _index_policy() -> str:
-    """Like that of other pages, for a page with a form that asks for a comparison."""
-    return policy(is_live=True).replace("form-action 'none'", "form-action 'self'")
-
-
-def frame_links(run_id: str, *, to_index: str, to_label: str, to_agreement: str) -> tuple[tuple[str, str], ...]:
-    """The links above a served report."""
-    name = quote(run_id, safe="")
-    return (BACK, to_index), ("Label", f"{to_label}{name}/"), ("Agreement with labels", f"{to_agreement}{name}/")
+    The figures of two suites do not continue each other.
+    """
+    groups: dict[tuple[str, str], list[RunRow]] = {}
+    for row in reversed(rows):
+        if row.experiment and row.summary is not None:
+            groups.setdefault((row.experiment, row.suite), []).insert(0, row)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,72 +127,40 @@ class Trend:
     points: tuple[Point, ...]
 
 
-def by_suite(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
-    """The finished runs of each suite, in order: the figures of two suites do not continue each other."""
-    groups: dict[str, list[RunRow]] = {}
-    for row in rows:
-        if row.is_final:
-            groups.setdefault(row.suite, []).append(row)
-    return groups
-
-
-def experiment_trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
-    """The lines of an experiment, as of ``trends``, for each of its suites, which they name if there are several."""
-    suites = by_suite(rows)
-    return [
-        line
-        for suite, members in suites.items()
-        for line in trends(members, metrics, f"{suite}: " if len(suites) > 1 else "")
-    ]
-
-
-def trends(rows: Sequence[RunRow], metrics: Sequence[str] = (), prefix: str = "") -> list[Trend]:
-    """The lines of a suite, whose runs are oldest first; empty with fewer than two finished runs.
+def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
+    """The lines of a suite, whose runs are oldest first and have figures.
 
     ``metrics`` are globs; without any, those that rules and gates of the last run read.
     """
-    final = [row for row in rows if row.is_final][-MAX_POINTS:]
-    if len(final) < 2:
-        return []
-    parts = [row.summary for row in final if row.summary is not None]
-    lines = [_trend(f"{prefix}Pass rate", final, lambda part: part.pass_rate, (0.0, 1.0), percent)]
-    for name in chosen_metrics(parts, metrics):
-        lines += _metric_trends(f"{prefix}{name}", name, final)
-    lines.append(
-        _trend(f"{prefix}Cost, USD", final, lambda part: part.cost_usd, (0.0, None), lambda value: usd(value, 0))
-    )
-    totals: Counter[str] = Counter()
-    for part in parts:
-        totals.update(part.failure_tags)
-    for tag, _ in totals.most_common(MAX_TAGS):
-        lines.append(_trend(f"{prefix}Cells tagged {tag}", final, _share(tag), (0.0, None), percent))
-    return [line for line in lines if line.points]
+    rows = rows[-MAX_POINTS:]
+    summaries = [row.summary for row in rows if row.summary is not None]
+    lines = [_trend("Pass rate", rows, [summary.counts.pass_rate.value for summary in summaries], (0.0, 1.0), percent)]
+    for name in chosen_metrics(summaries, metrics):
+        meanings = {describe_meaning(s.metrics[name]): s.metrics[name] for s in summaries if name in s.metrics}
+        for meaning, metric in meanings.items():  # values of two meanings are not on one line
+            is_other = [name in s.metrics and describe_meaning(s.metrics[name]) != meaning for s in summaries]
+            members = [row for row, other in zip(rows, is_other, strict=True) if not other]
+            values = [_mean(summary, name) for summary, other in zip(summaries, is_other, strict=True) if not other]
+            title = f"{name} ({meaning})" if len(meanings) > 1 else name
+            bounds = (0.0, 1.0) if metric.type == "bool" else metric.range
+            lines.append(_trend(title, members, values, bounds, _shown_as(metric)))
+    costs = [summary.cost_usd for summary in summaries]
+    lines.append(_trend("Cost, USD", rows, costs, (0.0, None), lambda value: usd(value, 0)))
+    tags = sum((Counter(summary.failure_tags) for summary in summaries), Counter[str]())
+    for tag, _ in tags.most_common(MAX_TAGS):
+        shares = [_share(summary, tag) for summary in summaries]
+        lines.append(_trend(f"Cells tagged {tag}", rows, shares, (0.0, None), percent))
+    return [line for line in lines if len(line.points) >= MIN_POINTS]
 
 
-def _metric_trends(title: str, name: str, rows: Sequence[RunRow]) -> Iterator[Trend]:
-    """The line of a metric; if its meaning changed, one for each meaning, which it names."""
-    by_meaning: dict[str, list[tuple[RunRow, SummaryPart]]] = {}
-    known = (row.summary.meanings[name] for row in rows if row.summary and name in row.summary.meanings)
-    meaning = next(known, "")
-    for row in rows:
-        if row.summary is not None:
-            meaning = row.summary.meanings.get(name, meaning)
-            by_meaning.setdefault(meaning, []).append((row, row.summary))
-    for text, members in by_meaning.items():
-        summaries = [summary for _, summary in members]
-        bounds = next((summary.ranges[name] for summary in reversed(summaries) if name in summary.ranges), None)
-        show = percent if any(summary.is_share(name) for summary in summaries) else number
-        suffix = f" ({text})" if len(by_meaning) > 1 else ""
-        yield _trend(f"{title}{suffix}", [row for row, _ in members], _metric(name), bounds, show)
-
-
-def chosen_metrics(parts: Sequence[SummaryPart], globs: Sequence[str]) -> list[str]:
+def chosen_metrics(summaries: Sequence[Summary], globs: Sequence[str]) -> list[str]:
     """The metrics with a line: those that match, or the first that decide in the last run, numbers before yes or no."""
-    names = dict.fromkeys(name for part in parts for name in part.metrics)
+    names = dict.fromkeys(name for summary in summaries for name in summary.metrics)
     if globs:
         return [name for name in names if any_glob(tuple(globs), name)]
-    deciding = [name for name in parts[-1].deciding if name in names]
-    return sorted(deciding, key=parts[-1].is_share)[:MAX_METRICS]
+    last = summaries[-1]
+    deciding = [name for name in last.deciding_metrics if name in names]
+    return sorted(deciding, key=lambda name: name in last.metrics and last.metrics[name].type == "bool")[:MAX_METRICS]
 
 
 def percent(value: float) -> str:
@@ -231,60 +168,56 @@ def percent(value: float) -> str:
     return f"{value:.1%}".replace("%", "\u202f%")
 
 
-def number(value: float) -> str:
-    """A mean as text."""
-    return f"{value:.4g}"
+def _shown_as(metric: Metric) -> Show:
+    """How a mean is shown: a share as ``66.7 %``, a score as ``2.67 of 5``."""
+    if metric.type == "bool":
+        return percent
+    high = metric.range[1] if metric.range else None
+    end = f" of {high:g}" if high is not None and high > 1 else ""
+    return lambda value: (f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}") + end
 
 
-def _metric(name: str) -> Value:
-    return lambda part: part.metrics.get(name)
+def _mean(summary: Summary, metric: str) -> float | None:
+    """The mean of a metric over the cells of all model runs; ``None`` if nothing was measured."""
+    estimates = [model.metrics[metric] for model in summary.models if metric in model.metrics]
+    measured = [(estimate.value, estimate.n) for estimate in estimates if estimate.value is not None]
+    cells = sum(n for _, n in measured)
+    return sum(value * n for value, n in measured) / cells if cells else None
 
 
-def _share(tag: str) -> Value:
+def _share(summary: Summary, tag: str) -> float | None:
     """The share of the cells with a verdict that have a failure tag."""
-
-    def share(part: SummaryPart) -> float | None:
-        cells = part.passed + part.failed + part.errors
-        return part.failure_tags.get(tag, 0) / cells if cells else None
-
-    return share
+    cells = summary.counts.passed + summary.counts.failed + summary.counts.errors
+    return summary.failure_tags.get(tag, 0) / cells if cells else None
 
 
 def _trend(
     name: str,
     rows: Sequence[RunRow],
-    value: Value,
+    values: Sequence[float | None],
     bounds: tuple[float, float | None] | None,
-    show: Callable[[float], str],
+    show: Show,
 ) -> Trend:
-    values = [None if row.summary is None else value(row.summary) for row in rows]
-    measured = [number for number in values if number is not None and isfinite(number)]
-    if not measured:
-        return Trend(name, "", "", "", "", (), ())
+    measured = [value for value in values if value is not None] or [0.0]
     low = min(measured) if bounds is None else min(bounds[0], *measured)
     high = max(measured) if bounds is None or bounds[1] is None else max(bounds[1], *measured)
     pieces: list[list[Point]] = [[]]
-    for at, (row, number_or_none) in enumerate(zip(rows, values, strict=True)):
-        if number_or_none is None or not isfinite(number_or_none):
+    for at, (row, value) in enumerate(zip(rows, values, strict=True)):
+        if value is None:
             pieces.append([])
             continue
         x = PAD + at / max(1, len(rows) - 1) * (WIDTH - 2 * PAD)
-        share = (number_or_none - low) / (high - low) if high > low else 0.5
+        share = (value - low) / (high - low) if high > low else 0.5
         y = HEIGHT - PAD - share * (HEIGHT - 2 * PAD)
-        pieces[-1].append(Point(round(x, 1), round(y, 1), row.tone, f"{row.run_id}: {show(number_or_none)}"))
-    shown = [None if number is None else show(number) for number in values]
+        pieces[-1].append(Point(round(x, 1), round(y, 1), row.tone, f"{row.run_id}: {show(value)}"))
+    shown = ["not measured" if value is None else show(value) for value in values]
+    before = f"the last {_MAX_LISTED} of " if len(shown) > _MAX_LISTED else ""
     return Trend(
         name,
-        _words(name, shown),
-        show(measured[-1]) if values[-1] is not None else "not measured",
-        show(low),
-        show(high),
+        f"{name} over {before}{len(shown)} runs, oldest first: {', '.join(shown[-_MAX_LISTED:])}",
+        shown[-1],
+        show(low).partition(" of ")[0],
+        show(high).partition(" of ")[0],
         tuple(" ".join(f"{point.x},{point.y}" for point in piece) for piece in pieces if len(piece) > 1),
         tuple(point for piece in pieces for point in piece),
     )
-
-
-def _words(name: str, shown: Sequence[str | None]) -> str:
-    words = ", ".join(text or "not measured" for text in shown[-_MAX_LISTED:])
-    before = f"the last {_MAX_LISTED} of " if len(shown) > _MAX_LISTED else ""
-    return f"{name} over {before}{len(shown)} runs, oldest first: {words}"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeVar
-from urllib.parse import urlencode
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
@@ -21,30 +19,32 @@ from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import LABELS, Rater, rater_name
 from visioneval.records.stores.locations import display_name
-from visioneval.serve.assets import asset_response, read_asset
-from visioneval.serve.guard import TokenInHeader, is_valid_token
+from visioneval.serve.assets import asset_response
 from visioneval.serve.server import Log, listening
 from visioneval.types import Frozen
 
 PAGE = "the label page"
 SCRIPTS = ("label", "asks", "drafts", "keys", "page", "panes", "questions", "requests", "zoom")
-RequestT = TypeVar("RequestT", "ItemRequest", "RaterRequest")
 _Key = Annotated[str, StringConstraints(max_length=64)]
-
-
-class ItemRequest(Frozen):
-    """The request that answers or skips an item. ``seconds`` is how long it was visible."""
-
-    rater: Rater
-    item: _Key
-    seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]
-    answers: dict[_Key, Any] = Field(default_factory=dict)
 
 
 class RaterRequest(Frozen):
     """A request about a rater's queue."""
 
     rater: Rater
+
+
+class SkipRequest(RaterRequest):
+    """The request that skips an item. ``seconds`` is how long it was visible."""
+
+    item: _Key
+    seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+
+
+class AnswerRequest(SkipRequest):
+    """The request that answers the questions about an item."""
+
+    answers: dict[_Key, Any]
 
 
 def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | None, open_page: bool, log: Log) -> None:
@@ -59,99 +59,57 @@ def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | No
         for note in task.notes:
             log(note)
         log(f"{task.folder.name}: {len(task.subjects):,} to label; seed {task.session.seed}")
-        app = application(Labeling(task), token=address.token, rater=rater)
-        page = f"/?{urlencode({'token': address.token})}"
         hint = "; every answer is saved immediately"
-        address.serve(app, TokenInHeader(address.token), page, open_page=open_page, log=log, hint=hint)
+        address.serve(application(Labeling(task), rater), open_page=open_page, log=log, hint=hint)
         labels = task.folder / LABELS
         outcome = f"the answers are in {display_name(labels)}" if labels.exists() else "nothing was answered"
         log(f"stopped; {outcome}")
 
 
-def application(labeling: Labeling, *, token: str | None, rater: str | None) -> Starlette:
-    """The application, for the guard to wrap; without ``token`` the guard checks all of it.
+def application(labeling: Labeling, rater: str | None = None) -> Starlette:
+    """The application. ``rater`` is the initial rater name; with ``None`` the page asks for it."""
 
-    ``rater`` is the initial rater name; with ``None`` the page asks for it.
-    """
-    page = _LabelPage(labeling, token, rater)
-    posts = (page.answer, page.skip, page.undo, page.reopen)
-    routes = [
-        Route("/", page.index),
-        *(
-            Route(f"/{name}", partial(asset_response, name))
-            for name in ("label.css", *(f"{part}.js" for part in SCRIPTS))
-        ),
-        Route("/api/start", page.start),
-        Route("/api/item", page.item),
-        Route("/api/image/{key}", page.image),
-        *(Route(f"/api/{handler.__name__}", handler, methods=["POST"]) for handler in posts),
-    ]
-    return Starlette(
-        routes=routes, exception_handlers={VisionEvalError: _error_response, HTTPException: _http_error_response}
-    )
+    def start(_: Request) -> Response:
+        return JSONResponse({"rater": rater})
 
+    def item(request: Request) -> Response:
+        return JSONResponse(labeling.next(rater_name(request.query_params.get("rater", ""))))
 
-@dataclass(frozen=True)
-class _LabelPage:
-    """The page and the answers to its requests."""
-
-    labeling: Labeling
-    token: str | None
-    rater: str | None
-
-    def index(self, request: Request) -> Response:
-        """The page."""
-        if self.token is not None and not is_valid_token(self.token, request.query_params.get("token", "")):
-            return PlainTextResponse("Open the complete URL that the command printed.", 403)
-        return Response(read_asset("label.html"), media_type="text/html")
-
-    def start(self, _: Request) -> Response:
-        """The initial rater."""
-        return JSONResponse({"rater": self.rater})
-
-    def item(self, request: Request) -> Response:
-        """The next item of a rater."""
-        return JSONResponse(self.labeling.next(rater_name(request.query_params.get("rater", ""))))
-
-    def image(self, request: Request) -> Response:
-        """An image of an item."""
+    def image(request: Request) -> Response:
         try:
-            media = self.labeling.media.get(request.path_params["key"])
+            media = labeling.media.get(request.path_params["key"])
         except ImageError:
             raise HTTPException(410, "this image cannot be shown: its file is missing or damaged") from None
         if media is None:
             raise HTTPException(404, "unknown image")
         return Response(media.data, media_type=media.mime)
 
-    async def answer(self, request: Request) -> Response:
-        """Saves the answers to an item."""
-        body = await _parse_body(request, ItemRequest)
-        return await _answered(self.labeling.answer, body.rater, body.item, body.answers, body.seconds)
+    async def change(method: Callable[..., dict[str, Any]], form: type[RaterRequest], request: Request) -> Response:
+        try:
+            body = form.model_validate_json(await request.body())
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise UsageError(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+        return JSONResponse(await run_in_threadpool(method, **dict(body)))
 
-    async def skip(self, request: Request) -> Response:
-        """Skips an item."""
-        body = await _parse_body(request, ItemRequest)
-        return await _answered(self.labeling.skip, body.rater, body.item, body.seconds)
-
-    async def undo(self, request: Request) -> Response:
-        """Undoes the last item."""
-        return await _answered(self.labeling.undo, (await _parse_body(request, RaterRequest)).rater)
-
-    async def reopen(self, request: Request) -> Response:
-        """Reopens skipped items."""
-        return await _answered(self.labeling.reopen, (await _parse_body(request, RaterRequest)).rater)
-
-
-async def _answered(change: Callable[..., dict[str, Any]], *arguments: Any) -> Response:
-    return JSONResponse(await run_in_threadpool(change, *arguments))
-
-
-async def _parse_body(request: Request, form: type[RequestT]) -> RequestT:
-    try:
-        return form.model_validate_json(await request.body())
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UsageError(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+    changes: list[tuple[Callable[..., dict[str, Any]], type[RaterRequest]]] = [
+        (labeling.answer, AnswerRequest),
+        (labeling.skip, SkipRequest),
+        (labeling.undo, RaterRequest),
+        (labeling.reopen, RaterRequest),
+    ]
+    names = ("label.css", *(f"{part}.js" for part in SCRIPTS))
+    routes = [
+        Route("/", partial(asset_response, "label.html")),
+        *(Route(f"/{name}", partial(asset_response, name)) for name in names),
+        Route("/api/start", start),
+        Route("/api/item", item),
+        Route("/api/image/{key}", image),
+        *(Route(f"/api/{made.__name__}", partial(change, made, form), methods=["POST"]) for made, form in changes),
+    ]
+    return Starlette(
+        routes=routes, exception_handlers={VisionEvalError: _error_response, HTTPException: _http_error_response}
+    )
 
 
 def _error_response(_: Request, error: Exception) -> Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -26,15 +25,16 @@ from visioneval.records.runs import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.agreement import agreement_report
 from visioneval.report.html.compare import comparison_page
-from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages, ReportImages
+from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages
 from visioneval.report.html.pages import PageFrame, sections_page
 from visioneval.report.html.report import suite_folder, write_files
-from visioneval.report.html.slim_run import GalleryFilters, SlimRun, read_slim
+from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.report.sections import quoted
-from visioneval.serve.index import LIVE_SCRIPT, frame_links
+from visioneval.serve.index import BACK
 from visioneval.serve.listing import stamp
 from visioneval.settings import MAX_GALLERY_CELLS
 
+LIVE_SCRIPT = "live.js"
 _FILES = ("run.json", "results.jsonl", "diversity.jsonl", "preferences.jsonl")
 _VERSIONS_KEPT = 2
 """Renderings of a run whose data files an open page may still ask for."""
@@ -70,8 +70,6 @@ class ReportPages:
 
     folder: Path
     trust: bool = False
-    max_cells: int = MAX_GALLERY_CELLS
-    _versions: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def render(self, run: Path) -> str:
@@ -81,44 +79,30 @@ class ReportPages:
         """
         with self._lock:
             version = version_of(run)
-            if not (self.page(run.name, version) / "index.html").is_file():
-                info = with_current_state(run, read_info(run))
-                fetch_outputs(run)
-                slim_run = read_slim(run, info, None, GalleryFilters(max_cells=self.max_cells))
-                self._write(slim_run, version)
+            target = self.page(run.name, version)
+            if not (target / "index.html").is_file():
+                self._write(run, version, target)
+                for folder, kept in ((target.parent, _VERSIONS_KEPT), (self.folder, _MAX_RUNS)):
+                    for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-kept]:
+                        shutil.rmtree(old, ignore_errors=True)
             return version
 
     def page(self, run_id: str, version: str) -> Path:
         """The folder of a rendering, which need not exist."""
         return self.folder / hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:20] / version
 
-    def _write(self, run: SlimRun, version: str) -> None:
-        target = self.page(run.folder.name, version)
-        links = frame_links(
-            run.folder.name, to_index="../../../", to_label="../../../label/", to_agreement="../../../agreement/"
-        )
-        notice = live_notice(run.info, len(run.records))
-        frame = PageFrame(links, notice, f"../../../{LIVE_SCRIPT}", version)
+    def _write(self, run: Path, version: str, target: Path) -> None:
+        info = with_current_state(run, read_info(run))
+        fetch_outputs(run)
+        slim_run = read_slim(run, info, None, GalleryFilters(max_cells=MAX_GALLERY_CELLS))
+        top, name = "../../../", quote(run.name, safe="")
+        links = (BACK, top), ("Label", f"{top}label/{name}/"), ("Agreement with labels", f"{top}agreement/{name}/")
+        frame = PageFrame(links, live_notice(info, len(slim_run.records)), f"{top}{LIVE_SCRIPT}", version)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            write_files(run, target, self._images(run, target), frame)
+            write_files(slim_run, target, ServedImages(run, suite_folder(info), target, trust=self.trust), frame)
         except OSError as error:
-            raise UsageError(f"{run.folder.name}: cannot write the report: {error.strerror or error}") from None
-        self._drop_old(run.folder.name, version)
-
-    def _images(self, run: SlimRun, target: Path) -> ReportImages:
-        return ServedImages(run.folder, suite_folder(run.info), target, trust=self.trust)
-
-    def _drop_old(self, run_id: str, version: str) -> None:
-        versions = self._versions.setdefault(run_id, [])
-        versions.append(version)
-        self._versions.move_to_end(run_id)
-        for old in versions[:-_VERSIONS_KEPT]:
-            shutil.rmtree(self.page(run_id, old), ignore_errors=True)
-        del versions[:-_VERSIONS_KEPT]
-        while len(self._versions) > _MAX_RUNS:
-            old_run, _ = self._versions.popitem(last=False)
-            shutil.rmtree(self.page(old_run, "").parent, ignore_errors=True)
+            raise UsageError(f"{run.name}: cannot write the report: {error.strerror or error}") from None
 
 
 def version_of(run: Path) -> str:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-    from visioneval.serve.guard import Door
-
 DEFAULT_PORT = 8377
 Log = Callable[[str], None]
 _TOKEN_BYTES = 24
@@ -46,23 +44,26 @@ class LocalAddress:
     hosts: frozenset[str]
     token: str
 
-    def serve(self, app: ASGIApp, door: Door, page: str, *, open_page: bool, log: Log, hint: str = "") -> None:
-        """Serves until interrupted. ``page`` is the path of the first page, with the token; ``hint`` follows Ctrl-C."""
-        log(f"open {self.origin}{page}")
+    def serve(self, app: ASGIApp, *, open_page: bool, log: Log, hint: str = "") -> None:
+        """Serves until interrupted. ``hint`` follows Ctrl-C."""
+        page = f"{self.origin}/{self.token}/"
+        log(f"open {page}")
         log(f"press Ctrl-C to stop{hint}")
         if open_page:  # in a thread, as some browsers return only when they are closed
-            threading.Thread(target=webbrowser.open, args=(f"{self.origin}{page}",), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
-            self.server(app, door).run(sockets=[self.listener])
+            self.server(app).run(sockets=[self.listener])
 
-    def server(self, app: ASGIApp, door: Door) -> uvicorn.Server:
-        """The server of an application behind the guard, which is not started yet."""
+    def server(self, app: ASGIApp) -> uvicorn.Server:
+        """The server of an application below ``/TOKEN/``, behind the guard. It is not started yet."""
         import uvicorn
+        from starlette.applications import Starlette
+        from starlette.routing import Mount
 
         from visioneval.serve.guard import AuthMiddleware
 
         config = uvicorn.Config(
-            AuthMiddleware(app, hosts=self.hosts, door=door),
+            AuthMiddleware(Starlette(routes=[Mount(f"/{self.token}", app)]), hosts=self.hosts, token=self.token),
             http="h11",
             loop="asyncio",
             ws="none",

@@ -25,7 +25,7 @@ from visioneval.report.html.report import MARK, prepare_folder, suite_folder, wr
 from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.report.text import one_line
 from visioneval.serve.assets import STYLE, read_asset
-from visioneval.serve.index import BACK, IndexOptions, by_experiment, by_suite, index_page, run_address
+from visioneval.serve.index import BACK, index_page, run_address, series
 from visioneval.serve.listing import RunListing, RunRow
 from visioneval.serve.reports import live_notice, render_comparison
 from visioneval.settings import MAX_GALLERY_CELLS
@@ -69,9 +69,9 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
         _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
         _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
-        index = IndexOptions(one_line(display_name(root)), options.metrics, links=links)
-        rows = sorted(rows, key=lambda row: (bool(row.problem), row.started_at, row.run_id))
-        write_whole(target / "index.html", index_page(rows, index))
+        rows.sort(key=lambda row: bool(row.problem))
+        page = index_page(rows, one_line(display_name(root)), options.metrics, links=links)
+        write_whole(target / "index.html", page)
     except OSError as error:
         raise UsageError(f"{target}: cannot write the site: {error.strerror or error}") from None
     return target / "index.html"
@@ -79,12 +79,15 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
 
 def _selected(rows: Sequence[RunRow], options: SiteOptions) -> list[RunRow]:
     """The runs of the experiment, or all, with those that cannot be read; of each experiment the last ones."""
-    of_experiment = [row for row in rows if options.experiment in (None, row.experiment)]
-    if options.last is None:
-        return of_experiment
-    readable = by_experiment([row for row in of_experiment if not row.problem])
-    latest = {row.run_id for members in readable.values() for row in members[-options.last :]}
-    return [row for row in of_experiment if row.problem or row.run_id in latest]
+    chosen: list[RunRow] = []
+    counts: Counter[str] = Counter()
+    for row in reversed(rows):
+        if options.experiment not in (None, row.experiment):
+            continue
+        counts[row.experiment] += not row.problem
+        if row.problem or options.last is None or counts[row.experiment] <= options.last:
+            chosen.append(row)
+    return chosen[::-1]
 
 
 def _prepare(target: Path) -> None:
@@ -127,35 +130,30 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, r
         return RunRow(row.run_id, text, state="unreadable")
     if redact.tags and row.summary is not None:
         tags = Counter(tag for record in run.records for tag in record.failure_tags)
-        row = replace(row, summary=replace(row.summary, failure_tags=most_common(tags)))
+        row = replace(row, summary=row.summary.model_copy(update={"failure_tags": most_common(tags)}))
     return row
 
 
 def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact: Redaction, log: Log) -> dict[str, str]:
     """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
-    for experiment, members in by_experiment(rows).items():
-        suites = by_suite(members).values() if experiment else ()
-        for before, after in chain.from_iterable(map(pairwise, suites)):
-            name = _comparison(after.run_id)
-            back = ((BACK, "../index.html"), *((row.run_id, f"../{_report(row)}") for row in (before, after)))
-            try:
-                page = render_comparison(root / before.run_id, root / after.run_id, PageFrame(back), redact)
-            except VisionEvalError as error:
-                log(f"not compared: {one_line(display_name(str(error)))}")
-                continue
-            write_whole(target / _COMPARISONS / name, page)
-            links[after.run_id] = f"{_COMPARISONS}/{quote(name)}"
+    for before, after in chain.from_iterable(map(pairwise, series(rows).values())):
+        name = _comparison(after.run_id)
+        pages = ((row.run_id, f"../{run_address(row.run_id)}index.html") for row in (before, after))
+        try:
+            frame = PageFrame(((BACK, "../index.html"), *pages))
+            page = render_comparison(root / before.run_id, root / after.run_id, frame, redact)
+        except VisionEvalError as error:
+            log(f"not compared: {one_line(display_name(str(error)))}")
+            continue
+        write_whole(target / _COMPARISONS / name, page)
+        links[after.run_id] = f"{_COMPARISONS}/{quote(name)}"
     return links
 
 
 def _comparison(run_id: str) -> str:
     """The name of the file that compares a run with the one before."""
     return f"{run_id}.html"
-
-
-def _report(row: RunRow) -> str:
-    return f"{run_address(row.run_id)}index.html"
 
 
 def _delete_others(folder: Path, names: set[str]) -> None:

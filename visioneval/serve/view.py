@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import mimetypes
 import tempfile
 import threading
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,37 +22,33 @@ from visioneval.errors import ImageError, RunFormatError, UsageError, VisionEval
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media import images
-from visioneval.records.reader import records_of
+from visioneval.records.reader import RESULTS, count_cells
 from visioneval.records.run_folders import read_header
 from visioneval.records.runs import current_state
 from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.writer import is_run_id
 from visioneval.report.html.images import THUMB_SIDE, small_webp
-from visioneval.report.html.pages import PageFrame, policy, script, style
+from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.text import one_line
-from visioneval.serve.assets import STYLE, asset_response
-from visioneval.serve.guard import TokenInPath
-from visioneval.serve.index import (
-    BACK,
-    INDEX_SCRIPT,
-    LIVE_SCRIPT,
-    IndexOptions,
-    index_page,
-    problem_page,
-    run_address,
-)
+from visioneval.serve.assets import FOLDER, STYLE, asset_response
+from visioneval.serve.index import BACK, INDEX_SCRIPT, digest, index_page, index_policy, run_address
 from visioneval.serve.label import application as label_application
-from visioneval.serve.listing import RunListing, RunRow, Stamp, stamp
-from visioneval.serve.reports import ReportPages, output_path, render_agreement, render_comparison, version_of
+from visioneval.serve.listing import RunListing, Stamp, stamp
+from visioneval.serve.reports import (
+    LIVE_SCRIPT,
+    ReportPages,
+    output_path,
+    render_agreement,
+    render_comparison,
+    version_of,
+)
 from visioneval.serve.server import Log, listening
 
 PAGE = "the viewer"
 POLL_SECONDS = 3
 STORE_POLL_SECONDS = 30
 _THUMBS = 2000
-_FRAME = "; frame-ancestors 'none'"
 _GONE = "This run is gone"
-_PAGE_POLICY = policy(is_live=True).replace(" file:", "").replace("form-action 'none'", "form-action 'self'") + _FRAME
 
 
 def serve(
@@ -72,12 +66,12 @@ def serve(
     ):
         listing = RunListing(root)
         log(f"{display_name(root)}: {count_of(len(listing.rows()), 'run')}")
-        app = application(Viewer(listing, ReportPages(Path(folder), trust), tuple(metrics)), address.token)
-        address.serve(app, TokenInPath(address.token), f"/{address.token}/", open_page=open_page, log=log)
+        app = application(Viewer(listing, ReportPages(Path(folder), trust), tuple(metrics)))
+        address.serve(app, open_page=open_page, log=log)
 
 
-def application(viewer: Viewer, token: str) -> Starlette:
-    """The application, for the guard to wrap: every path starts with ``/TOKEN/``."""
+def application(viewer: Viewer) -> Starlette:
+    """The application."""
     routes = [
         Route("/", viewer.index),
         Route("/changes", viewer.changes),
@@ -92,8 +86,7 @@ def application(viewer: Viewer, token: str) -> Starlette:
         Mount("/label/{run}", viewer.label),
     ]
     problems = (VisionEvalError, HTTPException, OSError, RuntimeError)
-    handlers: dict[Any, Any] = dict.fromkeys(problems, _problem_response)
-    return Starlette(routes=[Mount(f"/{token}", routes=routes)], exception_handlers=handlers)
+    return Starlette(routes=routes, exception_handlers=dict.fromkeys(problems, _problem_response))
 
 
 @dataclass
@@ -106,46 +99,23 @@ class Viewer:
     _labels: dict[str, tuple[Stamp, Starlette]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def root(self) -> Path:
-        """The folder of runs, or that of the copies of a store."""
-        return self.listing.root
-
     def run(self, run_id: str, *, refresh: bool = True) -> Path:
         """The folder of a run. ``refresh`` brings the copy of a store up to date. Raises ``RunFormatError``."""
-        if run_id in ("", ".", "..") or any(sign in run_id for sign in "/\\\0"):
+        copies = copies_at(self.listing.root)
+        if run_id in ("", ".", "..") or any(sign in run_id for sign in "/\\\0") or (copies and not is_run_id(run_id)):
             raise RunFormatError(f"{one_line(run_id, 80)}: is not the name of a run")
-        copies = copies_at(self.root)
         if copies is not None and refresh:
-            if not is_run_id(run_id):
-                raise RunFormatError(f"{one_line(run_id, 80)}: is not the name of a run")
             copies.refresh(run_id)
-        folder = self.root / run_id
+        folder = self.listing.root / run_id
         if not (folder / "run.json").is_file():
             raise RunFormatError(f"{display_name(folder)}: there is no such run: it was deleted or moved")
         return folder
 
-    def options(self, rows: list[RunRow]) -> IndexOptions:
-        """What the served index shows."""
-        seconds = POLL_SECONDS if copies_at(self.root) is None else STORE_POLL_SECONDS
-        return IndexOptions(display_name(self.root), self.metrics, True, seconds, digest(rows))
-
-    def label_page(self, run_id: str, *, is_opened: bool) -> Starlette:
-        """The label page of a run, with the cells that it had when the page was opened. Raises ``UsageError``."""
-        folder = self.run(run_id, refresh=is_opened)
-        with self._lock:
-            current = stamp(folder / "results.jsonl")
-            known = self._labels.get(run_id)
-            if known is None or (is_opened and known[0] != current):
-                name = str(folder.absolute()) if copies_at(self.root) is None else run_id
-                task = prepare(LabelRequest(name, self.root))
-                known = self._labels[run_id] = current, label_application(Labeling(task), token=None, rater=None)
-            return known[1]
-
     def index(self, _: Request) -> Response:
         """All runs."""
-        rows = self.listing.rows()
-        return _html(index_page(rows, self.options(rows)), _PAGE_POLICY)
+        root = self.listing.root
+        seconds = POLL_SECONDS if copies_at(root) is None else STORE_POLL_SECONDS
+        return _html(index_page(self.listing.rows(), display_name(root), self.metrics, seconds), index_policy())
 
     def changes(self, _: Request) -> Response:
         """Whether the index is up to date."""
@@ -160,27 +130,25 @@ class Viewer:
         """A file of a rendered report."""
         run_id, version = request.path_params["run"], request.path_params["version"]
         name = request.path_params["file"] or "index.html"
-        folder = self.reports.page(run_id, version) if version.isalnum() else None
         self.run(run_id, refresh=False)  # nothing of a run that is gone
-        path = None if folder is None else images.within(folder, name)
+        path = images.within(self.reports.page(run_id, version), name) if version.isalnum() else None
         if path is None or not path.is_file():
             if name == "index.html":
                 return RedirectResponse("../", 307)
             raise HTTPException(404, "no such file")
-        media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        return FileResponse(path, media_type=media_type, headers={"content-security-policy": _PAGE_POLICY})
+        return _file(path, {"content-security-policy": _served(policy(is_live=True))})
 
     def state(self, request: Request) -> Response:
         """Whether a report is up to date."""
         folder = self.run(request.path_params["run"])
         header = read_header(folder)
         shown = {"version": version_of(folder), "state": str(current_state(folder, header.get("state")))}
-        return JSONResponse({**shown, "cells": len(records_of(folder)), "planned": header["planned_cells"]})
+        return JSONResponse({**shown, "cells": count_cells(folder), "planned": header["planned_cells"]})
 
     def output(self, request: Request) -> Response:
         """An output of a run."""
         path = output_path(self.run(request.path_params["run"], refresh=False), request.path_params["file"])
-        return FileResponse(path, media_type=mimetypes.guess_type(path.name)[0], headers={"accept-ranges": "bytes"})
+        return _file(path, {"accept-ranges": "bytes"})
 
     def thumb(self, request: Request) -> Response:
         """A thumbnail of an output."""
@@ -197,31 +165,44 @@ class Viewer:
             raise UsageError("tick two runs to compare them")
         started = {row.run_id: row.started_at for row in self.listing.rows()}
         a, b = (self.run(name) for name in sorted(names, key=lambda name: (started.get(name, ""), name)))
-        page = render_comparison(
-            a, b, PageFrame(((BACK, "./"), *((name.name, run_address(name.name)) for name in (a, b))))
-        )
-        return _html(page, policy(script("compare"), style()) + _FRAME)
+        links = (BACK, "./"), *((run.name, run_address(run.name)) for run in (a, b))
+        return _html(render_comparison(a, b, PageFrame(links)), policy(script("compare"), style()))
 
     def agreement(self, request: Request) -> Response:
         """How far graders agree with the labels of a run."""
         folder = self.run(request.path_params["run"])
         links = ((BACK, "../../"), ("Report", f"../../{run_address(folder.name)}"))
-        return _html(render_agreement(folder, PageFrame(links)), policy(inline_style=style()) + _FRAME)
+        return _html(render_agreement(folder, PageFrame(links)), policy(inline_style=style(), has_script=False))
 
     async def label(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes requests on to the label page of the run in their path."""
-        run_id, is_opened = scope["path_params"]["run"], scope["path"].endswith("/")
-        page = await run_in_threadpool(self.label_page, run_id, is_opened=is_opened)
+        page = await run_in_threadpool(self._label_page, scope["path_params"]["run"], scope["path"].endswith("/"))
         await page(scope, receive, send)
 
+    def _label_page(self, run_id: str, is_opened: bool) -> Starlette:
+        """The label page of a run, with the cells that it had when the page was opened. Raises ``UsageError``."""
+        folder = self.run(run_id, refresh=is_opened)
+        with self._lock:
+            current = stamp(folder / RESULTS)
+            known = self._labels.get(run_id)
+            if known is None or (is_opened and known[0] != current):
+                name = str(folder.absolute()) if copies_at(self.listing.root) is None else run_id
+                task = prepare(LabelRequest(name, self.listing.root))
+                known = self._labels[run_id] = current, label_application(Labeling(task))
+            return known[1]
 
-def digest(rows: list[RunRow]) -> str:
-    """Changes when the index would."""
-    return hashlib.sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16]
+
+def _served(content_policy: str) -> str:
+    return content_policy.replace(" file:", "") + "; frame-ancestors 'none'"
 
 
 def _html(page: str, content_policy: str, status: int = 200) -> Response:
-    return HTMLResponse(page, status, headers={"content-security-policy": content_policy})
+    return HTMLResponse(page, status, headers={"content-security-policy": _served(content_policy)})
+
+
+def _file(path: Path, headers: dict[str, str]) -> Response:
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return FileResponse(path, media_type=kind, headers=headers)
 
 
 @lru_cache(maxsize=_THUMBS)
@@ -231,14 +212,16 @@ def _thumb(run: Path, relative: str, _: Stamp) -> bytes | None:
 
 def _problem_response(request: Request, error: Exception) -> Response:
     """One clear page, or a line for a file or a script."""
-    is_http = isinstance(error, HTTPException)
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    text = str(error.detail) if isinstance(error, HTTPException) else display_name(one_line(str(error), 1000))
-    if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, VisionEvalError):
-        text = "a file of this run is gone or cannot be read"
-    if is_http or isinstance(error, ImageError) or "text/html" not in request.headers.get("accept", "text/html"):
+    status, text = 404, "a file of this run is gone or cannot be read"
+    if isinstance(error, HTTPException):
+        status, text = error.status_code, str(error.detail)
+    elif isinstance(error, VisionEvalError):
+        text = display_name(one_line(str(error), 1000))
+    is_page = "text/html" in request.headers.get("accept", "text/html")
+    if isinstance(error, (HTTPException, ImageError)) or not is_page:
         return JSONResponse({"error": text}, status_code=status)
-    depth = request.url.path.count("/") - 2
-    root = "../" * depth or "./"
+    root = "../" * (request.url.path.count("/") - 2) or "./"
     title = _GONE if "there is no such run" in text else "This page cannot be shown"
-    return _html(problem_page(title, text, ((BACK, root),), root), _PAGE_POLICY, status)
+    content_policy = policy(has_script=False)
+    values = {"policy": content_policy, "title": title, "text": text, "frame": PageFrame(((BACK, root),)), "root": root}
+    return _html(render("problem.html.j2", FOLDER, **values), content_policy, status)

@@ -16,7 +16,8 @@ def _yes_no(key: str, ask: str, metric: str | None = None, tasks: tuple[TaskType
 
 
 def _clarity(ask: str) -> LabelQuestion:
-    return LabelQuestion(key="clarity", ask=f"{ask} 1 is unclear, 5 is immediately clear.", type="scale", scale=(1, 5))
+    ends = ("unclear", "immediately clear")
+    return LabelQuestion(key="clarity", ask=ask, type="scale", scale=(1, 5), ends=ends)
 
 
 def _pair(ask: str) -> tuple[LabelPair, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -19,6 +20,7 @@ WHY = ".why"
 """The free-text reason for the answer to a pair is stored as an answer to ``<key>.why``."""
 MAX_TEXT = 10_000
 MAX_STEPS = 1000
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 _Several = Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -41,6 +43,11 @@ class LabelQuestion(Frozen):
         default=None, description="Lowest and highest value; whole numbers unless 'step' is set."
     )
     step: Annotated[float, Field(gt=0)] = Field(default=1.0, description="Step size of a scale.")
+    ends: tuple[Text, Text] | None = Field(
+        default=None,
+        exclude_if=lambda ends: ends is None,
+        description="What the lowest and the highest value of a scale mean, such as [unclear, clear at once].",
+    )
     metric: MetricNames | None = Field(
         default=None,
         description="The metric that measures the same thing, or 'verdict', or a list of these; 'visioneval agreement' "
@@ -66,8 +73,9 @@ class LabelQuestion(Frozen):
     @model_validator(mode="after")
     def _check_scale(self) -> Self:
         if self.type != "scale":
-            if self.scale is not None:
-                raise ValueError(f"'scale' needs the type scale, not {self.type}")
+            for name in ("scale", "ends"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name!r} needs the type scale, not {self.type}")
             return self
         if self.scale is None:
             raise ValueError("a question of type scale needs 'scale', such as [1, 5]")
@@ -104,9 +112,23 @@ class LabelQuestion(Frozen):
     def answers_text(self) -> str:
         """The valid answers in words, such as ``yes or no`` or ``from 1 to 5``."""
         texts = {"yes_no": "yes or no", "text": "free text", "tags": f"any of: {'; '.join(self.choices)}"}
-        return texts.get(self.type) or (
-            self._range_text if self.type == "scale" else f"one of: {'; '.join(self.choices)}"
-        )
+        if self.type == "scale":
+            return self._range_text + (f", where {' and '.join(self.end_texts)}" if self.ends else "")
+        return texts.get(self.type) or f"one of: {'; '.join(self.choices)}"
+
+    @property
+    def end_texts(self) -> tuple[str, ...]:
+        """What the ends of a scale mean, such as ``1 = unclear``; empty if the question itself says it."""
+        steps = [str(step) for step in self.steps]
+        if not steps or (self.ends is None and {steps[0], steps[-1]} <= set(_NUMBER.findall(self.ask))):
+            return ()
+        low, high = self.ends or ("least", "most")
+        return f"{steps[0]} = {low}", f"{steps[-1]} = {high}"
+
+    def in_order(self, value: Any) -> Any:
+        """A list of tags in the order of the suite; another value as it is, for ``answer_problem`` to reject."""
+        is_valid = isinstance(value, list) and all(isinstance(tag, str) and tag in self.choices for tag in value)
+        return tuple(sorted(value, key=self.choices.index)) if is_valid else value
 
     def answer_problem(self, answer: Any) -> str | None:
         """Why a value is not a valid answer; ``None`` if it is valid. A missing answer is always valid."""

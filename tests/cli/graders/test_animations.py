@@ -246,7 +246,7 @@ def test_sampled_frames_are_scaled_before_the_next_one_is_read(tmp_path: Path, m
 def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:
     path = tmp_path / "a.gif"
     path.write_bytes(animated("GIF", frames(), comment=b"model-x"))
-    served = load_animation(path)()
+    served = load_animation(path)
     assert served.mime == "image/webp"
     assert b"model-x" not in served.data
     assert animation_of(served.data) == ("video/webp", 96, 64)
@@ -257,29 +257,29 @@ def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:
 def test_a_large_animation_is_scaled_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.gif"
     path.write_bytes(animated("GIF", [image.resize((3000, 30)) for image in frames()]))
-    assert animation_of(load_animation(path)().data) == ("video/webp", 1024, 10)
+    assert animation_of(load_animation(path).data) == ("video/webp", 1024, 10)
     monkeypatch.setattr(bounds.MEGAPIXELS, "override", 1)
     path.write_bytes(animated("GIF", [image.resize((1000, 1000)) for image in frames()]))
-    kind, width, height = animation_of(load_animation(path)().data) or ("", 0, 0)
+    kind, width, height = animation_of(load_animation(path).data) or ("", 0, 0)
     assert (kind, width) == ("video/webp", height)
     assert 400_000 < 5 * width * height <= 500_000
     monkeypatch.setattr(bounds, "MAX_FRAMES", 4)
     path.write_bytes(animated("GIF", frames()))
     with pytest.raises(ImageError, match="more than 4 frames"):
-        load_animation(path)()
+        load_animation(path)
     path.unlink()
     with pytest.raises(ImageError, match="cannot read: No such file"):
-        load_animation(path)()
+        load_animation(path)
 
 
 def test_an_animation_is_encoded_once_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.gif"
     path.write_bytes(animated("GIF", frames()))
-    first = load_animation(path)()
+    first = load_animation(path)
     monkeypatch.setattr("visioneval.media.animation.as_webp", lambda _: b"changed")
-    assert load_animation(path)() == first
+    assert load_animation(path) == first
     os.utime(path, ns=(1, 1))
-    assert load_animation(path)().data == b"changed"
+    assert load_animation(path).data == b"changed"
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 65_535, 65_536, 200_000])

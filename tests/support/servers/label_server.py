@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from fork_server import ForkedProgram
@@ -111,7 +111,7 @@ class Server:
             self.output_lines.append(line)
         self.url = next(line.split()[1] for line in self.output_lines if line.startswith("open "))
         self.port = int(urlsplit(self.url).port or 0)
-        self.token = parse_qs(urlsplit(self.url).query)["token"][0]
+        self.token = urlsplit(self.url).path.strip("/")
 
     def kill(self) -> None:
         """Kills the process without a signal handler, like a power failure."""
@@ -135,17 +135,18 @@ class Server:
         raise AssertionError(f"the port {self.port} stays in use")
 
     def ask(
-        self, path: str, body: Any = None, *, method: str | None = None, **headers: str
+        self, path: str, body: Any = None, *, method: str | None = None, token: str | None = "", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        """A request as the page sends it, with changed ``headers`` (``_`` for ``-``)."""
-        defaults = {"host": f"127.0.0.1:{self.port}", "x-visioneval-token": self.token}
+        """A request as the page sends it, with changed ``headers`` (``_`` for ``-``). ``path`` follows the token."""
+        defaults = {"host": f"127.0.0.1:{self.port}"}
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         if body is not None:
             defaults["content-type"] = "application/json"
         changed = {**defaults, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        target = path if token is None else f"/{token or self.token}{path}"
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            line.request(method or ("GET" if body is None else "POST"), path, body=data, headers=changed)
+            line.request(method or ("GET" if body is None else "POST"), target, body=data, headers=changed)
             reply = line.getresponse()
             return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
         finally:
@@ -188,7 +189,7 @@ def rate(open_page: OpenPage) -> Callable[..., Page]:
 
     def open_page_as(server: Server, rater: str, **context: Any) -> Page:
         custom = f"http://127.0.0.1:{server.port}/"
-        page: Page = open_page(f"{server.url}&rater={rater}", allowed=(custom, f"blob:{custom}"), **context)
+        page: Page = open_page(f"{server.url}?rater={rater}", allowed=(custom, f"blob:{custom}"), **context)
         page.wait_for_selector(READY)
         return page
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visioneval.serve.guard import TokenInPath
 from visioneval.serve.listing import RunListing
 from visioneval.serve.reports import ReportPages
 from visioneval.serve.server import listening
@@ -57,8 +56,7 @@ def view_server(root: Path, folder: Path) -> Iterator[ViewServer]:
     """Serves the runs of ``root``, with rendered reports in ``folder``."""
     folder.mkdir()
     with listening("127.0.0.1", 0, "the viewer") as address:
-        app = application(Viewer(RunListing(root), ReportPages(folder)), address.token)
-        server = address.server(app, TokenInPath(address.token))
+        server = address.server(application(Viewer(RunListing(root), ReportPages(folder))))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listener]}, daemon=True)
         thread.start()
         while not server.started:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, ClassVar, Literal
@@ -14,6 +15,8 @@ from visioneval.suite.entries.judge_prompt import ASKED, REASON, SHOWN, JudgeTem
 from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_text, is_texts
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
+
+_HOW = re.compile(r"[Hh]ow (\w+) (.+) (is|are)\.?", re.DOTALL)
 
 
 class RubricGrader(BaseGrader, RubricOptions):
@@ -83,11 +86,28 @@ class RubricGrader(BaseGrader, RubricOptions):
 
 
 def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
-    """The label question for a metric."""
-    tasks = metric.when.tasks if metric.when else ()
+    """What people are asked about a metric. A scale has names for its ends: the judge's anchors, or worst and best."""
+    ask, tasks = _ask(name, metric), metric.when.tasks if metric.when else ()
     if isinstance(metric, PassFail):
-        return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name, tasks=tasks)
-    scale, step = metric.scale, metric.step
+        return LabelQuestion(key=name, ask=ask, type="yes_no", metric=name, tasks=tasks)
+    low, high = metric.scale
+    ends = metric.anchor_at(low) or "worst", metric.anchor_at(high) or "best"
     return LabelQuestion(
-        key=name, ask=metric.description, type="scale", scale=scale, step=step, metric=name, tasks=tasks
+        key=name, ask=ask, type="scale", scale=metric.scale, step=metric.step, ends=ends, metric=name, tasks=tasks
     )
+
+
+def _ask(name: str, metric: PassFail | ScaleScore) -> str:
+    """The description of a metric as a question: ``how clear it is`` as ``How clear is it?``."""
+    text = metric.description.strip()
+    if text.endswith("?"):
+        return text
+    if match := _HOW.fullmatch(text):
+        return f"How {match[1]} {match[3]} {match[2]}?"
+    if isinstance(metric, ScaleScore):
+        return f"How would you rate {name.replace('_', ' ')}? {text}"
+    first, _, rest = text.removesuffix(".").partition(". ")
+    statement = first.removeprefix("Whether ").removeprefix("whether ")
+    if not statement[1:2].isupper():  # not an abbreviation
+        statement = statement[0].lower() + statement[1:]
+    return f"Is this true: {statement}?" + (f" {rest}." if rest else "")

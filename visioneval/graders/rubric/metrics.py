@@ -84,11 +84,14 @@ class ScaleScore(_CaseMetric):
         if (high - low) / self.step > MAX_STEPS:
             raise ValueError(f"a scale of over {MAX_STEPS} steps: choose a larger step")
         for anchor in self.anchors:
-            match = _SPAN.fullmatch(anchor.strip())
-            ends = [float(end) for end in match.groups() if end is not None] if match else []
+            ends = _span(anchor)
             if not ends or not all(self.fits(end) for end in ends):
                 raise ValueError(f"anchors: {anchor!r} is not on the scale from {low:g} to {high:g} by {self.step:g}")
         return self
+
+    def anchor_at(self, score: float) -> str | None:
+        """What a score means, if an anchor says so."""
+        return next((text for key, text in self.anchors.items() if min(_span(key)) <= score <= max(_span(key))), None)
 
     @property
     def metric(self) -> Metric:
@@ -126,6 +129,12 @@ class ScaleScore(_CaseMetric):
             return False
         steps = (value - low) / self.step
         return abs(steps - round(steps)) < 1e-6
+
+
+def _span(anchor: str) -> list[float]:
+    """The score, or the first and the last score, that an anchor is about; empty if it is not a number."""
+    match = _SPAN.fullmatch(anchor.strip())
+    return [float(end) for end in match.groups() if end is not None] if match else []
 
 
 @lru_cache(maxsize=256)

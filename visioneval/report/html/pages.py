@@ -63,7 +63,13 @@ def render(template: str, folder: Path = FOLDER, /, **values: Any) -> str:
 
 def sections_page(report: Report, frame: PageFrame | None = None) -> str:
     """A report that consists of sections alone, as one file without scripts or network access."""
-    return render("results.html.j2", policy=policy(inline_style=style()), style=style(), report=report, frame=frame)
+    return render(
+        "results.html.j2",
+        policy=policy(inline_style=style(), has_script=False),
+        style=style(),
+        report=report,
+        frame=frame,
+    )
 
 
 @cache
@@ -85,12 +91,12 @@ def style() -> str:
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
-def policy(inline_script: str = "", inline_style: str = "", *, is_live: bool = False) -> str:
+def policy(inline_script: str = "", inline_style: str = "", *, is_live: bool = False, has_script: bool = True) -> str:
     """The Content-Security-Policy of a page with this inline script and style, or with both as files.
 
     A live page may ask its server what is new.
     """
-    scripts = _hash(inline_script) if inline_script else "'self' file:"
+    scripts = _hash(inline_script) if inline_script else "'self' file:" if has_script else "'none'"
     styles = _hash(inline_style) if inline_style else "'self' file:"
     images = "data:" if inline_script else "'self' file: data:"
     return "; ".join(

@@ -9,7 +9,8 @@ export function createAsk(ask, index, value, letters) {
   const field = { ...ask, choices, keys: new Map(), inputs: [] };
   const optional = ask.required ? [] : [" ", el("small", {}, ask.type === "tags" ? "any number" : "optional")];
   const body = ask.type === "text" ? textBody(field, value) : choices.length > MOST_BUTTONS && ask.type === "scale" ? numberBody(field, value) : choiceBody(field, index, value, letters);
-  field.box = el("fieldset", { class: "ask" }, el("legend", {}, ask.ask, ...optional), body);
+  const ends = ask.ends.length ? [el("p", { class: "ends", id: `ends${index}` }, ...ask.ends.map((text) => el("span", {}, text)))] : [];
+  field.box = el("fieldset", { class: "ask", "aria-describedby": ends.length > 0 && `ends${index}` }, el("legend", {}, ask.ask, ...optional), body, ...ends);
   return field;
 }
 

@@ -5,7 +5,7 @@ import { listenToKeys, replayKeys } from "./keys.js";
 import { $, el, showError, showScreen, state } from "./page.js";
 import { arrangePanes, setStage, stageButton } from "./panes.js";
 import { answers, askBox, firstOpen, setActive } from "./questions.js";
-import { Refused, call, releaseImages, token } from "./requests.js";
+import { Refused, call, releaseImages } from "./requests.js";
 import { fitOrActual, setView, zoomBy } from "./zoom.js";
 
 const COMMANDS = "ynusiz";  // letters that no tag gets
@@ -80,7 +80,21 @@ function showEnd(progress) {
   const skipped = progress.skipped === 1 ? "1 was skipped." : `${progress.skipped} were skipped.`;
   $("end-text").textContent = `${progress.total - progress.skipped} of ${progress.total} answered${progress.skipped ? `; ${skipped}` : "."} All answers are saved.`;
   $("reopen").hidden = !progress.skipped;
+  $("after-text").textContent = progress.after.text;
+  $("command").textContent = progress.after.command;
+  const run = location.pathname.match(/\/label\/([^/]+)\/$/);  // in a viewer, which has a page of agreement
+  $("after-link").hidden = !run;
+  if (run) $("after-link").querySelector("a").href = `../../agreement/${run[1]}/`;
   $("end-title").focus();
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText($("command").textContent);
+    $("status").textContent = $("copy").textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren($("command"));
+  }
 }
 
 function submit() {
@@ -100,7 +114,7 @@ async function begin(rater) {
   try {
     const progress = await (await call(`api/item?rater=${encodeURIComponent(rater)}`)).json();
     state.rater = progress.rater;
-    history.replaceState(null, "", `?${new URLSearchParams({ token, rater: progress.rater })}`);
+    history.replaceState(null, "", `?${new URLSearchParams({ rater: progress.rater })}`);
     show(progress);
   } catch (error) {
     if (!(error instanceof Refused)) askName(rater);
@@ -126,7 +140,7 @@ function listen() {
   addEventListener("resize", () => { arrangePanes(); setView(); });
   $("panel").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
-  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("api/reopen", {}), help: () => $("keys").showModal(), in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { saveDraft(answers()); askName(state.rater); } };
+  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("api/reopen", {}), help: () => $("keys").showModal(), in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { saveDraft(answers()); askName(state.rater); }, copy };
   for (const [id, handler] of Object.entries(clicks)) $(id).addEventListener("click", handler);
   // After a click, Enter must submit, not press the clicked button again.
   document.addEventListener("click", (event) => { if (event.detail > 0) event.target.closest("button")?.blur(); });

@@ -34,7 +34,7 @@ export function setView(zoom = view.zoom, x = view.x, y = view.y) {
     image.parentElement.classList.toggle("zoomed", view.zoom > 1);
     fitSquares(image);
   }
-  percent.textContent = `${Math.round(scale * 100)}%`;
+  percent.textContent = `${Math.round(scale * 100)} %`;
 }
 
 export function zoomBy(factor, at = { x: 0.5, y: 0.5 }) {
