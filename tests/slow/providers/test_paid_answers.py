@@ -144,9 +144,10 @@ def test_an_edit_is_stored_too(answers: Answers, edit_body: str) -> None:
     check_stored(run, "null is no base64 text")
 
 
-def test_a_stored_answer_has_no_key_and_no_signature(answers: Answers) -> None:
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+def test_a_stored_answer_has_no_key_and_no_signature(answers: Answers, slash: str) -> None:
     url = f"https://elsewhere.example/{KEY}/1.png?sig=s3cr3t&n=1"
-    answers.send(paid_answers.openai({"url": url}, note=f"for {KEY}", more=url.replace("/", "\\/")))
+    answers.send(paid_answers.openai({"url": url}, note=f"for {KEY}", more=url.replace("/", slash)))
     run = PaidRun(answers)
     assert run().exit_code == 3
     (record,) = run.records()
