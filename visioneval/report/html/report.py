@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.summary.counts import read_pair_costs
@@ -86,16 +85,7 @@ def write_files(
     thumbs = _thumbs(data.outputs, images)
     _save(folder / "index.js", as_script("index", as_json(data.index(thumbs))))
     _save(folder / "texts.js", as_script("texts", as_json(data.texts())))
-    page = render(
-        "report.html.j2",
-        **_overview(run, thumbs),
-        policy=policy(is_live=frame is not None and bool(frame.script)),
-        frame=frame,
-        style="",
-        script="",
-        blocks=[],
-    )
-    return _save(target / "index.html", page)
+    return _save(target / "index.html", _page(run, thumbs, frame))
 
 
 def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
@@ -104,31 +94,30 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     blocks = [as_block(f"details-{number}", part) for number, part in enumerate(data.parts(run.gallery))]
     thumbs = _thumbs(data.outputs, images)
     blocks += [as_block("texts", as_json(data.texts())), as_block("index", as_json(data.index(thumbs)))]
-    page = render(
-        "report.html.j2",
-        **_overview(run, thumbs),
-        policy=policy(script("report"), style()),
-        frame=None,
-        style=style(),
-        script=script("report"),
-        blocks=blocks,
-    )
+    page = _page(run, thumbs, None, blocks)
     target.parent.mkdir(parents=True, exist_ok=True)
     return _save(target, page)
 
 
-def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
-    """All values of the page's template that are about the run, over all of its cells."""
+def _page(run: SlimRun, thumbs: Sequence[str], frame: PageFrame | None, blocks: Sequence[str] = ()) -> str:
+    """The page, whose overview is over all cells. With ``blocks``, its data, it needs no other file."""
+    own_script, own_style = (script("report"), style()) if blocks else ("", "")
     numbers = CellNumbers(left_out(run.info.selected_suite, run.info.metrics))
     pairs = preferences_within(run.folder, run.info)
     costs = read_pair_costs(run.folder) if run.label is None else ()
     cells = numbers.counted(run.records)
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
-    return {
+    return render(
+        "report.html.j2",
         **overview(run.info, numbers, summary, dict(zip(run.gallery.names(), thumbs, strict=True))),
-        "left_out": run.left_out or "",
-        "gallery_cells": len(run.gallery),
-    }
+        left_out=run.left_out or "",
+        gallery_cells=len(run.gallery),
+        policy=policy(own_script, own_style, is_live=frame is not None and bool(frame.script)),
+        frame=frame,
+        style=own_style,
+        script=own_script,
+        blocks=blocks,
+    )
 
 
 def prepare_folder(target: Path) -> None:
