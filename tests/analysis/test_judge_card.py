@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,14 +288,3 @@ def test_a_selection_narrows_the_card(votes: Toy) -> None:
 
     whole, one = load_run(votes.latest), load_run(f"{votes.latest}@mock,flaw=none")
     assert (whole.summary.judges[0].cells, one.summary.judges[0].cells) == (16, 8)
-
-
-def test_the_report_reads_the_votes_too(votes: Toy) -> None:
-    from visioneval import load_run
-    from visioneval.analysis.summary.summary import summarize
-    from visioneval.report.html.slim_run import read_slim
-
-    run = load_run(votes.latest)
-    slim = read_slim(Path(votes.latest), run.info)
-    assert summarize(slim.info, slim.cells).noise == run.summary.noise
-    assert summarize(slim.info, slim.cells).judges == run.summary.judges

@@ -137,7 +137,7 @@ def write(run: Path) -> Path:
         page = write_report(lean, run / "report", single_file=False, trust=False)
         seconds = time.perf_counter() - start
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"report of {len(lean.cells)} cells, {turn}: {seconds:.1f} s, at most {memory:.0f} MB")
+        print(f"report of {len(lean.gallery)} cells, {turn}: {seconds:.1f} s, at most {memory:.0f} MB")
     return page
 
 

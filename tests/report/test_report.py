@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 from record_factory import record
-from report_runs import LABELS, demo, grader, png, report, run_info, save_run
+from report_runs import LABELS, demo, grader, page_data, png, report, run_info, save_run
 from typer.testing import CliRunner
 
 from visioneval import CellError, UsageError, Verdict, read_info
@@ -20,17 +19,10 @@ from visioneval.cli import app
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.overview import CellNumbers, distributions, time_section
-from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
+from visioneval.report.html.page_data import as_block, as_json, as_script, command_of
 from visioneval.report.html.plots import BINS, coordinates, histogram, verdict_bar
 from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.report.sections import Bars, Interval, quoted
-
-
-def page_data(folder: Path, name: str) -> Any:
-    text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
-    result = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
-    assert result
-    return json.loads(result[1])
 
 
 def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
@@ -61,15 +53,13 @@ def test_uses_the_last_record_of_a_cell(tmp_path: Path) -> None:
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     later = lines[0].replace("nothing to mend", "looked at again")
     (run / "results.jsonl").write_text("".join([*lines, later, lines[1][:40]]), encoding="utf-8")
-    lean = read_slim(run, read_info(run))
-    assert [cell.reasons["look"] for cell in lean.full_records()][-1] == "looked at again"
     created = report(run)
     details = page_data(created.parent, "details-0")
     index = page_data(created.parent, "index")
     assert isinstance(details, list)
     assert isinstance(index, dict)
     assert len(details) == index["count"] == 4
-    assert details[index["cells"]["place"][0]]["record"]["reasons"]["look"] == "looked at again"
+    assert details[0]["record"]["reasons"]["look"] == "looked at again"
 
 
 def test_reports_a_single_model_run(tmp_path: Path) -> None:
@@ -232,7 +222,7 @@ def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
 def test_index_distinguishes_unmeasured_from_not_applicable(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}, "two": {}})
     run = save_run(tmp_path, info, [record(model_label=LABELS[0], scores={"look": None, "look.score": 1.23456789})])
-    scores = index_of(read_slim(run, read_info(run)), [""])["cells"]["scores"]
+    scores = page_data(report(run).parent, "index")["cells"]["scores"]
     assert scores == {"look": [None], "look.score": [1.2346], "look.cer": [""]}
 
 
@@ -258,16 +248,19 @@ def test_overview_shows_costs_reuse_and_stop_reason(tmp_path: Path) -> None:
 def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
-    plots = distributions(summarize(info, cells), CellNumbers(cells))
+    numbers = CellNumbers()
+    plots = distributions(summarize(info, numbers.counted(cells)), numbers)
     assert ("look.score", LABELS[1]) not in plots
     assert plots["look.score", LABELS[0]] == Bars((1.0,) * 6, ("0", "5"))
 
 
 def test_times_by_model_run_and_by_grader() -> None:
     cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
-    (section,) = time_section("Grading", "grader", CellNumbers(cells).grading)
-    ((name, *numbers, _),) = section.rows
-    assert [name, *numbers] == [quoted("look"), "3", "0.50", "0.50", "0.50"]
+    numbers = CellNumbers()
+    assert list(numbers.counted(cells)) == cells
+    (section,) = time_section("Grading", "grader", numbers.grading)
+    ((*row, _),) = section.rows
+    assert row == [quoted("look"), "3", "0.50", "0.50", "0.50"]
 
 
 def test_histogram_counts_every_value() -> None:
@@ -284,12 +277,12 @@ def test_plots_are_within_their_axis(tmp_path: Path) -> None:
     assert points["marks"] == [6, 100, 194]
     assert coordinates(Interval(None, None, None))["value"] is None
     lean = read_slim(run := demo(tmp_path), read_info(run))
-    counts = count(lean.cells)
+    counts = count(lean.records)
     assert verdict_bar(counts, counts.cells) == [("pass", 0, 300), ("fail", 300, 300)]
     assert verdict_bar(counts, 2 * counts.cells) == [("pass", 0, 150), ("fail", 150, 150)], "what a run lacks is empty"
 
 
-def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> None:
+def test_questions_by_type(tmp_path: Path) -> None:
     asked = [
         {"id": "q1", "question": "Is there a sun?", "type": "object", "answer": "yes", "score": 1},
         {"id": "q2", "question": "Is it red?", "type": "colour", "answer": "no", "score": 0},
@@ -301,9 +294,6 @@ def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> Non
         record(model_label=LABELS[0], graders=[grader("gecko", questions=asked, source="pinned", replies=["long"])])
     ]
     run = save_run(tmp_path, info, cells)
-    (lean,) = read_slim(run, info).cells
-    assert set(lean.graders[0].details) == {"questions", "source"}
-    assert summarize(info, [lean]).questions == summarize(info, cells).questions
     expected = report(run).read_text(encoding="utf-8")
     assert "Questions by type (gecko)" in expected
     assert re.search(r"colour</th>\s*<td class=\"number value-text\">0 % \[0, 79.3\] \(1\)", expected)
@@ -329,9 +319,9 @@ def test_a_gallery_of_some_cells_says_what_it_leaves_out(tmp_path: Path) -> None
 def test_a_gallery_can_have_some_cases_and_tags_only(tmp_path: Path) -> None:
     run = demo(tmp_path)
     info = read_info(run)
-    assert {cell.test_id for cell in read_slim(run, info, None, GalleryFilters(cases=("fl*",))).cells} == {"flyer"}
+    assert {cell.test_id for cell in read_slim(run, info, None, GalleryFilters(cases=("fl*",))).gallery} == {"flyer"}
     slim = read_slim(run, info, "steady", GalleryFilters(tags=("edit",)))
-    assert [cell.cell for cell in slim.cells] == [cell.cell for cell in slim.full_records()] == [("sign", "steady", 0)]
+    assert [cell.cell for cell in slim.gallery] == [("sign", "steady", 0)]
     assert (slim.left_out or "").startswith("The gallery has 1 of 2 cells")
     assert read_slim(run, info).left_out is None
     with pytest.raises(UsageError, match="no cell of the run is of these cases and tags"):

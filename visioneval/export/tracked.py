@@ -19,7 +19,7 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import ExitCode, count_of
 from visioneval.export.table import Column, Table, error_text, kind_of, score_of, typed
-from visioneval.records.model import Record, RunInfo, suite_order
+from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import small_webp
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import GalleryFilters, SlimRun, read_slim
@@ -94,7 +94,7 @@ class TrackedCells:
     @property
     def left_out(self) -> str | None:
         """How many cells are not in the table; ``None`` if it has all."""
-        cells, listed = len(self.slim.records), len(self.slim.cells)
+        cells, listed = len(self.slim.records), len(self.slim.gallery)
         if cells == listed:
             return None
         return f"the table has {listed:,} of {cells:,} cells, those that did not pass first (option rows)"
@@ -247,9 +247,8 @@ def _estimates(estimates: Mapping[str, Estimate]) -> dict[str, float]:
 def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...] = ()) -> TrackedCells:
     """The table of a run with at most ``rows`` cells. Raises ``RunFormatError``."""
     slim = read_slim(folder, info, filters=GalleryFilters(max_cells=rows, redact=Redaction.by(redact)))
-    place = suite_order(info)
     passed = (Verdict.PASS, Verdict.NONE)
-    cells = sorted(slim.full_records(), key=lambda cell: (cell.verdict in passed, place(*cell.cell)))
+    cells = sorted(slim.gallery, key=lambda cell: cell.verdict in passed)
     table = Table(_columns(info), cells)
     values = list(table.typed_rows())
     filled = {name for row in values for name in _OPTIONAL if row[name]}

@@ -10,17 +10,15 @@ from typing import Any
 
 from compare_factory import cell, comparison_markdown, comparison_text, mark, side
 from record_factory import info, record
-from report_runs import save_run
+from report_runs import page_data, report, save_run
 from rich.console import Console
 from typer.testing import CliRunner
 
-from visioneval import Record, RunInfo, read_info
+from visioneval import Record, RunInfo
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.report.compare_json import comparison_json
-from visioneval.report.html.page_data import index_of
-from visioneval.report.html.slim_run import read_slim
 from visioneval.report.run import run_report
 from visioneval.report.terminal import print_report
 from visioneval.suite.model import Suite
@@ -145,4 +143,4 @@ def test_a_comparison_without_alignment_has_no_such_table() -> None:
 
 def test_a_report_counts_the_gaps_that_its_gallery_sorts_by(tmp_path: Path) -> None:
     folder = save_run(tmp_path, a_run().model_copy(update={"state": "running"}), CELLS)
-    assert index_of(read_slim(folder, read_info(folder)), ["", "", ""])["cells"]["gaps"] == [1, 2, 0]
+    assert page_data(report(folder).parent, "index")["cells"]["gaps"] == [1, 2, 0]

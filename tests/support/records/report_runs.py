@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,14 @@ def image(folder: Path, name: str, data: bytes) -> str:
 def report(run: Path, *, single_file: bool = False, out: Path | None = None, trust: bool = True) -> Path:
     target = target_of(run, out, single_file=single_file)
     return write_report(read_slim(run, read_info(run)), target, single_file=single_file, trust=trust)
+
+
+def page_data(folder: Path, name: str) -> Any:
+    """The data of a report's folder that its script loads by this name."""
+    text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
+    result = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
+    assert result
+    return json.loads(result[1])
 
 
 def demo(root: Path, samples: int = 1) -> Path:

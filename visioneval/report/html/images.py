@@ -10,7 +10,6 @@ import base64
 import hashlib
 import io
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -72,8 +71,15 @@ class ReportImages(ABC):
         """The URL of an image that was created for the report. Raises ``OSError``."""
 
     @abstractmethod
+    def _put_thumb(self, path: Path) -> str:
+        """The URL of the thumbnail of an image. Raises ``ImageError`` or ``OSError``."""
+
     def thumb(self, relative: str) -> str:
         """The URL of the thumbnail of an image of the run, or an empty string."""
+        try:
+            return self._put_thumb(self._run_image_path(relative))
+        except (OSError, ImageError):
+            return ""
 
     def run_image(self, relative: str) -> ReportImage:
         """An image in the run folder."""
@@ -121,52 +127,33 @@ class FolderImages(ReportImages):
         for name in ("thumbs", "images"):
             (target / name).mkdir(exist_ok=True)
 
-    def thumb(self, relative: str) -> str:
-        """Cached by path, size and modification time."""
-        try:
-            path = self._run_image_path(relative)
-            name = f"{_content_name(path)}.webp"
-            if not (self._target / "thumbs" / name).exists():
-                write_whole(self._target / "thumbs" / name, _webp(_small(path, THUMB_SIDE), 78))
-        except (OSError, ImageError):
-            return ""
-        return f"thumbs/{name}"
+    def _put_thumb(self, path: Path) -> str:
+        return self._stored(f"thumbs/{_content_name(path)}.webp", lambda: _webp(_small(path, THUMB_SIDE), 78))
 
     def _put(self, path: Path) -> str:
-        name = f"{_content_name(path)}{path.suffix.lower() if path.suffix.lower() in BROWSER_SUFFIXES else '.png'}"
-        target = self._target / "images" / name
-        if not target.exists():
-            images.verify(path)
-            if path.suffix.lower() in BROWSER_SUFFIXES:
-                shutil.copyfile(path, target)
-            else:
-                write_whole(target, images.encode_png(images.load_image(path)))
-        return f"images/{name}"
+        name, suffix = f"images/{_content_name(path)}", path.suffix.lower()
+        if suffix in BROWSER_SUFFIXES:
+            return self._stored(name + suffix, lambda: _verified(path))
+        return self._stored(f"{name}.png", lambda: images.encode_png(images.load_image(path)))
 
     def _put_run_image(self, path: Path) -> str:
-        if path.suffix.lower() in VIDEOS:
-            return self._link_or_copy(path)
-        return (
-            self._link_or_copy(path)
-            if self._links_run_images and path.suffix.lower() in BROWSER_SUFFIXES
-            else self._put(path)
-        )
-
-    def _link_or_copy(self, path: Path) -> str:
+        is_video = path.suffix.lower() in VIDEOS
+        if not is_video and not (self._links_run_images and path.suffix.lower() in BROWSER_SUFFIXES):
+            return self._put(path)
         if not path.is_file():
             raise ImageError("there is no such file")
         if self._links_run_images:
             return quote(Path(os.path.relpath(path.resolve(), self._target.resolve())).as_posix())
-        target = self._target / "images" / f"{_content_name(path)}{path.suffix.lower()}"
-        if not target.exists():
-            shutil.copyfile(path, target)
-        return f"images/{target.name}"
+        return self._stored(f"images/{_content_name(path)}{path.suffix.lower()}", path.read_bytes)
 
     def _put_derived(self, image: Image.Image, name: str, /) -> str:
-        target = self._target / "images" / f"{name}-tint.png"
-        if not target.exists():
-            write_whole(target, images.encode_png(image))
-        return f"images/{target.name}"
+        return self._stored(f"images/{name}-tint.png", lambda: images.encode_png(image))
+
+    def _stored(self, name: str, content: Callable[[], bytes]) -> str:
+        """The URL of a file of the report, which is written once: its name changes with its content."""
+        if not (self._target / name).exists():
+            write_whole(self._target / name, content())
+        return name
 
 
 class EmbeddedImages(ReportImages):
@@ -177,18 +164,14 @@ class EmbeddedImages(ReportImages):
         self._side = side
         self._video_bytes = 0
 
-    def thumb(self, relative: str) -> str:
-        """The thumbnail as a data URL."""
-        try:
-            return _data_url(_webp(_small(self._run_image_path(relative), THUMB_SIDE // 2), 70), WEBP)
-        except (OSError, ImageError):
-            return ""
+    def _put_thumb(self, path: Path) -> str:
+        return _data_url(_webp(_small(path, THUMB_SIDE // 2), 70), WEBP)
 
     def _put(self, path: Path) -> str:
-        return self._embedded(path)
+        return _data_url(_webp(_small(path, self._side), 82), WEBP)
 
     def _put_run_image(self, path: Path) -> str:
-        return self._embedded_video(path) if path.suffix.lower() in VIDEOS else self._embedded(path)
+        return self._embedded_video(path) if path.suffix.lower() in VIDEOS else self._put(path)
 
     def _embedded_video(self, path: Path) -> str:
         """The video as a data URL. Raises ``ImageError`` if it is none, or too large."""
@@ -207,9 +190,6 @@ class EmbeddedImages(ReportImages):
         image.thumbnail((self._side, self._side))
         return _data_url(_webp(image, 80), WEBP)
 
-    def _embedded(self, path: Path) -> str:
-        return _data_url(_webp(_small(path, self._side), 82), WEBP)
-
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
     try:
@@ -222,6 +202,12 @@ def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
                 f"{public_address(name)}: cannot be added to the report: {error.strerror or error}"
             ) from None
         return {"why": "there is no such file", "name": public_address(name)}
+
+
+def _verified(path: Path) -> bytes:
+    """The bytes of an image. Raises ``ImageError`` if it is not complete."""
+    images.verify(path)
+    return path.read_bytes()
 
 
 def _content_name(path: Path) -> str:

@@ -32,24 +32,29 @@ _MAX_EXPLANATION = 130
 
 
 class CellNumbers:
-    """Scores and times of cells: 8 bytes for each."""
+    """Scores and times of cells: 8 bytes for each. Leaves out the scores that the means leave out."""
 
-    def __init__(self, cells: Iterable[Record], without: LeftOut | None = None) -> None:
-        """Reads one cell at a time. Leaves out the scores that the means leave out."""
+    def __init__(self, without: LeftOut | None = None) -> None:
+        """No cells."""
+        self._without = without
         self.scores: defaultdict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
         """By metric and model label."""
         self.generation: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by model label."""
         self.grading: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         """Seconds by grader."""
+
+    def counted(self, cells: Iterable[Record]) -> Iterator[Record]:
+        """The same cells, each of them counted when it is read."""
         for cell in cells:
             self.generation[cell.model_label].append(cell.seconds)
             for grader in cell.graders:
                 self.grading[grader.key].append(grader.seconds)
-            left_out = without.metrics_of(cell.test_id) if without else ()
+            left_out = self._without.metrics_of(cell.test_id) if self._without else ()
             for name, score in cell.scores.items():
                 if score is not None and name not in left_out:
                     self.scores[name, cell.model_label].append(float(score))
+            yield cell
 
 
 def overview(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -20,7 +21,6 @@ from visioneval.analysis.summary.cells import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
-from visioneval.report.html.slim_run import SlimRun
 from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
@@ -43,10 +43,8 @@ _OMITTED_FIELDS = {"schema_version", "run_id", "test_id", "model_label", "sample
 class _TextTable:
     """Recurring texts, each stored once and referenced by index."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.indexes: dict[str, int] = {}
-        for text in texts:
-            self.index(text)
 
     def index(self, text: str) -> int:
         return self.indexes.setdefault(text, len(self.indexes))
@@ -59,60 +57,133 @@ class _TextTable:
         return list(self.indexes)
 
 
-def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
-    """The data that the gallery shows and filters by, without texts. ``thumbs`` are URLs, one per cell."""
-    info, cells = run.info, run.cells
-    cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.selected_suite.models)
-    keys = alignment_keys(info)
-    tags, failure_tags, rules, failures = _TextTable(), _TextTable(), _TextTable(), _TextTable()
-    columns = {
-        "case": [cases.index(cell.test_id) for cell in cells],
-        "model": [models.index(cell.model_label) for cell in cells],
-        "sample": [cell.sample_index for cell in cells],
-        "verdict": "".join(cell.verdict[0] for cell in cells),
-        "refused": [at for at, cell in enumerate(cells) if cell.status == "refused"],
-        "tags": [tags.all(cell.tags) for cell in cells],
-        "failureTags": [failure_tags.all(cell.failure_tags) for cell in cells],
-        "rules": [rules.all(cell.failed_rules) for cell in cells],
-        "failures": [failures.all(failed_text(rule, cell.scores) for rule in cell.failed_rules) for cell in cells],
-        "disagreement": [
-            at
-            for at, disagreements in enumerate(map(disagreement_finder(info.suite), cells))
-            if any(disagreements.values())
-        ],
-        "gaps": [sum(len(gaps_in(cell, key)) for key in keys) for cell in cells] if keys else [],
-        "thumb": list(thumbs),
-        "place": run.positions,
-        "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},
-    }
-    return {
-        "part": PART,
-        "count": len(cells),
-        "cases": cases.texts,
-        "models": models.texts,
-        "tags": tags.texts,
-        "failureTags": failure_tags.texts,
-        "rules": rules.texts,
-        "failures": failures.texts,
-        "metrics": {name: metric.model_dump(mode="json") for name, metric in info.metrics.items()},
-        "cells": columns,
-    }
+class PageData:
+    """What the page's script reads of a run: full cells in parts, an index of all of them, and their texts.
+
+    The index and the texts are complete when all parts were read.
+    """
+
+    def __init__(self, info: RunInfo, images: ReportImages, *, trust: bool) -> None:
+        """No cells. Only with ``trust`` do commands have flags that trust the suite."""
+        self.outputs: list[str | None] = []
+        """The path of the output of each cell."""
+        self._info, self._images, self._trust = info, images, trust
+        self._cases = {case.id: case for case in info.suite.cases}
+        self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
+        self._disagree = disagreement_finder(info.suite)
+        self._computed = SuiteMetrics(info.suite).grader_sources()
+        self._alignments = alignment_keys(info)
+        self._case_json: dict[str, str] = {}
+        self._columns: defaultdict[str, list[Any]] = defaultdict(list)
+        self._scores: dict[str, list[Score | str]] = {name: [] for name in info.metrics}
+        self._tables = {name: _TextTable() for name in ("cases", "models", "tags", "failureTags", "rules", "failures")}
+        for entry in info.selected_suite.models:
+            self._tables["models"].index(str(entry.label))
+        self._prompts = _TextTable()
+        self._texts: defaultdict[str, list[Any]] = defaultdict(list)
+
+    def parts(self, cells: Iterable[Record]) -> Iterator[str]:
+        """Full cells as JSON like that of ``as_json``, ``PART`` at a time."""
+        remaining = iter(cells)
+        while batch := list(islice(remaining, PART)):
+            yield _inert(f"[{','.join(map(self._added, batch))}]")
+
+    def index(self, thumbs: Sequence[str]) -> dict[str, Any]:
+        """The data that the gallery shows and filters by, without texts. ``thumbs`` are URLs, one per cell."""
+        columns = ("case", "model", "sample", "tags", "failureTags", "rules", "failures", "refused", "disagreement")
+        return {
+            "part": PART,
+            "count": len(self.outputs),
+            **{name: table.texts for name, table in self._tables.items()},
+            "metrics": {name: metric.model_dump(mode="json") for name, metric in self._info.metrics.items()},
+            "cells": {
+                **{name: self._columns[name] for name in columns},
+                "verdict": "".join(self._columns["verdict"]),
+                "gaps": self._columns["gaps"] if self._alignments else [],
+                "thumb": list(thumbs),
+                "scores": self._scores,
+            },
+        }
+
+    def texts(self) -> dict[str, Any]:
+        """Searchable texts: all prompts, and for each cell the index of its prompt and its reasons."""
+        return {"prompt": self._texts["prompt"], "why": self._texts["why"], "prompts": self._prompts.texts}
+
+    def _added(self, cell: Record) -> str:
+        """Adds a cell to the index and the texts, and returns it as JSON."""
+        case, disagreements = self._cases.get(cell.test_id), self._disagree(cell)
+        failures = [failed_text(rule, cell.scores) for rule in cell.failed_rules]
+        tables, at = self._tables, len(self.outputs)
+        for name, value in {
+            "case": tables["cases"].index(cell.test_id),
+            "model": tables["models"].index(cell.model_label),
+            "sample": cell.sample_index,
+            "verdict": cell.verdict[0],
+            "tags": tables["tags"].all(cell.tags),
+            "failureTags": tables["failureTags"].all(cell.failure_tags),
+            "rules": tables["rules"].all(cell.failed_rules),
+            "failures": tables["failures"].all(failures),
+            "gaps": sum(len(gaps_in(cell, key)) for key in self._alignments),
+        }.items():
+            self._columns[name].append(value)
+        self._columns["refused"] += [at] if cell.status == "refused" else []
+        self._columns["disagreement"] += [at] if any(disagreements.values()) else []
+        for name, scores in self._scores.items():
+            scores.append(_number(cell.scores.get(name, "")))
+        self._texts["prompt"].append(self._prompts.index(cell.prompt))
+        self._texts["why"].append(_why(cell, case, self._info.suite))
+        self.outputs.append(cell.artifact_path)
+        return self._full(cell, case, [key for key, disagreed in disagreements.items() if disagreed])
+
+    def _full(self, cell: Record, case: TestCase | None, disagreement: Sequence[str]) -> str:
+        suite = self._info.suite
+        if cell.test_id not in self._case_json:
+            self._case_json[cell.test_id] = _json(_case_data(case, self._info, self._images))
+        # the image that a later turn edits is its cell's own
+        inputs_json = self._case_json[cell.test_id] if cell.base_path is None else self._turn_json(case, cell)
+        shown = cell.model_copy(update={"run_params": cell.shown_params})
+        record = shown.model_dump_json(exclude=_OMITTED_FIELDS)
+        has_output = (cell.artifact_path or "").startswith("artifacts/")
+        has_files = record.count('"artifacts/') > has_output + (cell.base_path is not None)
+        files = _paths([grader.all_details for grader in cell.graders]) if has_files else ()
+        broken = [parse_rule(rule).metric for rule in cell.failed_rules]
+        limits = thresholds_of(cell)
+        cell_json = _json(
+            {
+                "prompt": cell.prompt,
+                "output": self._images.run_image(cell.artifact_path) if cell.artifact_path else _no_output(cell),
+                "files": {path: self._images.run_image(path) for path in files},
+                "disagreement": disagreement,
+                "command": command_of(self._info, cell, trust=self._trust),
+                "commandNote": "" if self._trust or _TRUST not in self._info.command_line else _UNTRUSTED,
+                "failed": _rules(cell.failed_rules, cell, case, suite),
+                "warned": _rules(cell.warned_rules, cell, case, suite),
+                "broken": broken,
+                "failing": self._failing(broken, case),
+                "exact": {name: show_score(cell.scores.get(name), limit) for name, limit in limits.items()},
+                "free": cell.model_label in self._free,
+            }
+        )
+        # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
+        return f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}'
+
+    def _failing(self, broken: Sequence[str], case: TestCase | None) -> list[str]:
+        """The graders whose metrics failed, also as part of a computed metric."""
+        if not broken or case is None:
+            return []
+        sources = {source for name in broken for source in (name, *self._computed.get(name, ()))}
+        return [grader.key for grader in self._info.suite.graders if not sources.isdisjoint(grader.metrics(case))]
+
+    def _turn_json(self, case: TestCase | None, cell: Record) -> str:
+        """The inputs of a later turn: the output of the turn before, and those of its case."""
+        data = _case_data(case, self._info, self._images)
+        base = [{"role": "base", **self._images.run_image(cell.base_path)}] if cell.base_path else []
+        return _json({**data, "inputs": [*base, *data["inputs"]]})
 
 
 def _number(score: Score | str) -> Score | str:
     """``""`` if a metric does not apply, ``null`` if it was not measured."""
     return float(f"{score:.5g}") if isinstance(score, float) else score
-
-
-def texts_of(run: SlimRun) -> dict[str, Any]:
-    """Searchable texts: all prompts, and for each cell the index of its prompt and its reasons."""
-    prompts, suite = _TextTable(), run.info.suite
-    cases = {case.id: case for case in suite.cases}
-    return {
-        "prompt": [prompts.index(cell.prompt) for cell in run.cells],
-        "why": [_why(cell, cases.get(cell.test_id), suite) for cell in run.cells],
-        "prompts": prompts.texts,
-    }
 
 
 def _why(cell: Record, case: TestCase | None, suite: Suite) -> str:
@@ -124,57 +195,9 @@ def _why(cell: Record, case: TestCase | None, suite: Suite) -> str:
     return "\n".join(" ".join(reason.split()) for reason in reasons if reason)
 
 
-def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[str]:
-    """Full cells as JSON like that of ``as_json``, ``PART`` at a time, in the order of the file."""
-    info = run.info
-    cases = {case.id: case for case in info.suite.cases}
-    case_json: dict[str, str] = {}
-    disagree = disagreement_finder(info.suite)
-    failing = _failing_graders(info.suite)
-    free = {str(entry.label) for entry in info.suite.models if entry.is_free}
-    pairs = ((cell, disagree(cell)) for cell in run.full_records())
-    while batch := list(islice(pairs, PART)):
-        cells = []
-        for cell, disagreements in batch:
-            case = cases.get(cell.test_id)
-            if cell.test_id not in case_json:
-                case_json[cell.test_id] = _json(_case_data(case, info, images))
-            # the image that a later turn edits is its cell's own
-            inputs_json = case_json[cell.test_id] if cell.base_path is None else _turn_json(case, cell, info, images)
-            broken = [parse_rule(rule).metric for rule in cell.failed_rules]
-            exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
-            shown = cell.model_copy(update={"run_params": cell.shown_params})
-            record = shown.model_dump_json(exclude=_OMITTED_FIELDS)
-            more = {
-                "failed": _rules(cell.failed_rules, cell, case, info.suite),
-                "warned": _rules(cell.warned_rules, cell, case, info.suite),
-                "broken": broken,
-                "failing": failing(broken, case),
-                "exact": exact,
-                "free": cell.model_label in free,
-            }
-            cell_json = _json({**_detail(cell, record, disagreements, info, images, trust=trust), **more})
-            # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
-            cells.append(f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}')
-        yield _inert(f"[{','.join(cells)}]")
-
-
 def _rules(rules: Iterable[str], cell: Record, case: TestCase | None, suite: Suite) -> list[tuple[str, str]]:
     """What each rule found, and why."""
     return [(failed_text(rule, cell.scores), reason_of(parse_rule(rule).metric, cell, case, suite)) for rule in rules]
-
-
-def _failing_graders(suite: Suite) -> Callable[[Sequence[str], TestCase | None], list[str]]:
-    """Returns a function that finds the graders whose metrics failed, also as part of a computed metric."""
-    computed = SuiteMetrics(suite).grader_sources()
-
-    def failing(broken: Sequence[str], case: TestCase | None) -> list[str]:
-        if not broken or case is None:
-            return []
-        sources = {source for name in broken for source in (name, *computed.get(name, ()))}
-        return [grader.key for grader in suite.graders if not sources.isdisjoint(grader.metrics(case))]
-
-    return failing
 
 
 def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> dict[str, Any]:
@@ -192,30 +215,6 @@ def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> di
         "inputs": [{"role": image.role, **images.input(image.path)} for image in case.images],
         "masks": [{"role": name, **images.input(path, mask=True)} for name, path in masks.items()],
         "reference": images.input(case.reference) if case.reference else None,
-    }
-
-
-def _turn_json(case: TestCase | None, cell: Record, info: RunInfo, images: ReportImages) -> str:
-    """The inputs of a later turn: the output of the turn before, and those of its case."""
-    data = _case_data(case, info, images)
-    base = [{"role": "base", **images.run_image(cell.base_path)}] if cell.base_path else []
-    return _json({**data, "inputs": [*base, *data["inputs"]]})
-
-
-def _detail(
-    cell: Record, record: str, disagreements: Mapping[str, bool], info: RunInfo, images: ReportImages, *, trust: bool
-) -> dict[str, Any]:
-    output = (cell.artifact_path or "").startswith("artifacts/")
-    has_files = record.count('"artifacts/') > output + (cell.base_path is not None)
-    return {
-        "prompt": cell.prompt,
-        "output": images.run_image(cell.artifact_path) if cell.artifact_path else _no_output(cell),
-        "files": {path: images.run_image(path) for path in _paths([grader.all_details for grader in cell.graders])}
-        if has_files
-        else {},
-        "disagreement": [key for key, disagreed in disagreements.items() if disagreed],
-        "command": command_of(info, cell, trust=trust),
-        "commandNote": "" if trust or _TRUST not in info.command_line else _UNTRUSTED,
     }
 
 

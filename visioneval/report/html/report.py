@@ -7,10 +7,9 @@ scripts because a page opened from disk cannot use fetch.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.summary.counts import read_pair_costs
@@ -19,11 +18,11 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.diversity import read_diversity
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import RunInfo
 from visioneval.records.stores.locations import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import CellNumbers, overview
-from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
+from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
 from visioneval.suite.counter_examples import left_out
@@ -77,58 +76,49 @@ def write_files(
     """
     _save(target / MARK, script("report"))
     _save(target / "report.css", style())
-    data = target / "data"
-    data.mkdir(exist_ok=True)
-    for old in data.glob("details-*.js"):
+    folder = target / "data"
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("details-*.js"):
         old.unlink()
-    thumbs = _thumbs(run.cells, images)
-    _save(data / "index.js", as_script("index", as_json(index_of(run, thumbs))))
-    _save(data / "texts.js", as_script("texts", as_json(texts_of(run))))
-    for number, part in enumerate(details_of(run, images, trust=trust)):
-        _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
-    page = render(
-        "report.html.j2",
-        **_overview(run, thumbs),
-        policy=policy(is_live=frame is not None and bool(frame.script)),
-        frame=frame,
-        style="",
-        script="",
-        blocks=[],
-    )
-    return _save(target / "index.html", page)
+    data = PageData(run.info, images, trust=trust)
+    for number, part in enumerate(data.parts(run.gallery)):
+        _save(folder / f"details-{number}.js", as_script(f"details-{number}", part))
+    thumbs = _thumbs(data.outputs, images)
+    _save(folder / "index.js", as_script("index", as_json(data.index(thumbs))))
+    _save(folder / "texts.js", as_script("texts", as_json(data.texts())))
+    return _save(target / "index.html", _page(run, thumbs, frame))
 
 
 def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     images = EmbeddedImages(run.folder, suite_folder(run.info), trust=trust)
-    blocks = [as_block("texts", as_json(texts_of(run)))]
-    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images, trust=trust))]
-    thumbs = _thumbs(run.cells, images)
-    blocks.append(as_block("index", as_json(index_of(run, thumbs))))
-    page = render(
-        "report.html.j2",
-        **_overview(run, thumbs),
-        policy=policy(script("report"), style()),
-        frame=None,
-        style=style(),
-        script=script("report"),
-        blocks=blocks,
-    )
+    data = PageData(run.info, images, trust=trust)
+    blocks = [as_block(f"details-{number}", part) for number, part in enumerate(data.parts(run.gallery))]
+    thumbs = _thumbs(data.outputs, images)
+    blocks += [as_block("texts", as_json(data.texts())), as_block("index", as_json(data.index(thumbs)))]
+    page = _page(run, thumbs, None, blocks)
     target.parent.mkdir(parents=True, exist_ok=True)
     return _save(target, page)
 
 
-def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
-    """All values of the page's template that are about the run, over all of its cells."""
-    cells: Iterable[Record] = run.cells if run.left_out is None else run.records
+def _page(run: SlimRun, thumbs: Sequence[str], frame: PageFrame | None, blocks: Sequence[str] = ()) -> str:
+    """The page, whose overview is over all cells. With ``blocks``, its data, it needs no other file."""
+    own_script, own_style = (script("report"), style()) if blocks else ("", "")
+    numbers = CellNumbers(left_out(run.info.selected_suite, run.info.metrics))
     pairs = preferences_within(run.folder, run.info)
     costs = read_pair_costs(run.folder) if run.label is None else ()
+    cells = numbers.counted(run.records)
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
-    numbers = CellNumbers(cells, left_out(run.info.selected_suite, run.info.metrics))
-    return {
-        **overview(run.info, numbers, summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
-        "left_out": run.left_out or "",
-        "gallery_cells": len(run.cells),
-    }
+    return render(
+        "report.html.j2",
+        **overview(run.info, numbers, summary, dict(zip(run.gallery.names(), thumbs, strict=True))),
+        left_out=run.left_out or "",
+        gallery_cells=len(run.gallery),
+        policy=policy(own_script, own_style, is_live=frame is not None and bool(frame.script)),
+        frame=frame,
+        style=own_style,
+        script=own_script,
+        blocks=blocks,
+    )
 
 
 def prepare_folder(target: Path, *, is_redacted: bool) -> None:
@@ -153,15 +143,10 @@ def suite_folder(info: RunInfo) -> Path:
     return Path(info.suite_path).parent
 
 
-def _thumbs(cells: Sequence[Record], images: ReportImages) -> list[str]:
+def _thumbs(outputs: Sequence[str | None], images: ReportImages) -> list[str]:
     """One URL per cell, empty without an image. Uses threads, since decoding releases the GIL."""
-
-    generated = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
-    addresses = [""] * len(cells)
     with ThreadPoolExecutor() as pool:
-        for (at, _), address in zip(generated, pool.map(images.thumb, [path for _, path in generated]), strict=True):
-            addresses[at] = address
-    return addresses
+        return list(pool.map(lambda path: images.thumb(path) if path else "", outputs))
 
 
 def _save(path: Path, text: str) -> Path:

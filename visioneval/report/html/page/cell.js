@@ -11,7 +11,7 @@ async function showCell() {
   report.lastCell = at;
   const texts = state.filters.q ? await load("texts") : undefined;
   report.shown = ordered(index, matching(index, state.filters, texts), state.filters.sort);
-  const detail = (await load(partOf(at)))[index.cells.place[at] % index.part];
+  const detail = (await load(partOf(at)))[at % index.part];
   if (findCell(index, report.state.cell) !== at) return;
   const { look } = report.state;
   report.stage = createStage(modesOf(detail), { look: { ...look, mode: look.mode ?? report.mode }, eager: true, changed: rememberLook });
@@ -60,7 +60,7 @@ function step(by) {
 }
 
 function partOf(at) {
-  return `details-${Math.floor(report.index.cells.place[at] / report.index.part)}`;
+  return `details-${Math.floor(at / report.index.part)}`;
 }
 
 function prefetch(at) {

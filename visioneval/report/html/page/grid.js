@@ -200,8 +200,8 @@ function marksOf(at) {
 
 /** A text that is cut in its middle where it does not fit: its end, the conclusion of a reason, is shown. */
 function cutMiddle(text) {
-  const at = text.length > 2 * ENDING ? text.lastIndexOf(" ", text.length - ENDING) : -1;
-  return at < 0 ? [el("span", { text })] : [el("span", { text: text.slice(0, at) }), el("span", { class: "ending", text: text.slice(at) })];
+  const at = text.length > ENDING ? Math.max(text.lastIndexOf(" ", text.length - ENDING), text.length - 2 * ENDING) : 0;
+  return at <= 0 ? [el("span", { text })] : [el("span", { text: text.slice(0, at) }), el("span", { class: "ending", text: text.slice(at) })];
 }
 
 /** The name of a tile, with all that it shows: case and model run are in the heads of its row and column. */
