@@ -67,7 +67,7 @@ class Comparison:
     Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_tags`` are the metrics of either run that the filters leave, each with the
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
-    match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
+    match their prompts leave out counter-examples. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     ``table`` has a row for each of ``pairs``. ``tagged_cases`` are the cases of which a model run is tagged
     ``must_pass``: first those of B in order, then those that only A has.
