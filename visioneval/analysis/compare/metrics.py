@@ -151,7 +151,7 @@ class Alignment:
 
 def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> list[Alignment]:
     """The alignment of every pair that one of these graders graded on both sides, the largest losses first."""
-    found = []
+    alignments = []
     for key in graders:
         scores: Iterable[tuple[float, ...]]
         if key in table.metrics:
@@ -161,5 +161,5 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
             scores = ((*scores_of(pair.a, (key,)), *scores_of(pair.b, (key,))) for pair in pairs)
         for position, both in enumerate(scores):
             if ABSENT not in both:
-                found.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))
-    return sorted(found, key=lambda item: (item.b or 0.0) - (item.a or 0.0))
+                alignments.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))
+    return sorted(alignments, key=lambda item: (item.b or 0.0) - (item.a or 0.0))
