@@ -19,10 +19,17 @@ from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.metrics import (
     Alignment,
     Amount,
+    CasePasses,
     MetricCoverage,
     alignments_of,
     amount,
     metric_differences,
+    pass_rate,
+    pass_rates_by_run,
+    pass_rates_by_tag,
+    passes_by_case,
+    passes_of_runs,
+    shares_by_failure_tag,
 )
 from visioneval.analysis.compare.pairing import (
     CHANGES,
@@ -34,15 +41,6 @@ from visioneval.analysis.compare.pairing import (
     pair_cells,
     parse_map,
     select_cells,
-)
-from visioneval.analysis.compare.pass_rates import (
-    CasePasses,
-    pass_rate,
-    pass_rates_by_run,
-    pass_rates_by_tag,
-    passes_by_case,
-    passes_of_runs,
-    shares_by_failure_tag,
 )
 from visioneval.analysis.compare.table import CaseKey, PairRow, PairTable, TaggedCase, read_pairs
 from visioneval.analysis.sides import Side
