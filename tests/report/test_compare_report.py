@@ -73,7 +73,7 @@ def printed(before: str, after: str, *fail_on: str) -> str:
 def test_the_ends_of_an_interval_show_their_side_of_0(
     kind: Literal["bool", "number"], value: float, low: float, high: float, text: str
 ) -> None:
-    item = Difference("look", Metric(type=kind), difference=value, interval=Interval(low, high, 0.95))
+    item = Difference("look", Metric(type=kind), difference=value, interval=Interval(low, high))
     assert show_difference(item) == text
 
 

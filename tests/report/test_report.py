@@ -13,7 +13,8 @@ from report_runs import LABELS, demo, grader, page_data, png, report, run_info, 
 from typer.testing import CliRunner
 
 from visioneval import CellError, UsageError, Verdict, read_info
-from visioneval.analysis.summary.counts import count, pass_rate
+from visioneval.analysis.scores import pass_rate
+from visioneval.analysis.summary.counts import count
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.graders.gecko.config import GeckoGrader

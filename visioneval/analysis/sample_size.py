@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from visioneval.analysis.cells import Cell
-from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference
+from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference, widest_difference
 from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
@@ -106,9 +106,9 @@ def parse_detect(text: str | float, metrics: Mapping[str, Metric], families: Seq
     if name not in metrics:
         raise UsageError(f"--detect {text}: the suite has no metric {name!r}{did_you_mean(name, metrics)}")
     metric, number_of = metrics[name], max(1, len(families))
-    low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
-    if number <= 0 or (low is not None and high is not None and number > high - low):
-        most = "" if low is None or high is None else f" and at most {high - low:g}"
+    widest = widest_difference(metric)
+    if number <= 0 or (widest is not None and number > widest):
+        most = "" if widest is None else f" and at most {widest:g}"
         raise UsageError(f"--detect {text}: a difference of {name} must be above 0{most}")
     return Detect(name, metric, number, ALPHA / number_of, number_of)
 

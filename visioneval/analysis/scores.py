@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from math import fsum
 from sys import intern
 
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen, Metric, Verdict
 
 RATE = Metric(type="bool")
 """The metric of a share: passed cells, or questions that scored 1."""
@@ -88,3 +88,11 @@ class Scores:
         """The 95 % interval of the mean over cases; ``None`` if it is unknown."""
         sums = case_sums(self.by_case())
         return rate_interval(sums) if metric.type == "bool" else mean_interval(sums, metric.range or (None, None))
+
+
+def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
+    """The pass rate of cells, each given by its case and verdict."""
+    passes = Scores()
+    for case, verdict in verdicts:
+        passes.add(verdict.passed, case_of(case))
+    return passes.estimate()

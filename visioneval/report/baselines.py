@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
-from visioneval.analysis.summary.counts import pass_rate
+from visioneval.analysis.scores import pass_rate
 from visioneval.records.baselines import Baseline
 from visioneval.report.numbers import show_rate
 from visioneval.report.sections import Column, Section, Value, quoted

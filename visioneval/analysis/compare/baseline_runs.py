@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from visioneval.analysis.compare.differences import ALPHA
-from visioneval.analysis.compare.pass_rates import passes_of_runs
-from visioneval.analysis.scores import Estimate
+from visioneval.analysis.compare.metrics import passes_of_runs
+from visioneval.analysis.scores import Estimate, pass_rate
 from visioneval.analysis.stats.tests import Counts, holm, two_sided, worse_p
 from visioneval.analysis.stats.variance import run_noise
-from visioneval.analysis.summary.counts import pass_rate
 from visioneval.records.baselines import Baseline
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen

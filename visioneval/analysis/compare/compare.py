@@ -19,10 +19,17 @@ from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.metrics import (
     Alignment,
     Amount,
+    CasePasses,
     MetricCoverage,
     alignments_of,
     amount,
     metric_differences,
+    pass_rate,
+    pass_rates_by_run,
+    pass_rates_by_tag,
+    passes_by_case,
+    passes_of_runs,
+    shares_by_failure_tag,
 )
 from visioneval.analysis.compare.pairing import (
     CHANGES,
@@ -34,15 +41,6 @@ from visioneval.analysis.compare.pairing import (
     pair_cells,
     parse_map,
     select_cells,
-)
-from visioneval.analysis.compare.pass_rates import (
-    CasePasses,
-    pass_rate,
-    pass_rates_by_run,
-    pass_rates_by_tag,
-    passes_by_case,
-    passes_of_runs,
-    shares_by_failure_tag,
 )
 from visioneval.analysis.compare.table import CaseKey, PairRow, PairTable, TaggedCase, read_pairs
 from visioneval.analysis.sides import Side
@@ -67,7 +65,7 @@ class Comparison:
     Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_tags`` are the metrics of either run that the filters leave, each with the
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
-    match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
+    match their prompts leave out counter-examples. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     ``table`` has a row for each of ``pairs``. ``tagged_cases`` are the cases of which a model run is tagged
     ``must_pass``: first those of B in order, then those that only A has.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
+from visioneval.analysis.compare.metrics import CasePasses
 from visioneval.analysis.compare.must_pass import CaseState, Confirmation, SampledCase
-from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.table import CaseKey, SampleCounts
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.compare.gates import (
     CANNOT_TELL,
     REGRESSED,
@@ -208,10 +208,7 @@ def _left_out_of(result: GateResult, comparison: Comparison) -> Iterator[tuple[s
         yield PASS_RATE, LeftOut(only_in_b, sum(row.verdict_b is not Verdict.ERROR for row in rows))
     differences = (*comparison.metrics, *(comparison.by_type if gate.metric is not None else ()))
     for difference in differences:
-        if difference.name == gate.metric or (gate.text == REGRESSED and _is_tested(difference)):
+        is_tested = difference.metric.better != "none" and difference.name not in BUILT_IN
+        if difference.name == gate.metric or (gate.text == REGRESSED and is_tested):
             lost = comparison.coverage.left_out.get(difference.name, 0)
             yield difference.name, LeftOut(lost, difference.n_pairs + lost)
-
-
-def _is_tested(difference: Difference) -> bool:
-    return difference.metric.better != "none" and difference.name not in BUILT_IN

@@ -197,6 +197,9 @@ def cases_difference(
     worse = worse_p(strata, noise)
     p = None if worse is None else two_sided(worse)
     test = paired_test(changes, widest, noise=noise, p=p)
+    # if every case that changed had changed in the same direction
+    most = None if strata else paired_test([abs(change) for change in changes])
+    lowest_p = 2 * lowest_worse_p(strata, noise) if strata else 1.0 if most is None else most.p
     mean_a, change = fsum(case.before / case.pairs for case in cases) / number, fsum(changes) / number
     return Difference(
         name,
@@ -206,7 +209,7 @@ def cases_difference(
         difference=change,
         interval=None if test is None else _clipped(test.interval, widest),
         p=test.p if p is None and test is not None else p,
-        lowest_p=2 * lowest_worse_p(strata, noise) if strata else _lowest_p(changes),
+        lowest_p=lowest_p,
         n_pairs=sum(case.pairs for case in cases),
         n_cases=number,
         higher=counts.higher,
@@ -238,9 +241,3 @@ def _variance(changes: Sequence[float], mean: float) -> float | None:
         return None
     variance = fsum((value - mean) ** 2 for value in changes) / (len(changes) - 1)
     return 0.0 if variance <= _NOISE * mean * mean else variance
-
-
-def _lowest_p(changes: Sequence[float]) -> float:
-    """The p-value if every case that changed had changed in the same direction."""
-    test = paired_test([abs(change) for change in changes])
-    return 1.0 if test is None else test.p

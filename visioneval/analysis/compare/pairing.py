@@ -158,17 +158,17 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    places: dict[tuple[str, str], dict[int, int]] = {}
+    positions: dict[tuple[str, str], dict[int, int]] = {}
     for at, (case, label, sample) in enumerate(a.cells.names()):
         if label in labels:
-            places.setdefault((case, labels[label]), {})[sample] = at
+            positions.setdefault((case, labels[label]), {})[sample] = at
     in_a, in_b, only_b = array("i"), array("i"), array("i")
     for at, (case, label, sample) in enumerate(b.cells.names()):
-        place = places.get((case, label), {}).get(sample)
-        if place is None:
+        position = positions.get((case, label), {}).get(sample)
+        if position is None:
             only_b.append(at)
         else:
-            in_a.append(place)
+            in_a.append(position)
             in_b.append(at)
     if not in_a:
         raise UsageError(_nothing_in_common(a, b, labels))

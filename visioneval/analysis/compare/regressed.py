@@ -30,8 +30,8 @@ from visioneval.analysis.compare.confirm import (
     undecided,
 )
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
+from visioneval.analysis.compare.metrics import CasePasses
 from visioneval.analysis.compare.must_pass import MAX_NAMES, Confirmation, shortened
-from visioneval.analysis.compare.pass_rates import CasePasses
 from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
 from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.tests import lowest_worse_p, worse_p

@@ -117,11 +117,11 @@ def read_pairs(
     scores_a, scores_b = np.empty((2, len(metrics), len(pairs)))
     run_scores = np.empty((runs_of_a, len(metrics), len(pairs))) if runs_of_a > 1 else scores_a[np.newaxis]
     table = PairTable(tuple(metrics), scores_a, scores_b, run_scores)
-    shared: dict[Any, Any] = {}
+    known: dict[Any, Any] = {}
 
-    def one(value: ValueT) -> ValueT:
+    def shared(value: ValueT) -> ValueT:
         """The same object for equal values."""
-        return shared.setdefault(value, value)  # type: ignore[no-any-return]
+        return known.setdefault(value, value)  # type: ignore[no-any-return]
 
     for at, pair in enumerate(pairs):
         a, b = pair.a, pair.b
@@ -138,12 +138,12 @@ def read_pairs(
         same = pair.same_output_in_a
         table.rows.append(
             PairRow(
-                test_id=one(b.test_id),
-                case=one(chain_of(b.test_id)),
-                label=one(b.model_label),
+                test_id=shared(b.test_id),
+                case=shared(chain_of(b.test_id)),
+                label=shared(b.model_label),
                 verdict_a=a.verdict,
                 verdict_b=b.verdict,
-                run_verdicts=one(run_verdicts(a)),
+                run_verdicts=shared(run_verdicts(a)),
                 change=pair.change,
                 flaky=pair.flaky,
                 must_pass=pair.must_pass,
@@ -153,8 +153,8 @@ def read_pairs(
                 new_error=_is_incomplete(b) and not _is_incomplete(a),
                 no_output_a=_has_no_output(a),
                 no_output_b=_has_no_output(b),
-                tags=one((a.tags, b.tags)),
-                failure_tags=one((a.failure_tags, b.failure_tags)),
+                tags=shared((a.tags, b.tags)),
+                failure_tags=shared((a.failure_tags, b.failure_tags)),
                 match_keys=match_keys((*a.graders, *b.graders)) if b.test_id in counter_examples else (),
             )
         )

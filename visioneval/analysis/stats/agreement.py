@@ -236,8 +236,8 @@ class Needed:
         if number < self.cases:
             return f"no interval: {count_of(number, 'case')}, {self.cases} are needed"
         if others < self.others:
-            found = f"{count_of(others, 'case')} with another answer than the most common one"
-            return f"no interval: {found}, {self.others} are needed"
+            rarer = f"{count_of(others, 'case')} with another answer than the most common one"
+            return f"no interval: {rarer}, {self.others} are needed"
         return None
 
 

@@ -165,7 +165,9 @@ def rank_group(points: Floats) -> Standings:
     total = points.sum(axis=0)
     n, beats = len(total), reachable(total > 0)
     is_above = beats & ~beats.T
-    is_distinct = _is_always_won(points, is_above, ALPHA / (n - 1))
+    met = ((points + points.transpose(0, 2, 1)) > 0).sum(axis=0)
+    # between two tiers: whether they met in enough cases for an exact sign test
+    is_distinct = np.asarray((is_above | is_above.T) & (2.0 * 0.5**met <= ALPHA / (n - 1)))
     tier, strength, reach = np.zeros(n, dtype=int), np.full(n, np.nan), np.full(n, np.nan)
     difference, difference_reach = np.full((n, n), np.nan), np.full((n, n), np.nan)
     has_intervals = len(points) >= MIN_CASES
@@ -192,12 +194,6 @@ def rank_group(points: Floats) -> Standings:
         difference_reach=difference_reach,
         is_ordered=np.asarray(beats | beats.T),
     )
-
-
-def _is_always_won(points: Floats, is_above: Bools, level: float) -> Bools:
-    """Between two tiers: whether row and column met in enough cases for an exact sign test at ``level``."""
-    met = ((points + points.transpose(0, 2, 1)) > 0).sum(axis=0)
-    return np.asarray((is_above | is_above.T) & (2.0 * 0.5**met <= level))
 
 
 @dataclass(frozen=True, slots=True)

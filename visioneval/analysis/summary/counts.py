@@ -106,14 +106,6 @@ class Verdicts:
         )
 
 
-def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
-    """The pass rate of cells, each given by its case and verdict."""
-    passes = Scores()
-    for case, verdict in verdicts:
-        passes.add(verdict.passed, case_of(case))
-    return passes.estimate()
-
-
 def count(cells: Iterable[Record]) -> Counts:
     """Counts cells by verdict, with their pass rate."""
     verdicts = Verdicts()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from math import fsum
 from typing import Any
@@ -79,24 +79,19 @@ class Separations:
                 sides = by_label.setdefault(cell.model_label, (Scores(), Scores()))
                 sides[cell.test_id in self._counter].add(score, case)
 
-    def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
+    def result(self, labels: Collection[str]) -> dict[str, dict[str, Separation]]:
         """Returns separations by metric and label, with model runs in the order of ``labels``."""
-        separations = {
-            metric: {
-                label: separation
-                for label in labels
-                if label in sides and (separation := self._separation(metric, sides[label])) is not None
-            }
-            for metric, sides in self._scores.items()
-        }
-        return {metric: by_label for metric, by_label in separations.items() if by_label}
+        separations: dict[str, dict[str, Separation]] = {}
+        for metric, by_label in self._scores.items():
+            for label in labels:
+                aligned, counter = by_label.get(label, (Scores(), Scores()))
+                if aligned.n and counter.n:
+                    separations.setdefault(metric, {})[label] = self._separation(metric, aligned, counter)
+        return separations
 
-    def _separation(self, metric: str, sides: Sides) -> Separation | None:
-        aligned, counter = sides
-        if not aligned.n or not counter.n:
-            return None
+    def _separation(self, metric: str, aligned: Scores, counter: Scores) -> Separation:
         high, low = aligned.mean, counter.mean
-        above, below = (side.by_case() for side in sides)
+        above, below = aligned.by_case(), counter.by_case()
         difference, area = difference_interval(above, below, self._metrics[metric]), auroc_interval(above, below)
         return Separation(
             aligned=high,
@@ -255,10 +250,11 @@ class Diversities:
         for case in cases:
             images = tuple(digest for _, digest in sorted(self._images[label][case].items()))
             line = self._lines.get((grader.key, case, label))
-            is_measured = line is not None and line.outputs == images and line.error is None
-            failed += len(images) > 1 and not is_measured
-            distances.add(line.distance if line is not None and is_measured else None, case_of(case))
-            differences.add(line.delta_e if line is not None and is_measured else None, case_of(case))
+            if line is not None and (line.outputs != images or line.error is not None):
+                line = None
+            failed += len(images) > 1 and line is None
+            distances.add(line and line.distance, case_of(case))
+            differences.add(line and line.delta_e, case_of(case))
         if not cases:
             return None
         return DiversityFinding(

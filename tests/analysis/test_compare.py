@@ -317,3 +317,9 @@ def test_missing_judge_on_one_side_is_no_difference() -> None:
 def test_assessment_needs_evidence(changes: dict[str, Any], text: str) -> None:
     """The level that decides is that of the adjusted p-value where there is one."""
     assert assessment(Difference(**{"name": "look", "metric": Metric(type="number"), "n_cases": 9, **changes})) == text
+
+
+def test_an_error_of_either_side_is_no_failed_cell() -> None:
+    for a, b in (("PPF", "P!F"), ("P!F", "PPF")):
+        rate = compare(side(verdicts(a)), side(verdicts(b))).pass_rate
+        assert (rate.a, rate.b, rate.n_pairs, rate.unmeasured) == (0.5, 0.5, 2, 1)
