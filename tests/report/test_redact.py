@@ -6,11 +6,13 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import ne
 from pathlib import Path
 from typing import Any
 
 import pytest
 from people_runs import CASES, OPEN, WORD, found, people_run
+from report_studio import Studio
 from typer.testing import CliRunner, Result
 
 from visioneval import UsageError, compare, load_run, read_records, track
@@ -123,6 +125,27 @@ def test_numbers_verdicts_and_gates_are_those_of_the_run(root: Path) -> None:
     a, b = (compare("first@steady", "second@other", redact=tags) for tags in ((), ("person",)))
     assert [(gate.state, gate.message) for gate in a.gates] == [(gate.state, gate.message) for gate in b.gates]
     assert a.comparison.metrics == b.comparison.metrics
+
+
+@pytest.mark.slow
+def test_numbers_of_every_kind_of_grader_stay(made_studio: Studio) -> None:
+    """Of panels, votes, questions, alignments, diversity, pairs and ERRORs: a summary is made from what is left."""
+    redacted_cells = 0
+    for path in sorted((made_studio.folder / "runs").glob("*/run.json")):
+        whole = load_run(path.parent)
+        tags = sorted({tag for case in whole.info.suite.cases for tag in case.tags})
+        redacted = load_run(path.parent, redact=tags)
+        redacted_cells += sum(map(ne, whole.records, redacted.records))
+        a, b = whole.summary, redacted.summary
+        texts = {"failing", "alignments", "failure_tags", "models"}
+        assert a.model_dump(exclude=texts) == b.model_dump(exclude=texts)
+        for one, other in zip(a.models, b.models, strict=True):
+            assert one.model_copy(update={"failure_tags": {}}) == other.model_copy(update={"failure_tags": {}})
+        for one, other in zip(a.alignments, b.alignments, strict=True):
+            assert (one.score, len(one.gaps)) == (other.score, len(other.gaps))
+        for one, other in zip(a.failing, b.failing, strict=True):
+            assert [*one.explanations] == [*other.explanations]
+    assert redacted_cells > 200
 
 
 def test_what_is_left_of_a_redacted_cell(root: Path) -> None:
