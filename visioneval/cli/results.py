@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.cli import options
-from visioneval.errors import NOT_CACHED
 from visioneval.settings import RUNS
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool =
     first = next((cell for cell in summary.failing if cell.failed_gates), next(iter(summary.failing), None))
     if first is not None:
         commands.insert(0, ["visioneval", "show", f"{name}@{first.model_label}", first.test_id])
-    lacks_answers = any(NOT_CACHED in text for cell in summary.failing for text in cell.explanations.values())
-    hints = [_NOT_CACHED_HINT] if offline and lacks_answers else []
+    hints = [_NOT_CACHED_HINT] if offline and summary.never_asked else []
     return [f"run: {clean(location)}", *hints, *(f"next: {clean(shlex.join(command))}" for command in commands)]
 
 

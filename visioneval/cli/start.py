@@ -87,7 +87,8 @@ def init(
         options.value(
             "--redact",
             "TAG",
-            "With --ci: of cases with this tag, jobs publish no image and nothing that was said of one. Repeatable.",
+            "With --ci: of cases with this tag, jobs publish no image and nothing that was said of one. Repeatable."
+            " Default: person, in a template with this tag.",
         ),
     ] = None,
     budget: Annotated[
