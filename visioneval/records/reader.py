@@ -214,7 +214,7 @@ class _Lines(Generic[CellT]):
 
     def check(self) -> None:
         """Raises the ``RunFormatError`` of the first invalid line."""
-        for _ in read_lines(self.path, self.select):
+        for _ in read_lines(self.path, self.select, must_exist=True):
             pass
 
 
@@ -228,12 +228,13 @@ def _name_in(line: bytes, where: str) -> _CellName | None:
     return parse_line("record", line, where, _CellName)
 
 
-def read_lines(path: Path, model: type[PartT], kind: str = "record") -> Iterator[PartT]:
-    """All lines of a file, also those that a later line replaces; none of a file that does not exist, but a run's own.
+def read_lines(path: Path, model: type[PartT], kind: str = "record", *, must_exist: bool = False) -> Iterator[PartT]:
+    """All lines of a file, also those that a later line replaces; none of a file that does not exist.
 
-    ``model`` is their type, and ``kind`` what a line is, for messages. Raises ``RunFormatError`` with file and line.
+    ``model`` is their type, and ``kind`` what a line is, for messages. Raises ``RunFormatError`` with file and line,
+    also for a file that ``must_exist``.
     """
-    if path.name != RESULTS and not path.exists():
+    if not must_exist and not path.exists():
         return
     with open_lines(path) as lines:
         for line, where in located_lines(lines, path, kind):

@@ -109,31 +109,23 @@ def _check(
         if finding.cells and (name := measure or finding.headline) in finding.measures
     ]
     left_out = worst(finding.left_out for finding in findings)
-    result = MinimumResult(
-        metric=metric,
-        measure=measure,
-        bound=minimum.bound,
-        required=minimum.value,
-        unmeasured=left_out.unmeasured,
-        state="unmeasured",
-    )
+    about = {"metric": metric, "bound": minimum.bound, "required": minimum.value, "unmeasured": left_out.unmeasured}
     if not candidates:
-        return result.model_copy(update={"note": _nothing_to_compare(metric, graders)})
+        return MinimumResult(**about, measure=measure, state="unmeasured", note=_nothing_to_compare(metric, graders))
     finding, name, lowest = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
     number = lowest.low if minimum.bound == "low" else lowest.value
     passed = number is not None and is_true(number, ">=", minimum.value)
     is_unmeasured = number is None or left_out.is_too_much(allowed)
     hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
     notes = (_note(lowest, minimum, passed=passed), left_out.sentence("labeled cell", allowed) + hint)
-    return result.model_copy(
-        update={
-            "measure": name,
-            "value": lowest.value,
-            "low": lowest.low,
-            "question": finding.question,
-            "state": "unmeasured" if is_unmeasured else "passed" if passed else "failed",
-            "note": "; ".join(filter(None, notes)) or None,
-        }
+    return MinimumResult(
+        **about,
+        measure=name,
+        value=lowest.value,
+        low=lowest.low,
+        question=finding.question,
+        state="unmeasured" if is_unmeasured else "passed" if passed else "failed",
+        note="; ".join(filter(None, notes)) or None,
     )
 
 
