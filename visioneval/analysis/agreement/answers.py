@@ -46,6 +46,8 @@ class LabeledRun:
     preferences: Sequence[Preference] = ()
     pair_cards: Sequence[PairCard] = ()
     """The judges that compared its outputs in pairs."""
+    ranked: frozenset[str] = frozenset()
+    """The labels of the model runs to rank, all if empty."""
 
     @property
     def title(self) -> str:
