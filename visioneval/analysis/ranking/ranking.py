@@ -297,7 +297,7 @@ def _without_answers(answer_sets: AnswerSets, runs: Iterable[LabeledRun], scope:
     missing = [
         side
         for run in runs
-        for label in run.ranked or map(str, (entry.label for entry in run.info.selected_suite.models))
+        for label in sorted(run.ranked) or map(str, (entry.label for entry in run.info.selected_suite.models))
         if (not scope.models or any_glob(scope.models, label))
         and (side := f"{run.info.run_id}@{label}") not in compared
     ]
