@@ -30,7 +30,7 @@ FLAG = "--min-detection"
 
 @dataclass(frozen=True, slots=True)
 class ProbedCell:
-    """One changed output and its grades. ``level`` counts the strengths of its kind from 0, the weakest.
+    """One changed output and its grades.
 
     ``failed`` are the metrics that a failed rule reads, ``measured`` and ``unmeasured`` those that any rule reads.
     """
@@ -41,7 +41,6 @@ class ProbedCell:
     kind: str
     strength: str
     number: float
-    level: int
     verdict: Verdict
     failed: frozenset[str] = frozenset()
     measured: frozenset[str] = frozenset()
