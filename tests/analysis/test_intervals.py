@@ -110,7 +110,7 @@ def test_one_more_error_never_raises_the_bound_of_an_accuracy(rows: Labels, data
 
 def probed(case: int, detected: bool) -> ProbedCell:
     verdict = Verdict.FAIL if detected else Verdict.PASS
-    return ProbedCell(f"c{case}", "m", 0, "copy.letter", "1", number=1.0, level=0, verdict=verdict)
+    return ProbedCell(f"c{case}", "m", 0, "copy.letter", "1", number=1.0, verdict=verdict)
 
 
 @given(labels, st.data())

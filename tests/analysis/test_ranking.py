@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ranked_runs import JUDGE, answered, judged, label
 
 from visioneval import Rankings, UsageError
-from visioneval.analysis.ranking.answers import AnsweredRun
+from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.ranking.findings import RankedRun, Ranking
 from visioneval.analysis.ranking.ranking import rank_runs
 from visioneval.analysis.stats.correlation import kendall, pearson, spearman
@@ -212,7 +212,7 @@ def test_a_judge_is_also_known_by_its_name_in_the_suite() -> None:
         }
     )
     info = run.info.model_copy(update={"suite": suite})
-    named = AnsweredRun(type(run.labeled)(info, (), ()), run.preferences)
+    named = LabeledRun(info, (), (), preferences=run.preferences)
     assert only(rank_runs([named], "judges", judge="eye")).judge == JUDGE
 
 

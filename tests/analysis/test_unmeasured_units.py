@@ -310,7 +310,7 @@ def test_a_cell_that_broke_is_broken_whatever_was_not_measured() -> None:
 
 
 def probed(at: int, verdict: Verdict) -> ProbedCell:
-    return ProbedCell(f"c{at}", "m", 0, "pixels.patch", "s0", 0, 0, verdict)
+    return ProbedCell(f"c{at}", "m", 0, "pixels.patch", "s0", 0, verdict)
 
 
 def probe_state(caught: int, missed: int, unmeasured: int, rate: float, **left_out: Any) -> str:

@@ -30,7 +30,7 @@ FLAG = "--min-detection"
 
 @dataclass(frozen=True, slots=True)
 class ProbedCell:
-    """One changed output and its grades. ``level`` counts the strengths of its kind from 0, the weakest.
+    """One changed output and its grades.
 
     ``failed`` are the metrics that a failed rule reads, ``measured`` and ``unmeasured`` those that any rule reads.
     """
@@ -41,7 +41,6 @@ class ProbedCell:
     kind: str
     strength: str
     number: float
-    level: int
     verdict: Verdict
     failed: frozenset[str] = frozenset()
     measured: frozenset[str] = frozenset()
@@ -335,50 +334,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def summarize_probe(
-    cells: Sequence[ProbedCell],
-    *,
-    version: str,
-    source: str,
-    suite: str,
-    seed: int,
-    metrics: Mapping[str, str],
-    notes: Sequence[str] = (),
-    minimums: Iterable[MinDetection] = (),
-    max_false_alarm: float | None = None,
-    originals: LeftOut = NOTHING,
-    granted: float = 0.0,
-    stopped: str | None = None,
-    interrupted: bool = False,
-) -> ProbeFindings:
-    """The findings over ``cells``, which are in the order of outputs, kinds and strengths.
-
-    ``originals`` are the outputs that could not be probed, ``granted`` is the share that may be unmeasured.
-    """
-    damaged = [cell for cell in cells if not cell.is_harmless]
-    harmless = [cell for cell in cells if cell.is_harmless]
-    detections = tuple(rates_of(damaged, metrics))
-    gates = check_gates(cells, minimums, max_false_alarm, originals, granted)
-    return ProbeFindings(
-        visioneval_version=version,
-        source=source,
-        suite=suite,
-        seed=seed,
-        outputs=len({(cell.case, cell.model, cell.sample) for cell in cells}),
-        cases=len({cell.case for cell in cells}),
-        metrics=dict(metrics),
-        detections=detections,
-        false_alarms=(*metric_rates(harmless, HARMLESS, "", metrics), *rates_of(harmless, metrics)) if harmless else (),
-        weakest=tuple(weakest_caught(detections)),
-        missed=tuple(
-            MissedDamage(**{name: getattr(cell, name) for name in MissedDamage.model_fields})
-            for cell in damaged
-            if cell.verdict is not Verdict.FAIL
-        ),
-        notes=tuple(notes),
-        gates=gates,
-        stopped=stopped,
-        exit_code=exit_code(cells, gates, stopped, interrupted=interrupted),
-    )

@@ -119,7 +119,7 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.frames import data_frame
+        from visioneval.export.files import data_frame
         from visioneval.export.table import cell_table
 
         return data_frame(cell_table(self.records, self.info))

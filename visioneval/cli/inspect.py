@@ -418,9 +418,7 @@ def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Se
 
 
 def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:
-    from visioneval.export.csv import write_csv
-    from visioneval.export.frames import write_parquet
-    from visioneval.export.jsonl import READ_ROWS, write_jsonl
+    from visioneval.export.files import READ_ROWS, write_csv, write_jsonl, write_parquet
     from visioneval.export.table import cell_table, record_table
     from visioneval.report.files import open_output
 

@@ -102,7 +102,7 @@ def draw_cells(
     The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
     The table names the model runs; 'visioneval label RUN --which random:N' shows the same cells without them.
     """
-    from visioneval.export.csv import write_drawn_cells
+    from visioneval.export.files import write_drawn_cells
     from visioneval.label.work import record_draw
     from visioneval.report.files import open_output
     from visioneval.report.text import clean
@@ -176,7 +176,7 @@ def export_labels(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
-    from visioneval.export.csv import LABEL_FORMATS, write_labels
+    from visioneval.export.files import LABEL_FORMATS, write_labels
     from visioneval.export.table import format_of
     from visioneval.label.work import labels_to_export
     from visioneval.report.files import open_output

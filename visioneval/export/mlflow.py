@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import TrackerError
-from visioneval.export.csv import csv_value
+from visioneval.export.files import csv_value
 from visioneval.export.sending import client_environment
 from visioneval.export.tracked import (
     GATE,

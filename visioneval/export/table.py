@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+
+from pydantic import BaseModel
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.sides import writers_of
 from visioneval.errors import UsageError
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.types import Frozen, Score
 
 
@@ -33,73 +36,26 @@ class MapOf:
 
 Kind: TypeAlias = str | ListOf | MapOf | dict[str, "Kind"]
 """The type of a value: ``text``, ``integer`` (64 bits), ``number``, ``flag``, a list, a map, or named fields."""
-TEXTS, TEXT_MAP, NUMBER_MAP, INTEGER_MAP = ListOf("text"), MapOf("text"), MapOf("number"), MapOf("integer")
+TEXTS = ListOf("text")
 _MAX_INTEGER = 2**63 - 1
-
-
-def _fields(kind: Kind, *names: str) -> dict[str, Kind]:
-    return dict.fromkeys(names, kind)
-
-
-_CELL: dict[str, Kind] = {
-    **_fields("text", "run_id", "test_id", "model_label"),
-    "sample_index": "integer",
-    **_fields("text", "task_type", "status", "verdict", "artifact_path", "artifact_sha256", "base_path"),
-    **_fields("integer", "width", "height"),
-    **_fields("number", "cost_usd", "seconds", "waited_seconds"),
-    **_fields("text", "prompt", "sent_prompt"),
-    **_fields(TEXTS, "failed_rules", "warned_rules", "failure_tags", "tags"),
-}
+_CELL = (
+    *("run_id", "test_id", "model_label", "sample_index", "task_type", "status", "verdict", "artifact_path"),
+    *("artifact_sha256", "base_path", "width", "height", "cost_usd", "seconds", "waited_seconds"),
+    *("prompt", "sent_prompt", "failed_rules", "warned_rules", "failure_tags", "tags"),
+)
+"""The fields of records that people read."""
 _QUESTION: dict[str, Kind] = {
-    **_fields("text", "id", "question", "type", "source", "expected", "answer", "choice", "reason"),
-    **_fields(TEXTS, "choices", "depends_on"),
+    **dict.fromkeys(("id", "question", "type", "source", "expected", "answer", "choice", "reason"), "text"),
+    **dict.fromkeys(("choices", "depends_on"), TEXTS),
     "right": "flag",
     "score": "number",
 }
-_SPENT: dict[str, Kind] = {
-    "details": {
-        "gaps": TEXTS,
-        "questions": ListOf(_QUESTION),
-        "votes": MapOf(ListOf("number")),
-        "json": "text",
-    },
-    "usage": INTEGER_MAP,
-    "cost_usd": "number",
-    "cached": "flag",
-    "refused": "integer",
+_DETAILS: Kind = {"gaps": TEXTS, "questions": ListOf(_QUESTION), "votes": MapOf(ListOf("number")), "json": "text"}
+_FIRST: dict[type[BaseModel], tuple[str, ...]] = {
+    GraderRecord: ("key", "type", "error", "is_unmeasured", "is_optional", "never_asked", "seconds", "waited_seconds"),
+    JudgeAnswer: ("judge", "model", "error", "never_asked"),
 }
-_JUDGE: dict[str, Kind] = {
-    **_fields("text", "judge", "model", "error"),
-    "never_asked": "flag",
-    "scores": NUMBER_MAP,
-    "reasons": TEXT_MAP,
-    "failure_tags": TEXTS,
-    **_SPENT,
-}
-_GRADER: dict[str, Kind] = {
-    **_fields("text", "key", "type", "error"),
-    **_fields("flag", "is_unmeasured", "is_optional", "never_asked"),
-    **_fields("number", "seconds", "waited_seconds"),
-    **_SPENT,
-    "fingerprint": {
-        **_fields("text", "judge_model", "template_sha256", "schema_sha256", "config_sha256"),
-        "tool_versions": TEXT_MAP,
-        "version": "text",
-    },
-    "judges": ListOf(_JUDGE),
-}
-_RECORD: dict[str, Kind] = {
-    **_CELL,
-    "attempts": "integer",
-    **_fields("flag", "flaky", "cached"),
-    **_fields(TEXTS, "skipped_rules", "unmeasured_metrics"),
-    **_fields(TEXT_MAP, "metadata", "run_params", "reasons"),
-    "scores": NUMBER_MAP,
-    "usage": INTEGER_MAP,
-    "error": _fields("text", "stage", "kind", "message"),
-    "graders": ListOf(_GRADER),
-}
-"""The fields of records that are no texts."""
+"""The fields that come first in a table, so that files of all versions have the same types."""
 _SHOWN = {"artifact_path": "shown_output", "run_params": "shown_params"}
 """What a table has of a field that may contain a secret."""
 
@@ -135,16 +91,40 @@ class Table:
             yield {column.name: typed(column.value(record), column.kind) for column in self.columns}
 
 
+def fields_of(model: type[BaseModel]) -> dict[str, Kind]:
+    """The types of the fields of records and of their parts."""
+    names = dict.fromkeys((*_FIRST.get(model, ()), *model.model_fields))
+    return {name: _DETAILS if name == "details" else _kind(model.model_fields[name].annotation) for name in names}
+
+
+def _kind(annotation: Any) -> Kind:
+    origin, parts = get_origin(annotation), [part for part in get_args(annotation) if part is not NoneType]
+    if origin is Annotated:
+        return _kind(parts[0])
+    if origin in (Union, UnionType):  # of a type and None, or of those of a score
+        return _kind(parts[-1])
+    if origin is tuple:
+        return ListOf(_kind(parts[0]))
+    if origin is dict:
+        return MapOf(_kind(parts[1]))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return fields_of(annotation)
+    return {int: "integer", float: "number", bool: "flag"}.get(annotation, "text")
+
+
 def cell_table(records: Iterable[Record], info: RunInfo) -> Table:
     """What people read of each cell, and its scores."""
-    columns = [Column(name, kind, attrgetter(_SHOWN.get(name, name))) for name, kind in _CELL.items()]
+    kinds = fields_of(Record)
+    columns = [Column(name, kinds[name], attrgetter(_SHOWN.get(name, name))) for name in _CELL]
     return Table([*columns, Column("error", "text", error_text), *score_columns(info)], records)
 
 
 def record_table(records: Iterable[Record], info: RunInfo) -> Table:
     """All fields of each record, and its scores."""
-    names = [name for name in Record.model_fields if name != "schema_version"]
-    columns = [Column(name, _RECORD.get(name, "text"), attrgetter(_SHOWN.get(name, name))) for name in names]
+    kinds = fields_of(Record).items()
+    columns = [
+        Column(name, kind, attrgetter(_SHOWN.get(name, name))) for name, kind in kinds if name != "schema_version"
+    ]
     return Table([*columns, *score_columns(info)], records)
 
 

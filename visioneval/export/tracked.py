@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -212,9 +213,9 @@ def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
 
 
 def _run_metrics(summary: Summary) -> dict[str, float]:
-    states = [gate.state for gate in summary.gates]
+    states = Counter[str](gate.state for gate in summary.gates)
     names = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
-    return {**_counts(summary), **{f"gates/{name}": states.count(name) for name in names}}
+    return {**_counts(summary), **{f"gates/{name}": states[name] for name in names}}
 
 
 def _counts(findings: Summary | ModelFindings) -> dict[str, float]:

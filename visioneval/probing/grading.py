@@ -231,7 +231,6 @@ def _probed_cell(original: Original, change: Change, record: Record, detail: str
         kind=change.name,
         strength=change.strength,
         number=change.number,
-        level=change.level,
         verdict=record.verdict,
         failed=frozenset(parse_rule(text).metric for text in record.failed_rules),
         measured=frozenset(metrics - unmeasured),

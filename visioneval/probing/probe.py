@@ -5,15 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from visioneval.analysis.left_out import LeftOut, granted_share
-from visioneval.analysis.probe import ProbeFindings, summarize_probe
+from visioneval.analysis.probe import (
+    HARMLESS,
+    MissedDamage,
+    ProbeFindings,
+    check_gates,
+    exit_code,
+    metric_rates,
+    rates_of,
+    weakest_caught,
+)
 from visioneval.errors import count_of
 from visioneval.probing.costs import cost_lines
-from visioneval.probing.grading import measure
-from visioneval.probing.prepare import ProbeRequest, prepare_probe
+from visioneval.probing.grading import ProbeMeasurements, measure
+from visioneval.probing.prepare import PreparedProbe, ProbeRequest, prepare_probe
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Listener
 from visioneval.running.loading import SuiteOptions
 from visioneval.suite.filters import Scope
+from visioneval.types import Verdict
 from visioneval.version import __version__
 
 
@@ -45,21 +55,39 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
     for line in cost_lines(prepared, calls, suite.runs):
         listener.note(line)
     measured = measure(prepared, calls, listener)
-    notes, whole = prepared.notes, prepared.plan.whole_suite
-    probed = {(change.cell.case, change.cell.model, change.cell.sample) for change in measured.changes}
-    findings = summarize_probe(
-        [change.cell for change in measured.changes],
-        version=__version__,
+    images = tuple(change.images for change in measured.changes if change.is_missed)
+    return ProbeResult(_findings(prepared, measured), images)
+
+
+def _findings(prepared: PreparedProbe, measured: ProbeMeasurements) -> ProbeFindings:
+    """The rates and gates of the changed outputs, which are in the order of outputs, kinds and strengths."""
+    request, metrics, notes = prepared.request, prepared.metrics, prepared.notes
+    cells = [change.cell for change in measured.changes]
+    damaged = [cell for cell in cells if not cell.is_harmless]
+    harmless = [cell for cell in cells if cell.is_harmless]
+    detections = tuple(rates_of(damaged, metrics))
+    probed = {(cell.case, cell.model, cell.sample) for cell in cells}
+    originals = LeftOut(notes.unmeasured, len(probed) + notes.unmeasured)
+    granted = granted_share(prepared.plan.whole_suite.declared_gates, Scope())
+    gates = check_gates(cells, prepared.minimums, request.max_false_alarm, originals, granted)
+    return ProbeFindings(
+        visioneval_version=__version__,
         source=prepared.source,
         suite=prepared.plan.suite.name,
         seed=request.seed,
-        metrics=prepared.metrics,
-        notes=notes.lines(),
-        minimums=prepared.minimums,
-        max_false_alarm=request.max_false_alarm,
-        originals=LeftOut(notes.unmeasured, len(probed) + notes.unmeasured),
-        granted=granted_share(whole.declared_gates, Scope()),
+        outputs=len(probed),
+        cases=len({cell.case for cell in cells}),
+        metrics=metrics,
+        detections=detections,
+        false_alarms=(*metric_rates(harmless, HARMLESS, "", metrics), *rates_of(harmless, metrics)) if harmless else (),
+        weakest=tuple(weakest_caught(detections)),
+        missed=tuple(
+            MissedDamage(**{name: getattr(cell, name) for name in MissedDamage.model_fields})
+            for cell in damaged
+            if cell.verdict is not Verdict.FAIL
+        ),
+        notes=tuple(notes.lines()),
+        gates=gates,
         stopped=measured.stopped,
-        interrupted=measured.interrupted,
+        exit_code=exit_code(cells, gates, measured.stopped, interrupted=measured.interrupted),
     )
-    return ProbeResult(findings, tuple(change.images for change in measured.changes if change.is_missed))

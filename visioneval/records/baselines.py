@@ -20,6 +20,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.fields import ModelLabel, OfCell, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
+from visioneval.records.run_folders import bytes_of
 from visioneval.records.untrusted_json import read_json
 from visioneval.suite.cases.case import CaseId
 from visioneval.suite.counter_examples import counter_examples
@@ -256,10 +257,7 @@ def is_baseline(path: Path) -> bool:
 
 def read_baseline(path: Path) -> tuple[Baseline, ...]:
     """Reads the runs of a baseline, the newest first. Raises ``RunFormatError`` with file and line."""
-    try:
-        rows = [(number, row) for number, row in enumerate(path.read_bytes().splitlines(), 1) if row.strip()]
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+    rows = [(number, row) for number, row in enumerate(bytes_of(path).splitlines(), 1) if row.strip()]
     if not rows:
         raise RunFormatError(f"{path}: not a baseline: the file is empty")
     return tuple(_read_runs(rows, path))

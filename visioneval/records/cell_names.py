@@ -11,15 +11,6 @@ from visioneval.records.fields import MOST_SAMPLES
 from visioneval.records.model import CellKey
 
 
-class NameNumbers(dict[str, int]):
-    """Numbers for names from 0, in order of first use."""
-
-    def __missing__(self, name: str) -> int:
-        """Gives a new name the next number."""
-        self[name] = len(self)
-        return self[name]
-
-
 @dataclass(frozen=True, slots=True)
 class CellColumns:
     """The names of cells, at 12 bytes each: numbers of the names of their cases and model runs, and their samples."""
@@ -33,12 +24,14 @@ class CellColumns:
     @classmethod
     def of(cls, names: Iterable[CellKey]) -> Self:
         """The columns of cells with these names."""
-        cases, labels = NameNumbers(), NameNumbers()
-        columns = array("i"), array("i"), array("i")
+        cases: dict[str, int] = {}
+        labels: dict[str, int] = {}
+        case, label, sample = array("i"), array("i"), array("i")
         for test_id, model_label, sample_index in names:
-            for column, value in zip(columns, (cases[test_id], labels[model_label], sample_index), strict=True):
-                column.append(value)
-        return cls(list(cases), list(labels), *columns)
+            case.append(cases.setdefault(test_id, len(cases)))
+            label.append(labels.setdefault(model_label, len(labels)))
+            sample.append(sample_index)
+        return cls(list(cases), list(labels), case, label, sample)
 
     def __len__(self) -> int:
         return len(self.case)

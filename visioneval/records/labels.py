@@ -233,29 +233,25 @@ def append_draw(folder: Path, draw: RecordedDraw) -> None:
 def read_draws(folder: Path) -> list[RecordedDraw]:
     """All draws of a run, oldest first; empty if there are none. Raises ``RunFormatError`` with file and line."""
     path = folder / DRAWS
-    headers: dict[str, DrawEntry] = {}
+    headers: dict[str, tuple[str, CellDraw]] = {}
     cells: dict[str, list[DrawnCell]] = {}
     for entry in read_lines(path, DrawEntry, "draw"):
         if entry.draw is not None:
-            headers[entry.draw.draw] = entry
+            headers[entry.draw.draw] = entry.at, entry.draw
         if entry.cell is not None:
             if entry.cell.draw not in headers:
                 raise RunFormatError(
                     f"{path}: a cell of the unknown draw {entry.cell.draw}: restore or delete the file"
                 )
             cells.setdefault(entry.cell.draw, []).append(entry.cell)
-    for draw, drawn in cells.items():
+    draws = []
+    for draw, (at, about) in headers.items():
+        drawn = tuple(cells.get(draw, ()))
         if len({cell.cell for cell in drawn}) < len(drawn):
             raise RunFormatError(f"{path}: the draw {draw} has a cell twice: restore or delete the file")
-    draws = [
-        RecordedDraw(entry.at, entry.draw, tuple(cells.get(key, ())))
-        for key, entry in headers.items()
-        if entry.draw is not None
-    ]
-    for recorded in draws:
-        about = recorded.about
-        if about.draw != draw_id(about.which, about.seed, about.frame, recorded.cells):
+        if draw != draw_id(about.which, about.seed, about.frame, drawn):
             raise RunFormatError(
-                f"{path}: the draw {about.draw} was changed or is incomplete: restore the file, or delete it"
+                f"{path}: the draw {draw} was changed or is incomplete: restore the file, or delete it"
             )
+        draws.append(RecordedDraw(at, about, drawn))
     return draws

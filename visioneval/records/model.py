@@ -22,7 +22,7 @@ from visioneval.media.urls import public_address
 from visioneval.records import fields
 from visioneval.records.fields import CellKey as CellKey
 from visioneval.records.fields import OfCell
-from visioneval.records.run_folders import header_bytes, parse_header
+from visioneval.records.run_folders import bytes_of, parse_header
 from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
 from visioneval.suite.cases.case import CaseId, TestCase
 from visioneval.suite.filters import Scope, any_glob
@@ -323,7 +323,7 @@ _RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    data = header_bytes(path)
+    data = bytes_of(path)
     header = parse_header(data, path)
     check_version(header, str(path))
     try:

@@ -86,13 +86,9 @@ def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> F
     outputs: dict[str, dict[int, ExistingOutput | None]] = {}
     for record in read_records(source):
         if record.model_label == label:
-            outputs.setdefault(record.test_id, {})[record.sample_index] = _in_run(source, record)
+            output = None
+            if record.artifact_path and is_inside(source, record.artifact_path):  # not if it is a link to the outside
+                path = str(source.absolute() / record.artifact_path)
+                output = RecordedOutput(path=path, sha256=record.artifact_sha256 or "")
+            outputs.setdefault(record.test_id, {})[record.sample_index] = output
     return {case: [samples.get(index) for index in range(max(samples) + 1)] for case, samples in outputs.items()}
-
-
-def _in_run(source: Path, record: Record) -> RecordedOutput | None:
-    """An output of another run; ``None`` if there is none or it is a link to a file outside that run."""
-    relative = record.artifact_path
-    if not relative or not is_inside(source, relative):
-        return None
-    return RecordedOutput(path=str(source.absolute() / relative), sha256=record.artifact_sha256 or "")

@@ -17,6 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError
+from visioneval.records.run_folders import bytes_of
 from visioneval.records.untrusted_json import SCHEMA_VERSION, read_json
 from visioneval.records.writer import storing
 from visioneval.suite.cases.questions import GeckoQuestion
@@ -126,12 +127,9 @@ def _write_entries(path: Path, lines: Iterable[str]) -> None:
 def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:
     """The questions of a run; empty if it has none. Raises ``RunFormatError``."""
     path = folder / NAME
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return ()
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+    data = bytes_of(path)
     try:
         version = json.loads(data)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Generic, TypeVar, overload
 from pydantic import ValidationError
 
 from visioneval.errors import RunFormatError
-from visioneval.records.cell_names import CellColumns, NameNumbers, taken
+from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.fields import CellKey, NamedCell, SampleIndex
 from visioneval.records.model import Record, RunInfo, suite_places
 from visioneval.records.run_folders import read_header
@@ -182,16 +182,16 @@ class _Lines(Generic[CellT]):
 
     def index(self) -> tuple[CellColumns, array[int]]:
         """The cell of each line, and the byte at which the line starts. Raises ``RunFormatError``."""
-        cases, labels = NameNumbers(), NameNumbers()
-        case, label, sample, starts = array("i"), array("i"), array("i"), array("q")
-        with open_lines(self.path) as lines:
+        starts = array("q")
+
+        def names(lines: BinaryIO) -> Iterator[CellKey]:
             for line, where in located_lines(lines, self.path, "record"):
                 if (name := _name_in(line, where)) is not None:
-                    case.append(cases[name.test_id])
-                    label.append(labels[name.model_label])
-                    sample.append(name.sample_index)
                     starts.append(lines.tell() - len(line))
-        return CellColumns(list(cases), list(labels), case, label, sample), starts
+                    yield name.test_id, name.model_label, name.sample_index
+
+        with open_lines(self.path) as lines:
+            return CellColumns.of(names(lines)), starts
 
     def read(self, located: Iterable[Located]) -> Iterator[CellT]:
         """The cells with these names whose lines start at these bytes.
@@ -219,7 +219,7 @@ class _Lines(Generic[CellT]):
 
     def check(self) -> None:
         """Raises the ``RunFormatError`` of the first invalid line."""
-        for _ in read_lines(self.path, self.select):
+        for _ in read_lines(self.path, self.select, must_exist=True):
             pass
 
 
@@ -233,12 +233,13 @@ def _name_in(line: bytes, where: str) -> _CellName | None:
     return parse_line("record", line, where, _CellName)
 
 
-def read_lines(path: Path, model: type[PartT], kind: str = "record") -> Iterator[PartT]:
-    """All lines of a file, also those that a later line replaces; none of a file that does not exist, but a run's own.
+def read_lines(path: Path, model: type[PartT], kind: str = "record", *, must_exist: bool = False) -> Iterator[PartT]:
+    """All lines of a file, also those that a later line replaces; none of a file that does not exist.
 
-    ``model`` is their type, and ``kind`` what a line is, for messages. Raises ``RunFormatError`` with file and line.
+    ``model`` is their type, and ``kind`` what a line is, for messages. Raises ``RunFormatError`` with file and line,
+    also for a file that ``must_exist``.
     """
-    if path.name != RESULTS and not path.exists():
+    if not must_exist and not path.exists():
         return
     with open_lines(path) as lines:
         for line, where in located_lines(lines, path, kind):

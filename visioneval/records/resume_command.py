@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from visioneval import bounds
@@ -85,7 +86,11 @@ def _grade_command(folder: Path, info: RunInfo) -> str:
     """
     assert info.graded_from is not None
     words = ["visioneval", "grade", info.graded_from]
-    if not info.command_line and not _has_suite_of_source(folder, info):
+    is_suite_of_source = False
+    with suppress(RunFormatError):
+        source = read_info(folder.parent / info.graded_from.partition("@")[0])
+        is_suite_of_source = (source.suite_path, source.source_sha256) == (info.suite_path, info.source_sha256)
+    if not info.command_line and not is_suite_of_source:  # of the Python API, which has no command line
         words += ["--suite", info.suite_path]
     arguments = iter(info.command_line)
     for argument in arguments:
@@ -93,16 +98,6 @@ def _grade_command(folder: Path, info: RunInfo) -> str:
         if name in _GRADE_FLAGS:
             words += [name, value if sign else next(arguments, "")]
     return shlex.join(words)
-
-
-def _has_suite_of_source(folder: Path, info: RunInfo) -> bool:
-    """Whether a regrade of the Python API, which has no command line, has the suite of its source."""
-    assert info.graded_from is not None
-    try:
-        source = read_info(folder.parent / info.graded_from.partition("@")[0])
-    except RunFormatError:
-        return False
-    return (source.suite_path, source.source_sha256) == (info.suite_path, info.source_sha256)
 
 
 def missing_cells_hint(folder: Path, info: RunInfo, purpose: str = "to resume") -> str:

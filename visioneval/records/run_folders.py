@@ -14,14 +14,18 @@ from typing import Any
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import public_address
 
+OUTPUTS = "artifacts"
+LOGS = ("results", "stale", "preferences", "confirmations", "labels", "anchors", "labeling", "labeling_draws")
+"""The files of a run that grow, without ``.jsonl``."""
+
 
 def read_header(folder: Path) -> dict[str, Any]:
     """The raw contents of ``run.json``. Raises ``RunFormatError``."""
-    return parse_header(header_bytes(folder / "run.json"), folder / "run.json")
+    return parse_header(bytes_of(folder / "run.json"), folder / "run.json")
 
 
-def header_bytes(path: Path) -> bytes:
-    """The bytes of ``run.json``. Raises ``RunFormatError``."""
+def bytes_of(path: Path) -> bytes:
+    """The content of a file of a run. Raises ``RunFormatError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -62,21 +66,8 @@ def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:
     raise UsageError(f"{public_address(name)!r}: no such run in {where}: list runs with 'visioneval runs'")
 
 
-_FILES = (
-    "artifacts",
-    "results.jsonl",
-    "stale.jsonl",
-    "labels.jsonl",
-    "anchors.jsonl",
-    "labeling.jsonl",
-    "labeling_draws.jsonl",
-    "preferences.jsonl",
-    "diversity.jsonl",
-    "confirmations.jsonl",
-    "questions.json",
-    "summary.json",
-    "run.json",
-)
+_FILES = (OUTPUTS, *(f"{log}.jsonl" for log in LOGS), "diversity.jsonl", "questions.json", "summary.json", "run.json")
+"""What commands read or write in the folder of a run."""
 
 
 def check_run_folder(folder: Path) -> Path:
@@ -89,7 +80,7 @@ def check_run_folder(folder: Path) -> Path:
             raise RunFormatError(
                 f"{folder / name}: is a link to a file outside the run: replace it with the file itself"
             )
-    artifacts = folder / "artifacts"
+    artifacts = folder / OUTPUTS
     if os.path.lexists(artifacts) and not artifacts.is_dir():
         raise RunFormatError(f"{artifacts}: is not a folder: restore the folder of outputs, or run the suite again")
     return folder

@@ -25,7 +25,6 @@ _MOST_DIGITS = 4300
 _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 19
 """Digits of an integer that may be larger than ``LARGEST``, or of a text."""
-_MAX_SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -103,12 +102,12 @@ def _refuse_constant(token: str) -> Any:
 
 def _finite(token: str) -> float:
     value = float(token)
-    return value if math.isfinite(value) else _refuse_constant(_shorten(token))
+    return value if math.isfinite(value) else _refuse_constant(_one_line(token))
 
 
 def _integer(largest: int | None, token: str) -> int:
     if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
-        raise _NumberError(f"{_shorten(token)} is too large")
+        raise _NumberError(f"{_one_line(token)} is too large")
     return int(token)
 
 
@@ -121,18 +120,14 @@ def _first_problem(error: ValidationError) -> tuple[str | None, str]:
     location, message = first["loc"], first["msg"].removeprefix("Value error, ")
     if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
         location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
-    path = ".".join(_shorten(str(part)) for part in location)
+    path = ".".join(_one_line(str(part)) for part in location)
     return f"{path}: " if path else "", _one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float")
 
 
-def _shorten(text: str) -> str:
-    return _one_line(text, _MAX_SHOWN)
-
-
-def _one_line(text: str, limit: int) -> str:
+def _one_line(text: str, limit: int = 80) -> str:
     """Text without control characters, cut to ``limit`` characters."""
     safe = "".join("\ufffd" if unicodedata.category(sign) in _HIDDEN else sign for sign in text[: limit + 1])
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."

@@ -81,23 +81,13 @@ class OutputWriter:
         with storing(f"{self.folder}/{relative}"):
             for name in relative.split("/"):
                 folder /= name
-                self._create(folder)
+                path = self.folder / folder
+                if path.is_symlink():
+                    place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
+                    problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
+                    raise StorageError(f"{path}: {problem}")
+                path.mkdir(parents=True, exist_ok=True)  # the run's folder may have been deleted meanwhile
         return relative
-
-    def _create(self, folder: Path) -> None:
-        """Creates a folder of the run. What it creates is no link."""
-        path = self.folder / folder
-        try:
-            path.mkdir()
-        except FileExistsError:
-            if path.is_symlink():
-                place = "of the run" if is_inside(self.folder, str(folder)) else "outside the run"
-                problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
-                raise StorageError(f"{path}: {problem}") from None
-            if not path.is_dir():
-                raise
-        except FileNotFoundError:
-            path.mkdir(parents=True, exist_ok=True)  # the run's folder was deleted meanwhile
 
 
 class RunWriter(OutputWriter):
@@ -182,12 +172,7 @@ class RunWriter(OutputWriter):
             self._end += len(line)
 
     def finish(
-        self,
-        state: RunState,
-        ended_at: str,
-        *,
-        stopped_by: StoppedBy | None = None,
-        reused_since: str | None = None,
+        self, state: RunState, ended_at: str, *, stopped_by: StoppedBy | None = None, reused_since: str | None = None
     ) -> RunInfo:
         """Writes the end state of the run to ``run.json``. Returns the new contents. Raises ``StorageError``."""
         if not (self.folder / "results.jsonl").exists():  # writing to an open file shows no error

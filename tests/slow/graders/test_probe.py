@@ -504,7 +504,6 @@ def cell(case: str, failed: bool | None, kind: str = "pixels.patch", level: int 
         kind,
         f"s{level}",
         float(level),
-        level,
         verdict,
         failed=metric if failed else frozenset(),
         measured=frozenset() if failed is None else metric,

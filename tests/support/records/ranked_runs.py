@@ -9,7 +9,6 @@ from typing import Any
 from record_factory import record, run_of
 
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.analysis.ranking.answers import AnsweredRun
 from visioneval.records.labels import LABELS, Label, append_labels
 from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
@@ -51,7 +50,7 @@ def answered(
     selected: Iterable[str] | None = None,
     hashes: dict[str, str] | None = None,
     **changes: Any,
-) -> AnsweredRun:
+) -> LabeledRun:
     """A run in memory. Its cases are those of the answers and ``cases``; ``hashes`` are image hashes by label."""
     ids = dict.fromkeys([*cases, *(line.test_id for line in (*preferences, *labels))]) or {"one": None}
     suite = {case: {"tags": (tags or {}).get(case, [])} for case in ids}
@@ -61,18 +60,17 @@ def answered(
         for case in ids
         for model in models
     ]
-    narrowed = None if selected is None else frozenset(selected)
-    return AnsweredRun(LabeledRun(info, records, labels), preferences, narrowed)
+    return LabeledRun(info, records, labels, preferences=preferences, ranked=frozenset(selected or ()))
 
 
-def save(root: Path, run: AnsweredRun) -> Path:
+def save(root: Path, run: LabeledRun) -> Path:
     """Writes a run with its answers. Returns its folder."""
     writer = RunWriter.create(root, run.info.model_copy(update={"state": "running"}))
-    for entry in run.labeled.records:
+    for entry in run.records:
         writer.append(entry)
     writer.finish("complete", "2025-01-01T00:02:03+00:00")
     if run.preferences:
         append_preferences(writer.folder, run.preferences)
-    if run.labeled.labels:
-        append_labels(writer.folder / LABELS, run.labeled.labels)
+    if run.labels:
+        append_labels(writer.folder / LABELS, run.labels)
     return writer.folder

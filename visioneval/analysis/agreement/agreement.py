@@ -19,7 +19,7 @@ from visioneval.analysis.agreement.judges import (
 )
 from visioneval.analysis.agreement.measures import MEASURES
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
-from visioneval.analysis.left_out import parse_allow, worst
+from visioneval.analysis.left_out import LeftOut, parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.records.untrusted_json import SCHEMA_VERSION
@@ -70,18 +70,8 @@ def parse_allowed(values: Iterable[str]) -> float:
     return parse_allow(values, (UNMEASURED,), rated=(UNMEASURED,)).get(UNMEASURED, 0.0)
 
 
-def check_minimums(
-    minimums: Sequence[Minimum], graders: Sequence[GraderAgreement], metrics: Collection[str], allowed: float = 0.0
-) -> tuple[MinimumResult, ...]:
-    """Checks minimums, in order. ``allowed`` is the share of labeled cells that need not be measured.
-
-    Raises ``UsageError`` for an unknown metric or measure, or a wrong value.
-    """
-    return tuple(_check(minimum, *_parse(minimum, metrics), graders, allowed) for minimum in minimums)
-
-
 def _parse(minimum: Minimum, metrics: Collection[str]) -> tuple[str, str | None]:
-    """The metric and the measure of a minimum."""
+    """The metric and the measure of a minimum. Raises ``UsageError`` for an unknown one, or a wrong value."""
     flag = FLAGS[minimum.bound]
     if not -1 <= minimum.value <= 1:
         raise UsageError(f"{flag} {minimum.target}:{minimum.value}: write a value from -1 to 1")
@@ -109,37 +99,30 @@ def _check(
         if finding.cells and (name := measure or finding.headline) in finding.measures
     ]
     left_out = worst(finding.left_out for finding in findings)
-    result = MinimumResult(
-        metric=metric,
-        measure=measure,
-        bound=minimum.bound,
-        required=minimum.value,
-        unmeasured=left_out.unmeasured,
-        state="unmeasured",
-    )
+    about = {"metric": metric, "bound": minimum.bound, "required": minimum.value, "unmeasured": left_out.unmeasured}
     if not candidates:
-        return result.model_copy(update={"note": _nothing_to_compare(metric, graders)})
+        return MinimumResult(
+            **about, measure=measure, state="unmeasured", note=_nothing_to_compare(metric, graders, left_out)
+        )
     finding, name, lowest = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
     number = lowest.low if minimum.bound == "low" else lowest.value
     passed = number is not None and is_true(number, ">=", minimum.value)
     is_unmeasured = number is None or left_out.is_too_much(allowed)
     hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
     notes = (_note(lowest, minimum, passed=passed), left_out.sentence("labeled cell", allowed) + hint)
-    return result.model_copy(
-        update={
-            "measure": name,
-            "value": lowest.value,
-            "low": lowest.low,
-            "question": finding.question,
-            "state": "unmeasured" if is_unmeasured else "passed" if passed else "failed",
-            "note": "; ".join(filter(None, notes)) or None,
-        }
+    return MinimumResult(
+        **about,
+        measure=name,
+        value=lowest.value,
+        low=lowest.low,
+        question=finding.question,
+        state="unmeasured" if is_unmeasured else "passed" if passed else "failed",
+        note="; ".join(filter(None, notes)) or None,
     )
 
 
-def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement]) -> str:
+def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement], lost: LeftOut) -> str:
     """Why a metric has no agreement: nobody was asked about it, or no cell has both a label and a score."""
-    lost = worst(finding.left_out for finding in graders if finding.metric == metric)
     if lost.unmeasured:
         return f"none of the {count_of(lost.units, 'labeled cell')} was measured"
     asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
@@ -214,7 +197,7 @@ def agree(
     answers = replace(pool(runs), outdated=outdated)
     metrics = metrics_of([run.info for run in runs])
     graders = against_graders(answers, metrics)
-    checked = check_minimums(minimums, graders, metrics, allowed_unmeasured)
+    checked = tuple(_check(minimum, *_parse(minimum, metrics), graders, allowed_unmeasured) for minimum in minimums)
     correction = correct(runs, answers, metrics, allowed_unmeasured) if is_corrected else None
     states = {minimum.state for minimum in checked}
     exit_code = ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED

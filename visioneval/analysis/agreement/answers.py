@@ -10,7 +10,6 @@ from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.run_lookup import Warn, labels_of, read_run
-from visioneval.analysis.summary.judges import PairCard, pair_cards
 from visioneval.errors import UsageError
 from visioneval.records.labels import (
     LABELS,
@@ -44,8 +43,8 @@ class LabeledRun:
     draws: Sequence[RecordedDraw] = ()
     name: str = ""
     preferences: Sequence[Preference] = ()
-    pair_cards: Sequence[PairCard] = ()
-    """The judges that compared its outputs in pairs."""
+    ranked: frozenset[str] = frozenset()
+    """The labels of the model runs to rank, all if empty."""
 
     @property
     def title(self) -> str:
@@ -234,4 +233,4 @@ def read_labeled(name: str, runs: Path, warn: Warn) -> LabeledRun:
     labels = labels_of(name, records, read_labels(folder / LABELS))
     draws = read_draws(folder)
     anchors, preferences = read_anchors(folder, info), read_preferences(folder)
-    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences)

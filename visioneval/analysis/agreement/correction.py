@@ -135,8 +135,8 @@ def _labels_of(
     labels = []
     for cell in answered:
         # 1 / probability that its turn has come; labels stand also for the unanswered cells of their stratum
-        weight = drawn[cell.stratum] * due[cell.stratum]
-        weight /= reached[cell.stratum] * labeled[cell.stratum] * cell.probability
+        share = reached[cell.stratum] * labeled[cell.stratum] * cell.probability
+        weight = drawn[cell.stratum] * due[cell.stratum] / share
         labels.append(LabeledCell(cell.cell, people[cell.cell], weight, cell.stratum))
     return DrawnLabels(
         draw=draw,

@@ -165,8 +165,8 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
     rule = next(about_metric, None) if kind == "scale" else None
     measures = chance_measures(kind, people, grader, cases)
     if kind == "bool" or rule is not None:
-        failed = (failures(meaning, rule, side) for side in (people, grader))
-        measures |= failure_measures(*failed, cases)
+        failed = [failures(meaning, rule, side) for side in (people, grader)]
+        measures |= failure_measures(failed[0], failed[1], cases)
     measures |= rank_measures(rows.people, rows.grader, rows.cases)
     ceiling, grader_as_rater = against_other_raters(kind, rows.answers, rows.grader, rows.cases)
     return GraderAgreement(

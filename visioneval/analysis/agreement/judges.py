@@ -18,7 +18,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard
+from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, pair_cards
 from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
@@ -207,7 +207,7 @@ def _judges_of(run: LabeledRun, answers: Answers) -> RunJudges:
         run_id=run.info.run_id,
         started_at=run.info.started_at,
         cards=cards.result(disagreements.result()),
-        pairs=tuple(run.pair_cards),
+        pairs=pair_cards(run.preferences),
         anchors=tuple(_anchor_matches(run, answers)),
     )
 

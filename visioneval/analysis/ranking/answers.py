@@ -14,7 +14,7 @@ from visioneval.analysis.ranking.findings import RankedBy
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.errors import UsageError
 from visioneval.records.labels import LABELS, Label, newest, read_labels
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
 from visioneval.suite.cases.outputs import split_run
@@ -124,7 +124,7 @@ def _sorted(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> AnswerSets:
     return {name: [by_name[name][key] for key in sorted(by_name[name])] for name in sorted(by_name)}
 
 
-def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[AnsweredRun]:
+def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[LabeledRun]:
     """Reads runs with the answers of judges or of people. Each run is read once, also for several ``RUN@LABEL``.
 
     Raises ``UsageError`` for a run that is given twice, as its answers would count twice, and ``RunFormatError``.
@@ -141,30 +141,13 @@ def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: War
             labels |= earlier
         chosen[info.run_id] = folder, info, labels
     answered = []
-    for folder, info, labels in chosen.values():
-        records: Sequence[Record] = ()
-        if by == "people":
+    for folder, info, ranked in chosen.values():
+        run = LabeledRun(info, (), (), ranked=frozenset(ranked or ()))
+        if by == "judges":
+            run = replace(run, preferences=read_preferences(folder))
+        else:
             records = list(read_records(folder))
             warn_missing(folder, info, len(records), warn)
-        answered.append(
-            AnsweredRun(
-                LabeledRun(info, records, read_labels(folder / LABELS) if by == "people" else ()),
-                read_preferences(folder) if by == "judges" else (),
-                frozenset(labels) if labels else None,
-            )
-        )
+            run = replace(run, records=records, labels=read_labels(folder / LABELS))
+        answered.append(run)
     return answered
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredRun:
-    """A run with the answers that are stored in it, and the labels of the model runs to rank, all if ``None``."""
-
-    labeled: LabeledRun
-    preferences: Sequence[Preference] = ()
-    labels: frozenset[str] | None = None
-
-    @property
-    def info(self) -> RunInfo:
-        """The contents of its ``run.json``."""
-        return self.labeled.info

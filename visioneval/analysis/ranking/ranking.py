@@ -10,10 +10,10 @@ from math import isnan
 
 import numpy as np
 
+from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.compare.preferences import Result
 from visioneval.analysis.ranking.answers import (
     SWAPPED,
-    AnsweredRun,
     AnswerSets,
     PairAnswers,
     judge_answers,
@@ -249,7 +249,7 @@ def _listed(names: Sequence[str], separator: str = ", ") -> str:
 
 
 def rank_runs(
-    runs: Sequence[AnsweredRun], by: RankedBy, scope: Scope | None = None, judge: str | None = None
+    runs: Sequence[LabeledRun], by: RankedBy, scope: Scope | None = None, judge: str | None = None
 ) -> Rankings:
     """Ranks the model runs of several runs together, by each judge or each question to people.
 
@@ -260,7 +260,7 @@ def rank_runs(
     if by == "judges":
         answer_sets = judge_answers(line for run in runs for line in run.preferences)
     else:
-        answer_sets, outdated, unknown_cells = people_answers([run.labeled for run in runs])
+        answer_sets, outdated, unknown_cells = people_answers(runs)
         if outdated:
             notes.append(f"ignored: {count_of(outdated, 'label')} for replaced images")
         if unknown_cells:
@@ -278,8 +278,8 @@ def rank_runs(
     selected = _filtered(answer_sets, runs, scope)
     if answer_sets and not selected:
         gaps.append("no pair of these model runs and cases was compared")
-    gaps += _without_answers(selected, [run for run in runs if run.labels], scope)
-    notes += _without_answers(selected, [run for run in runs if not run.labels], scope)
+    gaps += _without_answers(selected, [run for run in runs if run.ranked], scope)
+    notes += _without_answers(selected, [run for run in runs if not run.ranked], scope)
     rankings = tuple(rank_answers(name, pairs, by) for name, pairs in selected.items())
     return Rankings(
         by=by,
@@ -291,13 +291,13 @@ def rank_runs(
     )
 
 
-def _without_answers(answer_sets: AnswerSets, runs: Iterable[AnsweredRun], scope: Scope) -> Iterator[str]:
+def _without_answers(answer_sets: AnswerSets, runs: Iterable[LabeledRun], scope: Scope) -> Iterator[str]:
     """The model runs of the named runs that no answer is about, of those in the scope."""
     compared = {side for pairs in answer_sets.values() for pair in pairs for side in (pair.a, pair.b)}
     missing = [
         side
         for run in runs
-        for label in run.labels or map(str, (entry.label for entry in run.info.selected_suite.models))
+        for label in sorted(run.ranked) or map(str, (entry.label for entry in run.info.selected_suite.models))
         if (not scope.models or any_glob(scope.models, label))
         and (side := f"{run.info.run_id}@{label}") not in compared
     ]
@@ -305,7 +305,7 @@ def _without_answers(answer_sets: AnswerSets, runs: Iterable[AnsweredRun], scope
         yield f"no answers about {_listed(missing)}: not ranked"
 
 
-def _of_judge(judge: str, answer_sets: AnswerSets, runs: Iterable[AnsweredRun]) -> AnswerSets:
+def _of_judge(judge: str, answer_sets: AnswerSets, runs: Iterable[LabeledRun]) -> AnswerSets:
     titles = {run.info.suite.judges[judge].title for run in runs if judge in run.info.suite.judges}
     names = {judge} if judge in answer_sets else titles & answer_sets.keys()
     if not names:
@@ -313,7 +313,7 @@ def _of_judge(judge: str, answer_sets: AnswerSets, runs: Iterable[AnsweredRun]) 
     return {name: pairs for name, pairs in answer_sets.items() if name in names}
 
 
-def _filtered(answer_sets: AnswerSets, runs: Sequence[AnsweredRun], scope: Scope) -> AnswerSets:
+def _filtered(answer_sets: AnswerSets, runs: Sequence[LabeledRun], scope: Scope) -> AnswerSets:
     """The answers that the scope and ``RUN@LABEL`` leave."""
     all_pairs = [pair for pairs in answer_sets.values() for pair in pairs]
     tags = {case.id: case.tags for run in runs for case in run.info.suite.cases}
@@ -325,7 +325,7 @@ def _filtered(answer_sets: AnswerSets, runs: Sequence[AnsweredRun], scope: Scope
         for pattern in patterns if all_pairs else ():
             if not any(any_case((pattern,), name) for name in names):
                 raise UsageError(f"{flag} {pattern!r}: no match in these runs{did_you_mean(pattern, names)}")
-    labels = {run.info.run_id: run.labels for run in runs}
+    ranked = {run.info.run_id: run.ranked for run in runs}
 
     def is_selected(pair: PairAnswers) -> bool:
         return (
@@ -335,9 +335,9 @@ def _filtered(answer_sets: AnswerSets, runs: Sequence[AnsweredRun], scope: Scope
         )
 
     def is_ranked(side: str) -> bool:
-        named = labels.get(split_run(side)[0])
+        named = ranked.get(split_run(side)[0])
         label = label_of(side)
-        return (named is None or label in named) and (not scope.models or any_glob(scope.models, label))
+        return (not named or label in named) and (not scope.models or any_glob(scope.models, label))
 
     narrowed = {name: list(filter(is_selected, pairs)) for name, pairs in answer_sets.items()}
     return {name: pairs for name, pairs in narrowed.items() if pairs}

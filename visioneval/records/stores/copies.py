@@ -30,17 +30,14 @@ from pydantic import ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.run_folders import read_header
+from visioneval.records.run_folders import LOGS, OUTPUTS, read_header
 from visioneval.records.stores.claims import read_claim
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
 from visioneval.records.untrusted_json import adapter_of
 from visioneval.records.writer import append_lines, is_run_id, storing
 
-LOGS = ("results", "stale", "preferences", "confirmations", "labels", "anchors", "labeling", "labeling_draws")
-"""The files of a run that grow, without ``.jsonl``."""
 DOCUMENTS = ("questions.json", "diversity.jsonl", "summary.json", "run.json")
 """The files of a run that are written whole. ``run.json`` comes last: it says that the run is complete."""
-OUTPUTS = "artifacts"
 HOME = "VISIONEVAL_STORES"
 """The environment variable that names the folder for copies of stores."""
 _SEGMENT = re.compile(r"\d{6}-[0-9a-f]{8}-\d{6}(\.whole)?\.jsonl")

@@ -51,12 +51,7 @@ class PublishedRunWriter(RunWriter):
         self.publisher.try_to_send()
 
     def finish(
-        self,
-        state: RunState,
-        ended_at: str,
-        *,
-        stopped_by: StoppedBy | None = None,
-        reused_since: str | None = None,
+        self, state: RunState, ended_at: str, *, stopped_by: StoppedBy | None = None, reused_since: str | None = None
     ) -> RunInfo:
         """Also sends the rest of the run, and lets other processes write it."""
         info = super().finish(state, ended_at, stopped_by=stopped_by, reused_since=reused_since)

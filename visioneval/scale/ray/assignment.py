@@ -16,7 +16,7 @@ from visioneval import bounds
 from visioneval.errors import UsageError
 from visioneval.extras import PACKAGES, install_command
 from visioneval.records.model import RunInfo
-from visioneval.records.stores.copies import OUTPUTS
+from visioneval.records.run_folders import OUTPUTS
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
