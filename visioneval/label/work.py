@@ -36,7 +36,7 @@ from visioneval.records.outputs import changed_outputs, writing_ended
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.labels import LabelPair, LabelQuestion
+from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Status
 
 
@@ -62,7 +62,7 @@ class LabelingTask:
     folder: Path
     other: Path
     info: RunInfo
-    questions: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
+    questions: tuple[LabelQuestion, ...]
     subjects: Sequence[Candidate]
     anchors: Sequence[Candidate]
     session: LabelSession
@@ -119,10 +119,15 @@ def prepare(request: LabelRequest) -> LabelingTask:
     other = _read(request.pairs, request.out) if request.pairs is not None else None
     questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
-    session = _session(request, run, other)
     is_draw = other is None and selection.kind in RANDOM_KINDS
+    session = _session(request, run, other, selection if is_draw else None)
     if is_draw:
-        selected = _drawn(run, subjects, draw_cells(run.records, selection, session.seed, datetime.now(UTC)))
+        draw = draw_cells(run.records, selection, session.seed, datetime.now(UTC))
+        by_cell = {subject.record.cell: subject for subject in subjects}
+        selected = [by_cell[cell.cell] for cell in draw.cells if cell.cell in by_cell]
+        if not selected:
+            raise UsageError(f"{run.folder}: no drawn cell has an image to label")
+        append_draw(run.folder, draw)
     else:
         weight = ReviewPriority(run.info.selected_suite, run.info.metrics).weight
         selected = select_candidates(subjects, selection, session.seed, weight)
@@ -185,16 +190,6 @@ def _new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def _drawn(run: _Run, subjects: Iterable[Candidate], draw: RecordedDraw) -> list[Candidate]:
-    """Records a draw, and returns its cells that have an image file."""
-    by_cell = {subject.record.cell: subject for subject in subjects}
-    selected = [by_cell[cell.cell] for cell in draw.cells if cell.cell in by_cell]
-    if not selected:
-        raise UsageError(f"{run.folder}: no drawn cell has an image to label")
-    append_draw(run.folder, draw)
-    return selected
-
-
 def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     if other is None:
         subjects = [Candidate(record) for record in run.with_output]
@@ -210,20 +205,16 @@ def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     return subjects
 
 
-def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
-    other_name = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
-    seed = _new_seed() if request.seed is None else request.seed
-    new = LabelSession(which=request.which, repeat=request.repeat, cells=run.label, pairs=other_name, seed=seed)
+def _session(request: LabelRequest, run: _Run, other: _Run | None, draw: SelectionSpec | None) -> LabelSession:
+    pairs_with = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
+    settings = {"which": request.which, "repeat": request.repeat, "cells": run.label, "pairs": pairs_with}
     if request.seed is not None:
-        return new
-    sessions = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
-    if same := next((session for session in reversed(sessions) if session.has_same_request(new)), None):
-        return same
-    selection = SelectionSpec.parse(request.which)
-    if other or selection.kind not in RANDOM_KINDS:
-        return new
-    drawn = _seed_of_last_draw(run.folder, run.records, selection)
-    return new if drawn is None else new.model_copy(update={"seed": drawn})
+        return LabelSession(**settings, seed=request.seed)
+    for entry in reversed(read_entries(run.folder)):
+        if entry.session is not None and entry.session.model_dump(exclude={"seed"}) == settings:
+            return entry.session
+    seed = None if draw is None else _seed_of_last_draw(run.folder, run.records, draw)
+    return LabelSession(**settings, seed=_new_seed() if seed is None else seed)
 
 
 def _find_anchors(run: _Run, subjects: Iterable[Candidate], *, of_pairs: bool) -> tuple[list[Candidate], int]:
