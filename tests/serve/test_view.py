@@ -185,7 +185,9 @@ def test_a_run_that_goes_on_is_followed(tmp_path: Path) -> None:
         append_cell(writer, "two")
         assert json.loads(server.ask("run/run-01/state")[2])["version"] not in path
         assert server.ask("changes")[2] != changes
+        assert "1 running" in server.ask("")[2]
         writer.close()
+        assert "1 running" not in server.ask("")[2]
         page = server.report("run-01")[1]
         assert "The run was killed after 2 of 2 cells" in page
         assert 'class="headline pass"' not in page
