@@ -18,7 +18,9 @@ METRICS = {
     "large": {"type": "number"},
 }
 INFO = run_of({"one": {}, "two": {}}, ["m"], [], METRICS)
-BASE = summarize(INFO, [record(test_id=case, scores={"look": case == "one", "look.score": 3}) for case in ("one", "two")])
+BASE = summarize(
+    INFO, [record(test_id=case, scores={"look": case == "one", "look.score": 3}) for case in ("one", "two")]
+)
 
 
 def row(number: int, *, means: dict[str, float] | None = None, **changes: Any) -> RunRow:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import RunFormatError, UsageError
@@ -135,7 +135,7 @@ def read_row(folder: Path) -> RunRow:
     stamps = stamps_of(folder)
     try:
         check_run_folder(folder)
-        header = read_json(_HEADER, _bytes(folder / "run.json"), str(folder / "run.json"), "run")
+        header = _read_header(folder / "run.json")
         row = RunRow(
             folder.name,
             experiment=one_line(header.experiment or "", 120),
@@ -149,6 +149,14 @@ def read_row(folder: Path) -> RunRow:
         return _with_figures(folder, row)
     except (RunFormatError, UsageError) as error:
         return RunRow(folder.name, one_line(display_name(str(error))), state="unreadable", stamps=stamps)
+
+
+def _read_header(path: Path) -> RunHeader:
+    data = _bytes(path)
+    try:
+        return _HEADER.validate_json(data)
+    except ValidationError:
+        return read_json(_HEADER, data, str(path), "run")  # slower: for the message
 
 
 def _with_figures(folder: Path, row: RunRow) -> RunRow:
@@ -168,10 +176,12 @@ def _with_figures(folder: Path, row: RunRow) -> RunRow:
 def _read_summary(path: Path) -> Summary:
     try:
         raw = orjson.loads(_bytes(path))
-        shown = {name: raw[name] for name in Summary.model_fields if name in raw}
+        shown = {name: raw[name] for name in Summary.model_fields if name in raw} | _LEFT_OUT
+        return _SUMMARY.validate_python(shown)
+    except ValidationError:
+        return read_json(_SUMMARY, orjson.dumps(shown), str(path), "summary")  # for the message
     except (orjson.JSONDecodeError, TypeError):
         raise RunFormatError(f"{path}: damaged or truncated") from None
-    return read_json(_SUMMARY, orjson.dumps(shown | _LEFT_OUT), str(path), "summary")
 
 
 def _bytes(path: Path) -> bytes:
