@@ -151,5 +151,23 @@ def test_end_shows_skipped_items_and_keys(rate: Callable[..., Page], serve: Serv
     page.wait_for_selector("#end:not([hidden])")
     assert page.inner_text("#end-title") == "Done, except for skipped items"
     assert page.inner_text("#end-text").startswith("0 of 1 answered; 1 was skipped.")
+    assert page.locator("#command").inner_text().startswith("visioneval agreement /")
+    assert page.locator("#after-link").is_hidden()
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
+
+
+def test_the_ends_of_a_scale_are_named(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    scale = {"type": "scale", "scale": [1, 5]}
+    asked = {
+        "questions": [
+            {"key": "clarity", "ask": "How clear is it?", **scale, "ends": ["unclear", "clear at once"]},
+            {"key": "order", "ask": "How tidy is it?", **scale},
+            {"key": "usable", "ask": "Would you use it?", "type": "yes_no"},
+        ]
+    }
+    page = rate(serve(write_run(tmp_path, labels=asked)), "ann")
+    ends = [box.locator(".ends span").all_inner_texts() for box in page.locator("fieldset.ask").all()]
+    assert ends == [["1 = unclear", "5 = clear at once"], ["1 = least", "5 = most"], []]
+    described = page.locator("fieldset.ask").first.get_attribute("aria-describedby")
+    assert page.locator(f"#{described}").inner_text().split("\n") == ["1 = unclear", "5 = clear at once"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from label_server import QUESTIONS, SECRET_A, SECRET_B, lines, secrets_in, write_run
 from PIL import Image
+from toys import Toy
 
 from visioneval import UsageError
 from visioneval.label.labeling import Labeling, UnknownItemError
@@ -355,3 +357,27 @@ def test_truncated_line_loses_only_itself(run: Path, torn: str) -> None:
     answer(second)
     assert len(counted(run)) == 6
     assert open_labeling(run).next("ann")["done"] == 2
+
+
+@pytest.mark.parametrize(
+    ("pairs", "given", "command", "shown"),
+    [
+        (None, GOOD, "visioneval agreement 'my runs/old'", "usable"),
+        ("new", {"preferred": "a"}, "visioneval rank 'my runs/old' --by people", "secret-beta-9"),
+    ],
+)
+def test_the_end_names_the_command_that_comes_next(
+    toy: Toy, pairs: str | None, given: dict[str, Any], command: str, shown: str
+) -> None:
+    for run_id, model in (("old", SECRET_A), ("new", SECRET_B)):
+        write_run(toy.folder / "my runs", [{"id": "one"}, {"id": "two"}], [model], run_id=run_id)
+    at = open_labeling(Path("my runs", "old"), pairs=pairs)
+    for _ in range(2):
+        assert at.next("ann")["after"] is None
+        answer(at, given)
+    assert at.next("ann")["after"]["command"] == command
+    result = toy(*shlex.split(command)[1:])
+    assert shown in result.stdout, result.output
+    assert result.exit_code == 0
+    at.undo("ann")
+    assert at.next("ann")["after"] is None

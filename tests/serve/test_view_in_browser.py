@@ -51,7 +51,15 @@ def test_two_ticks_compare_two_runs(tmp_path: Path, open_page: OpenPage) -> None
         )
         page.click("text=All runs")
         page.click("[aria-label='Label run-02']")
-        page.wait_for_selector("#start:not([hidden]), #work:not([hidden])")
+        page.fill("#name", "ann")
+        page.keyboard.press("Enter")
+        for _ in range(2):
+            page.wait_for_selector("#work:not([hidden]) .frame img")
+            page.keyboard.press("s")
+            page.wait_for_timeout(200)
+        with page.expect_navigation():
+            page.click("#after-link a")
+        assert page.url.endswith("/agreement/run-02/")
         page.close()  # before the server, which it would miss
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,6 +38,7 @@ from visioneval.types import CaseFiles
 
 _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
 ImageEntry = dict[str, str]
+_OPTIONAL = ("tags", "text")
 MAX_PLACES = 40
 """Places with text that an item shows."""
 _Pixel = Annotated[float, Field(ge=-100_000, le=100_000)]
@@ -174,74 +174,21 @@ def _text_boxes(record: Record) -> list[Box]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class PageQuestion:
-    """One question as the page shows it. ``type`` is that of a suite's question, or ``pair``."""
-
-    question: LabelQuestion
-    type: str
-
-    @property
-    def key(self) -> str:
-        """The key of its answers."""
-        return self.question.key
-
-    @property
-    def required(self) -> bool:
-        """Whether it must be answered before the next item."""
-        return self.type not in ("tags", "text")
-
-    def page_data(self) -> dict[str, Any]:
-        """The question as data for the page."""
-        question = self.question
-        choices = ("a", "b", "tie") if self.type == "pair" else question.choices or question.steps
-        return {
-            "key": question.key,
-            "ask": question.ask,
-            "type": self.type,
-            "choices": list(choices),
-            "step": question.step,
-            "ends": question.end_texts,
-            "required": self.required,
-        }
-
-    def answer(self, value: Any) -> Answer:
-        """Converts a value from the page to an answer. Raises ``UsageError`` if it is invalid."""
-        if self.type == "tags":
-            value = self.question.in_order([] if value is None else value)
-        if self.type == "text" and isinstance(value, str):
-            value = value.strip() or None
-        problem = self.question.answer_problem(value)
-        if problem or (value is None and self.required):
-            raise UsageError(f"{self.key}: {problem or 'not answered'}")
-        answer: Answer = value  # answer_problem() accepts nothing else
-        return answer
-
-
-def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...] | tuple[LabelPair, ...]:
+def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...]:
     """The questions of a suite about cells, or about pairs, which have a default. Raises ``UsageError``."""
     if of_pairs:
-        return suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
+        pairs = suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
+        return tuple(question for pair in pairs for question in _pair_questions(pair))
     if not suite.resolved_labels.questions:
         raise UsageError("the suite has only questions about pairs; add --pairs OTHER_RUN")
     return suite.resolved_labels.questions
 
 
-def applicable_questions(questions: Iterable[LabelQuestion | LabelPair], item: Item) -> list[PageQuestion]:
-    """The questions about one item.
-
-    Omits questions for other tasks and questions about a metric that the cell does not have.
-    """
-    record = item.subject.record
-    result: list[PageQuestion] = []
-    for question in questions:
-        if isinstance(question, LabelPair):
-            pair = LabelQuestion(key=question.key, ask=question.ask, type="one_of", choices=PAIR_ANSWERS)
-            why = LabelQuestion(key=f"{question.key}{WHY}", ask="Why?", type="text")
-            result += [PageQuestion(pair, "pair"), PageQuestion(why, "text")]
-        elif applies(question, record):
-            result.append(PageQuestion(question, question.type))
-    return result
+def _pair_questions(pair: LabelPair) -> tuple[LabelQuestion, LabelQuestion]:
+    return (
+        LabelQuestion(key=pair.key, ask=pair.ask, type="one_of", choices=PAIR_ANSWERS),
+        LabelQuestion(key=f"{pair.key}{WHY}", ask="Why?", type="text"),
+    )
 
 
 def applies(question: LabelQuestion, record: Record) -> bool:
@@ -251,7 +198,37 @@ def applies(question: LabelQuestion, record: Record) -> bool:
     return not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics)
 
 
-def swap_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:
-    """Converts answers between images and the sides they were shown on."""
-    swapped_keys = set(pairs) if item.swapped else set()
-    return {key: _OTHER_SIDE.get(str(value), value) if key in swapped_keys else value for key, value in answers.items()}
+def page_question(question: LabelQuestion) -> dict[str, Any]:
+    """A question as data for the page, which shows the two images of a pair with keys of their own."""
+    return {
+        "key": question.key,
+        "ask": question.ask,
+        "type": "pair" if question.choices == PAIR_ANSWERS else question.type,
+        "choices": question.choices or question.steps,
+        "step": question.step,
+        "ends": question.end_texts,
+        "required": question.type not in _OPTIONAL,
+    }
+
+
+def page_answer(question: LabelQuestion, value: Any) -> Answer:
+    """Converts a value from the page to an answer. Raises ``UsageError`` if it is missing or invalid."""
+    if question.type == "tags":
+        value = question.in_order([] if value is None else value)
+    if question.type == "text" and isinstance(value, str):
+        value = value.strip() or None
+    problem = question.answer_problem(value)
+    if problem or (value is None and question.type not in _OPTIONAL):
+        raise UsageError(f"{question.key}: {problem or 'not answered'}")
+    answer: Answer = value  # answer_problem() accepts nothing else
+    return answer
+
+
+def swap_sides(item: Item, answers: Mapping[str, Answer], questions: Mapping[str, LabelQuestion]) -> dict[str, Answer]:
+    """Converts answers to these questions between the images of a pair and the sides they were shown on."""
+    is_swapped = item.subject.other is not None and item.swapped
+    return {
+        key: _OTHER_SIDE.get(str(answers[key]), answers[key]) if is_swapped and question.choices else answers[key]
+        for key, question in questions.items()
+        if key in answers
+    }

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from visioneval.errors import UsageError
 from visioneval.label.images import MediaStore
-from visioneval.label.items import ItemView, applicable_questions, swap_sides
+from visioneval.label.items import ItemView, applies, page_answer, page_question, swap_sides
 from visioneval.label.progress import LabelStep, RaterProgress, SessionEntry, append_entries, growing_entries
 from visioneval.label.sampling import Item, Queue, SubjectKey, build_queue
 from visioneval.label.work import LabelingTask
 from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
+from visioneval.suite.labels import LabelQuestion
 
 Clock = Callable[[], datetime]
 Did = Literal["answered", "skipped", "undone", "reopened"]
@@ -35,7 +36,6 @@ class Labeling:
         self._lock = threading.RLock()
         self.media = MediaStore(task.session.seed)
         self._view = ItemView(task.info, task.folder, task.other, self.media)
-        self._pairs = [candidate.key for candidate in task.questions] if task.session.pairs is not None else []
         self._queues: dict[str, Queue] = {}
         self._subjects = {candidate.key: candidate for candidate in (*task.subjects, *task.anchors)}
         self._progress_by_rater: dict[str, RaterProgress] = {}
@@ -65,12 +65,11 @@ class Labeling:
         """Saves the answers to an item and returns the next one. Raises ``UsageError`` if one is missing or invalid."""
         with self._lock:
             shown = self._item(rater, item)
-            questions = applicable_questions(self._task.questions, shown)
-            unexpected = sorted(answers.keys() - {question.key for question in questions})
-            if unexpected:
+            questions = self._questions(shown)
+            if unexpected := sorted(answers.keys() - questions.keys()):
                 raise UsageError(f"{unexpected[0]}: is not a question about this item")
-            checked = {question.key: question.answer(answers.get(question.key)) for question in questions}
-            self._save(rater, shown, swap_sides(shown, checked, self._pairs), seconds)
+            checked = {key: page_answer(question, answers.get(key)) for key, question in questions.items()}
+            self._save(rater, shown, swap_sides(shown, checked, questions), seconds)
             return self._record_step(rater, "answered", [shown])
 
     def skip(self, rater: str, item: str, seconds: float) -> dict[str, Any]:
@@ -79,8 +78,7 @@ class Labeling:
             self._catch_up()
             shown = self._item(rater, item)
             current = self._answers.get((rater, shown.subject.key), {})
-            questions = applicable_questions(self._task.questions, shown)
-            unanswered = [question.key for question in questions if question.key not in current]
+            unanswered = [key for key in self._questions(shown) if key not in current]
             self._save(rater, shown, dict.fromkeys(unanswered), seconds)
             return self._record_step(rater, "skipped", [shown])
 
@@ -145,16 +143,17 @@ class Labeling:
             raise UnknownItemError("this page belongs to another session: reload it")
         return item
 
+    def _questions(self, item: Item) -> dict[str, LabelQuestion]:
+        """The questions about an item, by key."""
+        questions = self._task.questions
+        return {question.key: question for question in questions if applies(question, item.subject.record)}
+
     def _item_data(self, rater: str, item: Item) -> dict[str, Any]:
         is_recalled = item.key in self._progress(rater).undone
         previous = self._withdrawn.get((rater, item.subject.key), {}) if is_recalled else {}
-        questions = {question.key: question for question in applicable_questions(self._task.questions, item)}
-        given = swap_sides(item, previous, self._pairs)
-        return {
-            **self._view.item(item),
-            "asks": [question.page_data() for question in questions.values()],
-            "given": {key: answer for key, answer in given.items() if key in questions},
-        }
+        questions = self._questions(item)
+        given = swap_sides(item, previous, questions)
+        return {**self._view.item(item), "asks": list(map(page_question, questions.values())), "given": given}
 
     def _save(self, rater: str, item: Item, answers: Mapping[str, Answer], seconds: float | None) -> None:
         about: dict[str, Any] = {

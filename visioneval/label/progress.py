@@ -37,10 +37,6 @@ class LabelSession(Frozen):
     pairs: str | None = None
     seed: Annotated[int, Field(ge=0)]
 
-    def has_same_request(self, other: LabelSession) -> bool:
-        """Whether two sessions are equal except for their seeds."""
-        return self.model_copy(update={"seed": other.seed}) == other
-
 
 class LabelStep(Frozen):
     """What a rater did with one item. ``reopened``: a skipped item will be shown again."""

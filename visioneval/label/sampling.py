@@ -72,9 +72,12 @@ class Candidate:
     @property
     def named(self) -> dict[str, Any]:
         """What lines about it name it by."""
-        cell = dict(zip(("test_id", "model_label", "sample_index"), self.record.cell, strict=True))
         output, other = self.outputs
-        return {**cell, "other": self.other_name, "artifact_sha256": output, "other_sha256": other}
+        return {**_named(self.record), "other": self.other_name, "artifact_sha256": output, "other_sha256": other}
+
+
+def _named(record: Record) -> dict[str, Any]:
+    return dict(zip(("test_id", "model_label", "sample_index"), record.cell, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +210,10 @@ def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: 
     population, sizes = Counter(map(stratum_of, candidates)), Counter(map(stratum_of, drawn))
     if len(sizes) < len(population):
         raise UsageError(f"stratified:{which.count}: there are cells with {len(population)} verdicts: draw more cells")
+    shares = {stratum: sizes[stratum] / number for stratum, number in population.items()}
+    strata = [(subject.record, stratum_of(subject)) for subject in drawn]
+    cells = [DrawnCell(draw=_NO_ID, **_named(record), stratum=of, probability=shares[of]) for record, of in strata]
     frame, text = frame_of(records), f"{which.kind}:{which.count}"
-    cells = []
-    for subject in drawn:
-        test_id, model_label, sample_index = subject.record.cell
-        stratum = stratum_of(subject)
-        cells.append(
-            DrawnCell(
-                draw=_NO_ID,
-                test_id=test_id,
-                model_label=model_label,
-                sample_index=sample_index,
-                stratum=stratum,
-                probability=sizes[stratum] / population[stratum],
-            )
-        )
     draw = draw_id(text, seed, frame, cells)
     about = CellDraw(draw=draw, which=text, seed=seed, frame=frame)
     identified = tuple(cell.model_copy(update={"draw": draw}) for cell in cells)

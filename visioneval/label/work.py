@@ -17,7 +17,15 @@ from visioneval.extras import install_command
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.items import applies, questions_for
 from visioneval.label.progress import LabelSession, SessionEntry, append_entries, read_entries
-from visioneval.label.sampling import RANDOM_KINDS, Candidate, SelectionSpec, draw_cells, pairs, select_candidates
+from visioneval.label.sampling import (
+    RANDOM_KINDS,
+    Candidate,
+    SelectionSpec,
+    SubjectKey,
+    draw_cells,
+    pairs,
+    select_candidates,
+)
 from visioneval.media.video import can_read_videos
 from visioneval.records.labels import (
     LABELS,
@@ -36,8 +44,10 @@ from visioneval.records.outputs import changed_outputs, writing_ended
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.labels import LabelPair, LabelQuestion
+from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Status
+
+_Subjects = dict[SubjectKey, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class LabelingTask:
     folder: Path
     other: Path
     info: RunInfo
-    questions: tuple[LabelQuestion, ...] | tuple[LabelPair, ...]
+    questions: tuple[LabelQuestion, ...]
     subjects: Sequence[Candidate]
     anchors: Sequence[Candidate]
     session: LabelSession
@@ -119,18 +129,24 @@ def prepare(request: LabelRequest) -> LabelingTask:
     other = _read(request.pairs, request.out) if request.pairs is not None else None
     questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
-    session = _session(request, run, other)
     is_draw = other is None and selection.kind in RANDOM_KINDS
+    session = _session(request, run, other, selection if is_draw else None)
     if is_draw:
-        selected = _drawn(run, subjects, draw_cells(run.records, selection, session.seed, datetime.now(UTC)))
+        draw = draw_cells(run.records, selection, session.seed, datetime.now(UTC))
+        by_cell = {subject.record.cell: subject for subject in subjects}
+        selected = [by_cell[cell.cell] for cell in draw.cells if cell.cell in by_cell]
+        if not selected:
+            raise UsageError(f"{run.folder}: no drawn cell has an image to label")
+        append_draw(run.folder, draw)
     else:
         weight = ReviewPriority(run.info.selected_suite, run.info.metrics).weight
         selected = select_candidates(subjects, selection, session.seed, weight)
     if not selected:
         raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")
-    anchors, missing = _find_anchors(run, subjects, of_pairs=other is not None)
+    by_key = {subject.key: subject for subject in subjects}
+    anchors, missing = _find_anchors(run, by_key, of_pairs=other is not None)
     append_entries(run.folder, [SessionEntry(at=datetime.now(UTC).isoformat(), session=session)])
-    folder, other_folder, notes = run.folder, (other or run).folder, tuple(_notes(run, subjects, missing))
+    folder, other_folder, notes = run.folder, (other or run).folder, tuple(_notes(run, by_key, missing))
     return LabelingTask(folder, other_folder, run.info, questions, selected, anchors, session, notes, is_draw)
 
 
@@ -185,16 +201,6 @@ def _new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def _drawn(run: _Run, subjects: Iterable[Candidate], draw: RecordedDraw) -> list[Candidate]:
-    """Records a draw, and returns its cells that have an image file."""
-    by_cell = {subject.record.cell: subject for subject in subjects}
-    selected = [by_cell[cell.cell] for cell in draw.cells if cell.cell in by_cell]
-    if not selected:
-        raise UsageError(f"{run.folder}: no drawn cell has an image to label")
-    append_draw(run.folder, draw)
-    return selected
-
-
 def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     if other is None:
         subjects = [Candidate(record) for record in run.with_output]
@@ -210,37 +216,35 @@ def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
     return subjects
 
 
-def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
-    other_name = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
-    seed = _new_seed() if request.seed is None else request.seed
-    new = LabelSession(which=request.which, repeat=request.repeat, cells=run.label, pairs=other_name, seed=seed)
+def _session(request: LabelRequest, run: _Run, other: _Run | None, draw: SelectionSpec | None) -> LabelSession:
+    pairs_with = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
+    settings = {"which": request.which, "repeat": request.repeat, "cells": run.label, "pairs": pairs_with}
     if request.seed is not None:
-        return new
-    sessions = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
-    if same := next((session for session in reversed(sessions) if session.has_same_request(new)), None):
-        return same
-    selection = SelectionSpec.parse(request.which)
-    if other or selection.kind not in RANDOM_KINDS:
-        return new
-    drawn = _seed_of_last_draw(run.folder, run.records, selection)
-    return new if drawn is None else new.model_copy(update={"seed": drawn})
+        return LabelSession(**settings, seed=request.seed)
+    for entry in reversed(read_entries(run.folder)):
+        if entry.session is not None and entry.session.model_dump(exclude={"seed"}) == settings:
+            return entry.session
+    seed = None if draw is None else _seed_of_last_draw(run.folder, run.records, draw)
+    return LabelSession(**settings, seed=_new_seed() if seed is None else seed)
 
 
-def _find_anchors(run: _Run, subjects: Iterable[Candidate], *, of_pairs: bool) -> tuple[list[Candidate], int]:
+def _find_anchors(run: _Run, by_key: _Subjects, *, of_pairs: bool) -> tuple[list[Candidate], int]:
     """Subjects with an agreed answer, and the number of agreed answers that cannot be shown."""
-    by_key = {subject.key: subject for subject in subjects}
     answers = [label for label in read_anchors(run.folder, run.info) if (label.other is not None) is of_pairs]
-    current, _ = drop_outdated(answers, lambda label: _outputs(by_key.get((*label.cell, label.other))))
-    keys = {(*label.cell, label.other) for label in current}
+    keys = {(*label.cell, label.other) for label in _drop_outdated(answers, by_key)[0]}
     anchors = [by_key[key] for key in sorted(keys & by_key.keys(), key=repr)]
     return anchors, len(keys) - len(anchors)
 
 
-def _outputs(subject: Candidate | None) -> Images:
-    return (None, None) if subject is None else subject.outputs
+def _drop_outdated(labels: Sequence[Label], by_key: _Subjects) -> tuple[list[Label], int]:
+    def images(label: Label) -> Images:
+        subject = by_key.get((*label.cell, label.other))
+        return (None, None) if subject is None else subject.outputs
+
+    return drop_outdated(labels, images)
 
 
-def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> Iterable[str]:
+def _notes(run: _Run, by_key: _Subjects, missing_anchors: int) -> Iterable[str]:
     generated = [record for record in run.records if record.artifact_path]
     without_file = len(generated) - len(run.with_output)
     if len(run.records) > len(generated):
@@ -249,9 +253,7 @@ def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> It
         yield f"{count_of(without_file, 'cell')} with a missing image file, skipped"
     if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_read_videos():
         yield f"video metadata may reveal the model; to remove it, {install_command('video')}"
-    by_key = {subject.key: subject for subject in subjects}
-    labels = read_labels(run.folder / LABELS)
-    _, outdated = drop_outdated(labels, lambda label: _outputs(by_key.get((*label.cell, label.other))))
+    _, outdated = _drop_outdated(read_labels(run.folder / LABELS), by_key)
     if outdated:
         yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:

@@ -87,7 +87,6 @@ class RunListing:
 
     root: Path
     _rows: dict[str, RunRow] = field(default_factory=dict)
-    _refreshed: dict[str, Stamp] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def rows(self) -> list[RunRow]:
@@ -101,16 +100,14 @@ class RunListing:
         if copies is not None:
             copies.refresh_headers()
         folders = [path.parent for path in self.root.glob("*/run.json")]
-        if copies is not None:
-            changed = [folder for folder in folders if self._is_changed(folder)]
-            refresh_runs(changed)  # a run that cannot be brought up to date is listed with what its copy lacks
-            self._refreshed |= {folder.name: stamp(folder / "run.json") for folder in changed}
+        if copies is not None:  # a run that cannot be brought up to date is listed with what its copy lacks
+            refresh_runs([folder for folder in folders if self._is_changed(folder)])
         return folders
 
     def _is_changed(self, folder: Path) -> bool:
+        """Whether a store may have more of a run than its copy, of which only ``run.json`` is up to date."""
         row = self._rows.get(folder.name)
-        is_open = row is None or row.state in _UNFINISHED
-        return is_open or self._refreshed.get(folder.name) != stamp(folder / "run.json")
+        return row is None or row.state in _UNFINISHED or row.stamps[0] != stamp(folder / "run.json")
 
     def _row(self, folder: Path) -> RunRow:
         row = self._rows.get(folder.name)
@@ -149,7 +146,7 @@ def read_row(folder: Path) -> RunRow:
         )
         return _with_figures(folder, row)
     except (RunFormatError, UsageError) as error:
-        return RunRow(folder.name, one_line(display_name(str(error))), state="unreadable")
+        return RunRow(folder.name, one_line(display_name(str(error))), state="unreadable", stamps=stamps)
 
 
 def _with_figures(folder: Path, row: RunRow) -> RunRow:
