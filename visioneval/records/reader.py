@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar, overload
 
@@ -135,10 +135,7 @@ def open_records(path: Path, select: type[CellT]) -> Records[CellT]:
     try:
         columns, starts = lines.index()
         order = columns.order(range(len(columns.cases)), range(len(columns.labels)))
-        neighbors = zip_longest(order, order[1:])
-        outdated = sorted(
-            at for at, later in neighbors if later is not None and columns.name(at) == columns.name(later)
-        )
+        outdated = sorted(at for at, later in pairwise(order) if columns.name(at) == columns.name(later))
         records = Records(columns, starts, lines.read, lines.check)
         for _ in records.read(outdated):
             pass

@@ -201,7 +201,8 @@ def agree(
     correction = correct(runs, answers, metrics, allowed_unmeasured) if is_corrected else None
     states = {minimum.state for minimum in checked}
     exit_code = ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
-    if "unmeasured" in states or (correction is not None and not correction.is_reliable):
+    is_reliable = correction is None or not any(metric.is_unreliable for metric in correction.metrics)
+    if "unmeasured" in states or not is_reliable:
         exit_code = ExitCode.INCOMPLETE
     return Agreement(
         runs=tuple(run.info.run_id for run in runs),

@@ -227,11 +227,6 @@ class Correction(Frozen):
     metrics: tuple[CorrectedMetric, ...]
     differences: tuple[CorrectedDifference, ...]
 
-    @property
-    def is_reliable(self) -> bool:
-        """Whether the judge measured enough for every figure."""
-        return not any(metric.is_unreliable for metric in self.metrics)
-
 
 def correct(
     runs: Sequence[LabeledRun], answers: Answers, metrics: Mapping[str, RunMetric], allowed: float = 0.0
