@@ -60,9 +60,9 @@ def test_filters_select_cells_and_update_the_url(page_url: str, open_page: OpenP
     page = open_page(f"{page_url}#gallery")
     assert len(tiles(page)) == 4
     page.select_option("select[name=tag]", "edit")
-    assert tiles(page) == ["sign, steady: PASS", "sign, hasty,quality=low: FAIL look, tagged spill"]
+    assert tiles(page) == ["sign, steady: PASS", "sign, hasty,quality=low: FAIL look, spill (1 failure tag)"]
     page.click("[data-verdict=FAIL]")
-    assert tiles(page) == ["sign, hasty,quality=low: FAIL look, tagged spill"]
+    assert tiles(page) == ["sign, hasty,quality=low: FAIL look, spill (1 failure tag)"]
     assert page.get_attribute("[data-verdict=FAIL]", "aria-pressed") == "true"
     page.click("#clear")
     page.select_option("select[name=metric]", "look.score")

@@ -72,8 +72,8 @@ def test_failed_rules_and_tags_look_different(address: str, open_page: OpenPage)
         for tile in page.locator("#canvas a.cell").all()
     }
     assert marks == {
-        f"sign, {STEADY}: PASS tagged bad_text": [[], ["bad_text"]],
-        f"sign, {HASTY}: FAIL look.score 1 < 3, tagged spill": [["look.score 1 < 3"], ["spill"]],
+        f"sign, {STEADY}: PASS bad_text (1 failure tag)": [[], ["bad_text"]],
+        f"sign, {HASTY}: FAIL look.score 1 < 3, spill (1 failure tag)": [["look.score 1 < 3"], ["spill"]],
         f"flyer, {STEADY}: PASS": [[], []],
         f"flyer, {HASTY}: FAIL look": [["look"], []],
     }

@@ -208,7 +208,8 @@ function cutMiddle(text) {
 function nameOf(at) {
   const { cells, cases, models } = report.index;
   const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
-  const marks = [failuresOf(at), ...tagsOf(at).map((tag) => `tagged ${tag}`)].filter(Boolean).join(", ");
+  const tags = tagsOf(at);
+  const marks = [failuresOf(at), ...tags].filter(Boolean).join(", ") + (tags.length ? ` (${plural(tags.length, "failure tag")})` : "");
   return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${hasThumb(at) ? "" : "no image "}${VERDICTS[cells.verdict[at]]}${marks ? ` ${marks}` : ""}`;
 }
 
