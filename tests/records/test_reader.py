@@ -19,7 +19,7 @@ from visioneval.cli import app
 from visioneval.errors import RunFormatError
 from visioneval.records.cell_names import CellColumns
 from visioneval.records.model import Fingerprint, GraderRecord, JudgeAnswer, Record
-from visioneval.records.reader import LONGEST_LINE, open_records, read_records, records_of
+from visioneval.records.reader import LONGEST_LINE, count_cells, open_records, read_records, records_of
 from visioneval.records.writer import RunWriter
 from visioneval.suite.filters import Scope
 from visioneval.types import TaskType
@@ -228,6 +228,17 @@ def test_a_record_that_took_the_place_of_another_is_not_taken_for_it(tmp_path: P
     (folder / "results.jsonl").write_bytes(_line(sample_index=2) + _line(sample_index=1))
     with pytest.raises(RunFormatError, match="changed while it was read: run this command again"):
         list(records)
+
+
+def test_cells_are_counted_by_their_names_alone(tmp_path: Path) -> None:
+    name = '"test_id": "one", "model_label": "m", "sample_index": '
+    lines = [f'{{"schema_version": 2, {name}{sample}}}\n' for sample in (0, 1, 0)]
+    (tmp_path / "results.jsonl").write_text("".join(lines) + '{"schema_version": 2, "test_id": "tw')
+    assert count_cells(tmp_path) == 2
+    with (tmp_path / "results.jsonl").open("a") as results:
+        results.write("\n")
+    with pytest.raises(RunFormatError, match=r"results\.jsonl:4"):
+        count_cells(tmp_path)
 
 
 def test_an_export_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -38,7 +39,7 @@ class Labeling:
         self._view = ItemView(task.info, task.folder, task.other, self.media)
         self._queues: dict[str, Queue] = {}
         self._subjects = {candidate.key: candidate for candidate in (*task.subjects, *task.anchors)}
-        self._progress_by_rater: dict[str, RaterProgress] = {}
+        self._progress: defaultdict[str, RaterProgress] = defaultdict(RaterProgress)
         self._answers: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
         self._withdrawn: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
         self._steps, self._labels = growing_entries(task.folder), growing_labels(task.folder / LABELS)
@@ -48,13 +49,13 @@ class Labeling:
         """The rater's next item and progress; at the end no item, and what to do with the answers."""
         with self._lock:
             self._catch_up()
-            queue, progress, now = self._queue(rater), self._progress(rater), self._now()
+            queue, progress, now = self._queue(rater), self._progress[rater], self._now()
             upcoming = progress.next_items(queue, now, 2)
             return {
                 "rater": rater,
                 "total": len(queue),
-                "done": progress.count_done(queue, now),
-                "skipped": len(progress.skipped_items(queue)),
+                "done": len(progress.done(queue, now)),
+                "skipped": len(progress.items(queue, "skipped")),
                 "can_undo": progress.last_item(queue) is not None,
                 "item": self._item_data(rater, upcoming[0]) if upcoming else None,
                 "after": None if upcoming else self._task.after,
@@ -86,11 +87,11 @@ class Labeling:
         """Undoes the last item: its answers are withdrawn, and it is shown again with them filled in."""
         with self._lock:
             self._catch_up()
-            progress = self._progress(rater)
+            progress = self._progress[rater]
             item = progress.last_item(self._queue(rater))
             if item is None:
                 raise UsageError("nothing to undo")
-            if not progress.is_skipped(item):
+            if progress.did(item) != "skipped":
                 self._save(rater, item, dict.fromkeys(self._answers.get((rater, item.subject.key), {})), None)
             return self._record_step(rater, "undone", [item])
 
@@ -98,16 +99,16 @@ class Labeling:
         """Reopens the items that this rater skipped."""
         with self._lock:
             self._catch_up()
-            return self._record_step(rater, "reopened", self._progress(rater).skipped_items(self._queue(rater)))
+            return self._record_step(rater, "reopened", self._progress[rater].items(self._queue(rater), "skipped"))
 
     def _catch_up(self) -> None:
         """Reads new lines on disk: those of this server and of other servers for the same run."""
         entries, restarted = self._steps.new()
         if restarted:
-            self._progress_by_rater.clear()
+            self._progress.clear()
         for entry in entries:
             if entry.step is not None and self._is_current(entry.step.key[:4], entry.step):
-                self._progress(entry.step.rater).apply(entry.step, entry.at)
+                self._progress[entry.step.rater].apply(entry.step, entry.at)
         labels, restarted = self._labels.new()
         if restarted:
             self._answers.clear()
@@ -126,9 +127,6 @@ class Labeling:
         """Whether the images are still those of the run."""
         subject = self._subjects.get(key)
         return subject is None or is_current(subject.outputs, hashes)
-
-    def _progress(self, rater: str) -> RaterProgress:
-        return self._progress_by_rater.setdefault(rater, RaterProgress())
 
     def _queue(self, rater: str) -> Queue:
         if rater not in self._queues:
@@ -149,7 +147,7 @@ class Labeling:
         return {question.key: question for question in questions if applies(question, item.subject.record)}
 
     def _item_data(self, rater: str, item: Item) -> dict[str, Any]:
-        is_recalled = item.key in self._progress(rater).undone
+        is_recalled = self._progress[rater].did(item) == "undone"
         previous = self._withdrawn.get((rater, item.subject.key), {}) if is_recalled else {}
         questions = self._questions(item)
         given = swap_sides(item, previous, questions)

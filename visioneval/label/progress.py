@@ -83,48 +83,37 @@ def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:
 
 @dataclass(slots=True)
 class RaterProgress:
-    """One rater's progress. ``done`` maps items to their last step and its time; ``order`` is the order of steps."""
+    """One rater's progress: what was done last with each item, and when, in the order of these steps."""
 
-    done: dict[ItemKey, tuple[str, datetime]] = field(default_factory=dict)
-    order: list[ItemKey] = field(default_factory=list)
-    undone: list[ItemKey] = field(default_factory=list)
+    last: dict[ItemKey, tuple[str, datetime]] = field(default_factory=dict)
 
     def apply(self, step: LabelStep, at: str) -> None:
         """Applies one step."""
-        for keys in (self.order, self.undone):
-            if step.key in keys:
-                keys.remove(step.key)
-        if step.did in ("answered", "skipped"):
-            self.order.append(step.key)
-            self.done[step.key] = step.did, datetime.fromisoformat(at)
-            return
-        self.done.pop(step.key, None)
-        if step.did == "undone":
-            self.undone.append(step.key)
+        self.last.pop(step.key, None)
+        self.last[step.key] = step.did, datetime.fromisoformat(at)
 
-    def is_done(self, item: Item, now: datetime) -> bool:
-        """Whether an item is done. Anchors expire after ``ANCHOR_VALIDITY``."""
-        entry = self.done.get(item.key)
-        return entry is not None and (item.turn != "anchor" or now - entry[1] < ANCHOR_VALIDITY)
+    def did(self, item: Item) -> str:
+        """What was done last with an item; empty if nothing was."""
+        return self.last.get(item.key, ("", None))[0]
 
-    def is_skipped(self, item: Item) -> bool:
-        """Whether the item was skipped."""
-        return self.done.get(item.key, ("", None))[0] == "skipped"
+    def items(self, queue: Queue, *did: str) -> list[Item]:
+        """The items of a queue with which this was done last, in order."""
+        return [queue[key] for key, (step, _) in self.last.items() if step in did and key in queue]
 
-    def count_done(self, queue: Queue, now: datetime) -> int:
-        """The number of done items in a queue."""
-        return sum(self.is_done(queue[key], now) for key in self.done if key in queue)
-
-    def skipped_items(self, queue: Queue) -> list[Item]:
-        """The skipped items of a queue, in order."""
-        return [queue[key] for key in self.order if key in queue and self.is_skipped(queue[key])]
+    def done(self, queue: Queue, now: datetime) -> list[Item]:
+        """The items of a queue that are answered or skipped. Anchors expire after ``ANCHOR_VALIDITY``."""
+        return [
+            item
+            for item in self.items(queue, "answered", "skipped")
+            if item.turn != "anchor" or now - self.last[item.key][1] < ANCHOR_VALIDITY
+        ]
 
     def next_items(self, queue: Queue, now: datetime, count: int) -> list[Item]:
-        """The next items, at most ``count``: undone items first, then the order of the queue."""
-        again = [queue[key] for key in reversed(self.undone) if key in queue]
-        upcoming = (item for item in queue.values() if not self.is_done(item, now) and item not in again)
-        return list(islice(chain(again, upcoming), count))
+        """The next items, at most ``count``: undone items first, the last one first, then the order of the queue."""
+        again = self.items(queue, "undone")[::-1]
+        left_out = {item.key for item in (*again, *self.done(queue, now))}
+        return list(islice(chain(again, (item for key, item in queue.items() if key not in left_out)), count))
 
     def last_item(self, queue: Queue) -> Item | None:
         """The last answered or skipped item of the queue, which *undo* reverts."""
-        return next((queue[key] for key in reversed(self.order) if key in queue), None)
+        return next(iter(self.items(queue, "answered", "skipped")[::-1]), None)
