@@ -134,5 +134,5 @@ def test_the_api_reads_the_same_cells(swept: Toy) -> None:
     assert (part.summary.counts.cells, part.summary.planned_cells) == (2, 2)
     assert len(ve.load_run(tags=["calm"]).records) == 4
     assert len(ve.load_run().records) == 8
-    with pytest.raises(UsageError, match="cases, tags and models must be lists of strings, not one string"):
+    with pytest.raises(UsageError, match="cases, tags, models and redact must be lists of strings, not one string"):
         ve.load_run(cases="bad")
