@@ -10,7 +10,6 @@ from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.serve.index import HEIGHT, MAX_POINTS, PAD, WIDTH, Trend, series, trends
 from visioneval.serve.listing import RunRow
 
-PERCENT = "\u202f%"
 METRICS = {
     "look": {"type": "bool"},
     "look.score": {"type": "number", "range": [0, 5]},
@@ -59,8 +58,8 @@ def test_a_rate_goes_from_the_bottom_to_the_top() -> None:
         (WIDTH / 2, HEIGHT / 2),
         (WIDTH - PAD, PAD),
     ]
-    assert line.last == f"100.0{PERCENT}"
-    assert line.text == f"Pass rate over 3 runs, oldest first: 0.0{PERCENT}, 50.0{PERCENT}, 100.0{PERCENT}"
+    assert line.last == "100 %"
+    assert line.text == "Pass rate over 3 runs, oldest first: 0 %, 50 %, 100 %"
 
 
 def test_two_values_are_no_line() -> None:
@@ -74,7 +73,7 @@ def test_an_unmeasured_value_is_a_gap_and_not_zero() -> None:
     assert len(line.paths) == 2
     assert len(line.points) == 5
     assert line.last == "not measured"
-    assert line.text.endswith(f"not measured, 50.0{PERCENT}, 50.0{PERCENT}, not measured")
+    assert line.text.endswith("not measured, 50 %, 50 %, not measured")
 
 
 def test_metrics_are_those_that_decide_or_those_asked_for() -> None:
@@ -88,7 +87,7 @@ def test_values_have_their_units() -> None:
     lines = named(trends([row(number, means={"look.score": 8 / 3, "look": 2 / 3}) for number in range(3)]))
     score, share = lines["look.score"], lines["look"]
     assert (score.last, score.low, score.high, score.points[0].text) == ("2.67 of 5", "0", "5", "run-0: 2.67 of 5")
-    assert (share.last, share.low, share.high) == (f"66.7{PERCENT}", f"0.0{PERCENT}", f"100.0{PERCENT}")
+    assert (share.last, share.low, share.high) == ("66.7 %", "0 %", "100 %")
 
 
 def test_a_metric_without_a_range_uses_its_values() -> None:
@@ -103,9 +102,9 @@ def test_cost_and_failure_tags_have_lines_where_there_are_any() -> None:
     lines = named(trends([row(1, cost_usd=1.0), row(2, cost_usd=2.0, failure_tags={"spill": 1}), row(3, cost_usd=1.0)]))
     assert lines["Cost, USD"].low == "0.0000"
     assert [point.text for point in lines["Cells tagged spill"].points] == [
-        f"run-1: 0.0{PERCENT}",
-        f"run-2: 50.0{PERCENT}",
-        f"run-3: 0.0{PERCENT}",
+        "run-1: 0 %",
+        "run-2: 50 %",
+        "run-3: 0 %",
     ]
 
 

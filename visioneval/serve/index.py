@@ -11,6 +11,7 @@ from urllib.parse import quote
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.html.pages import policy, render, usd
+from visioneval.report.numbers import scale_of, show_share
 from visioneval.serve.assets import FOLDER
 from visioneval.serve.listing import RunRow
 from visioneval.suite.filters import any_glob
@@ -87,8 +88,7 @@ def rate_text(summary: Summary | None) -> str:
     rate = None if summary is None else summary.counts.pass_rate
     if rate is None or rate.value is None:
         return ""
-    interval = "" if rate.low is None or rate.high is None else f" [{rate.low * 100:.1f}, {rate.high * 100:.1f}]"
-    return percent(rate.value) + interval
+    return show_share(rate.value, rate.low, rate.high)
 
 
 def series(rows: Sequence[RunRow]) -> dict[tuple[str, str], list[RunRow]]:
@@ -134,7 +134,8 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     """
     rows = rows[-MAX_POINTS:]
     summaries = [row.summary for row in rows if row.summary is not None]
-    lines = [_trend("Pass rate", rows, [summary.counts.pass_rate.value for summary in summaries], (0.0, 1.0), percent)]
+    rates = [summary.counts.pass_rate.value for summary in summaries]
+    lines = [_trend("Pass rate", rows, rates, (0.0, 1.0), show_share)]
     for name in chosen_metrics(summaries, metrics):
         meanings = {describe_meaning(s.metrics[name]): s.metrics[name] for s in summaries if name in s.metrics}
         for meaning, metric in meanings.items():  # values of two meanings are not on one line
@@ -149,7 +150,7 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     tags = sum((Counter(summary.failure_tags) for summary in summaries), Counter[str]())
     for tag, _ in tags.most_common(MAX_TAGS):
         shares = [_share(summary, tag) for summary in summaries]
-        lines.append(_trend(f"Cells tagged {tag}", rows, shares, (0.0, None), percent))
+        lines.append(_trend(f"Cells tagged {tag}", rows, shares, (0.0, None), show_share))
     return [line for line in lines if len(line.points) >= MIN_POINTS]
 
 
@@ -163,18 +164,11 @@ def chosen_metrics(summaries: Sequence[Summary], globs: Sequence[str]) -> list[s
     return sorted(deciding, key=lambda name: name in last.metrics and last.metrics[name].type == "bool")[:MAX_METRICS]
 
 
-def percent(value: float) -> str:
-    """A share as text."""
-    return f"{value:.1%}".replace("%", "\u202f%")
-
-
 def _shown_as(metric: Metric) -> Show:
     """How a mean is shown: a share as ``66.7 %``, a score as ``2.67 of 5``."""
     if metric.type == "bool":
-        return percent
-    high = metric.range[1] if metric.range else None
-    end = f" of {high:g}" if high is not None and high > 1 else ""
-    return lambda value: (f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}") + end
+        return show_share
+    return lambda value: (f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}") + scale_of(metric)
 
 
 def _mean(summary: Summary, metric: str) -> float | None:
