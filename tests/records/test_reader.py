@@ -296,12 +296,3 @@ def test_a_cell_of_a_comparison_accepts_and_refuses_what_a_record_does(tmp_path:
                 }, (path, value)
                 assert [item.fingerprint for item in cell.graders] == [item.fingerprint for item in whole.graders]
     assert min(outcomes.values()) > 300
-
-
-def test_equal_fingerprints_of_cells_are_the_same_objects(tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
-    path.write_bytes(b"".join(_json({**RECORD, "sample_index": at}) for at in range(3)) + b'{"schema_version":2,"run')
-    first, *others = open_records(path, Cell)
-    assert len(others) == 2
-    assert all(cell.graders[1].fingerprint is first.graders[1].fingerprint for cell in others)
-    assert first.graders[0].fingerprint is not first.graders[1].fingerprint
