@@ -160,7 +160,6 @@ def _highlight(base: Image.Image, inside: Image.Image) -> Image.Image:
 
 
 def _png(image: Image.Image) -> ServedMedia:
-    image.info.clear()
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=1)
     return ServedMedia(buffer.getvalue(), "image/png")
