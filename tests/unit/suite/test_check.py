@@ -475,7 +475,7 @@ CUT = {
     "alone at the end": ("cases:\n - id: a\n   prompt: A song in C #", ["4:12"]),
     "one space": ("cases:\n - id: a\n   prompt: Write # 1 pizza", ["4:12"]),
     "apart, as a comment": ("cases:\n - id: a\n   prompt: Write   # one pizza", ["4:12"]),
-    "a variable, apart": ("cases:\n - id: a\n   prompt: x\n   metadata: {n: 5   # one pizza\n    }", []),
+    "a variable, apart": ("cases:\n - id: a\n   prompt: x\n   metadata: {n: Five   # one pizza\n    }", []),
     "a variable, apart without a space": ("cases:\n - id: a\n   prompt: x\n   metadata: {n: Five   #1\n    }", ["5:18"]),
     "apart, without a space in it": ("cases:\n - id: a\n   prompt: Write   #1", ["4:12"]),
     "tab": ("cases:\n - id: a\n   prompt: Write\t#1", ["4:12"]),
