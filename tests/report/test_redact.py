@@ -328,6 +328,8 @@ def test_lists_are_lists(root: Path) -> None:
         load_run("first", redact="person")
     with pytest.raises(UsageError, match="redact must be lists of strings"):
         compare("first", "second", redact="person")
+    with pytest.raises(UsageError, match="redact must be lists of strings"):
+        track(load_run("first"), to="mlflow", redact="person")
 
 
 def test_the_planted_runs_have_each_kind_of_cell(root: Path) -> None:

@@ -37,7 +37,7 @@ def track(
     addition to the tags with which a ``Run`` was loaded. Returns where the run can be seen. Raises ``UsageError``, and
     ``TrackerError`` if the tracker does not accept it.
     """
-    if isinstance(name, Run):
+    if isinstance(name, Run) and not isinstance(redact, str):  # which load_run refuses
         redact = (*redact, *name.redact)
     return send_run(str(name), tracking_of_options(to, options), Path(runs), warn, redact)
 
