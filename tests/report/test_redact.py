@@ -20,6 +20,7 @@ from visioneval.analysis.redaction import REDACTED
 from visioneval.cli import app
 from visioneval.export import mlflow
 from visioneval.export.tracked import TrackedEntry, TrackedRun
+from visioneval.report.html import report
 from visioneval.suite.tracking import MlflowTracking
 
 HIDDEN = {WORD, "pixels"}
@@ -77,6 +78,20 @@ def test_what_each_command_writes_and_prints(words: str, everything: set[str], f
     result = visioneval(words + flags)
     assert result.exit_code in (0, 1, 3), result.output
     assert found(root / "out", printed=result.output) == (everything - HIDDEN if flags else everything)
+
+
+def test_a_redacted_report_that_cannot_be_written_leaves_nothing_of_an_earlier_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visioneval("report first --output out --trust-suite")
+    assert found(root / "out") == HIDDEN | SHOWN
+    monkeypatch.setattr(report, "write_files", raises_os_error)
+    assert visioneval("report first --output out --redact person").exit_code == 2
+    assert found(root / "out") == set()
+
+
+def raises_os_error(*_: Any, **__: Any) -> None:
+    raise OSError("the disk is full")
 
 
 def test_the_flag_is_repeatable(root: Path) -> None:
@@ -294,6 +309,11 @@ def test_the_hint_of_a_tracker_that_is_down_redacts_too(
     assert "--to mlflow --option uri=http://tracker.example --redact person\n" in shown
 
 
+def test_a_run_that_is_redacted_stays_so_in_a_tracker(tracker: Path, root: Path) -> None:
+    track(load_run("first", redact=["person"]), to="mlflow", redact=["plain"])
+    assert found(tracker) == set()
+
+
 @pytest.mark.parametrize("words", ["run suite.yaml", "grade first --suite suite.yaml"])
 def test_a_run_with_an_unknown_tag_begins_nothing(words: str, suite: Path, root: Path) -> None:
     before = sorted(path.name for path in (root / "runs").iterdir())
@@ -308,6 +328,8 @@ def test_lists_are_lists(root: Path) -> None:
         load_run("first", redact="person")
     with pytest.raises(UsageError, match="redact must be lists of strings"):
         compare("first", "second", redact="person")
+    with pytest.raises(UsageError, match="redact must be lists of strings"):
+        track(load_run("first"), to="mlflow", redact="person")
 
 
 def test_the_planted_runs_have_each_kind_of_cell(root: Path) -> None:

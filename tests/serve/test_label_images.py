@@ -250,6 +250,12 @@ def test_an_odd_place_is_left_out(home: Path, box: Any) -> None:
     assert opened(labeling, result["Text"]).height < 200
 
 
+@pytest.mark.parametrize("lines", [5, True, "no", {"box": UPRIGHT}])
+def test_lines_that_are_no_list_have_no_places(home: Path, lines: Any) -> None:
+    grader = {"key": "copy", "type": "text", "details": {"lines": lines}, "fingerprint": {"config_sha256": "0"}}
+    assert "Text" not in first_images(write_run(home, change=lambda _: {"graders": (grader,)}))[1]
+
+
 def test_a_place_outside_the_image_and_a_large_one_are_bounded(home: Path) -> None:
     huge = [[-50, -50], [99_000, -50], [99_000, 90_000], [-50, 90_000]]
     flat = [[5, 5], [5, 5], [5, 5], [5, 5]]

@@ -141,6 +141,14 @@ def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
             {"type": "score", "description": "Whether spacing guides the eye."},
             "How would you rate visual hierarchy? Whether spacing guides the eye.",
         ),
+        (
+            {"type": "score", "description": "How sharp the logo is. What counts is how sharp its edge is."},
+            "How would you rate visual hierarchy? How sharp the logo is. What counts is how sharp its edge is.",
+        ),
+        (
+            {"type": "score", "description": "how many hands there are"},
+            "How would you rate visual hierarchy? how many hands there are",
+        ),
     ],
 )
 def test_the_question_to_a_judge_is_a_question_to_people(metric: dict[str, Any], ask: str) -> None:

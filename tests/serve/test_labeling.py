@@ -316,6 +316,12 @@ def test_default_questions_without_labels_in_the_suite(tmp_path: Path) -> None:
     assert [ask["key"] for ask in at.next("ann")["item"]["asks"]] == ["usable", "as_asked", "note"]
 
 
+def test_a_question_about_one_image_is_no_pair_whatever_its_choices_are(tmp_path: Path) -> None:
+    grade = {"key": "grade", "ask": "Which grade?", "type": "one_of", "choices": ["a", "b", "tie"]}
+    at = open_labeling(write_run(tmp_path, labels={"questions": [grade]}))
+    assert [ask["type"] for ask in at.next("ann")["item"]["asks"]] == ["one_of"]
+
+
 def test_page_data_hides_model_score_and_file(run: Path) -> None:
     at = open_labeling(run)
     for _ in range(3):

@@ -56,7 +56,7 @@ class Redaction:
             return self
         known = [case for source in sources for case in _cases(source)]
         links = [(chain_of(id_), chain_of(output_of or id_)) for id_, _, output_of in known]
-        chosen = self.cases | {chain_of(id_) for id_, own, _ in known if not self.tags.isdisjoint(own)}
+        chosen = self.cases | {chain_of(id_) for id_, tags, _ in known if not self.tags.isdisjoint(tags)}
         while more := {name for link in links if not chosen.isdisjoint(link) for name in link} - chosen:
             chosen |= more
         return Redaction(self.tags, chosen)
@@ -76,25 +76,27 @@ class Redaction:
             "graders": tuple(_grader(grader, record.scores) for grader in record.graders),
             **{name: _text(getattr(record, name)) for name in texts},
         }
-        return record.model_copy(update={**changes, **_said(record)})
+        return record.model_copy(update={**changes, **_redacted_texts(record)})
 
     def cell(self, cell: Cell) -> Cell:
         """A cell of a comparison as it may leave this machine."""
         if not self.covers(cell.test_id, cell.tags):
             return cell
-        said = _said(cell)
+        changes = _redacted_texts(cell)
         if isinstance(cell, PooledCell):
-            said["cells"] = tuple(part and self.cell(part) for part in cell.cells)
-        return replace(cell, artifact_path=_text(cell.artifact_path), **said)
+            changes["cells"] = tuple(of_run and self.cell(of_run) for of_run in cell.cells)
+        return replace(cell, artifact_path=_text(cell.artifact_path), **changes)
 
     def case(self, case: TestCase) -> TestCase:
         """A case without its files and metadata. It has as many images, as its task depends on that."""
         if not self.covers(case.id, case.tags):
             return case
-        masks = None if case.masks is None else case.masks.model_dump(exclude_none=True)
+        masks = case.masks
+        if masks is not None:
+            masks = masks.model_copy(update=dict.fromkeys(masks.model_dump(exclude_none=True), REDACTED))
         changes: dict[str, Any] = {
             "images": tuple(image.model_copy(update={"path": REDACTED}) for image in case.images),
-            "masks": case.masks and case.masks.model_copy(update=dict.fromkeys(masks or (), REDACTED)),
+            "masks": masks,
             "reference": _text(case.reference),
             "outputs": {},
             "metadata": {},
@@ -124,9 +126,10 @@ def redacted_sides(a: Side, b: Side, redact: Redaction) -> tuple[Side, Side]:
 
 def check_redact(tags: Iterable[str] | None, *sources: Suite | Side) -> None:
     """Raises ``UsageError`` for a tag that no case has: a misspelled one would redact nothing."""
-    unchecked = sorted(set(tags or ()))
-    known = {tag for source in sources for _, own, _ in _cases(source) for tag in own} if unchecked else set()
-    for tag in unchecked:
+    if not tags:
+        return
+    known = {tag for source in sources for _, of_case, _ in _cases(source) for tag in of_case}
+    for tag in sorted(set(tags)):
         if tag not in known:
             raise UsageError(f"--redact {tag!r}: no case has this tag{did_you_mean(tag, known)}")
 
@@ -140,8 +143,8 @@ def _cases(source: Suite | Side) -> Iterable[Tagged]:
     return ((case.id, case.tags, case.output_of) for case in source.cases)
 
 
-def _said(cell: Record | Cell) -> dict[str, Any]:
-    """What was said of an image, in a record or in a cell of a comparison."""
+def _redacted_texts(cell: Record | Cell) -> dict[str, Any]:
+    """The fields of a record, or of a cell of a comparison, that say something of an image: without what they say."""
     error: CellError | None = cell.error
     names = {*cell.scores, *(grader.key for grader in cell.graders), REFUSED}
     return {
@@ -170,19 +173,19 @@ def _grader(grader: GraderRecord, metrics: Mapping[str, Score]) -> GraderRecord:
 
 def _details(details: Mapping[str, Any], metrics: Mapping[str, Score], *, has_questions: bool) -> dict[str, Any]:
     """What a summary needs: numbers, and the questions to a judge, which come from the prompt alone."""
-    kept = {name: _plain(details[name]) for name in _DETAILS if name in details}
+    plain = {name: _plain(details[name]) for name in _DETAILS if name in details}
     if isinstance(votes := details.get("votes"), dict):
-        kept["votes"] = {name: _plain(values) for name, values in votes.items() if name in metrics}
+        plain["votes"] = {name: _plain(values) for name, values in votes.items() if name in metrics}
     if isinstance(gaps := details.get("gaps"), list):
-        kept["gaps"] = [REDACTED] * len(gaps)
+        plain["gaps"] = [REDACTED] * len(gaps)
     questions = details.get("questions")
     if has_questions and isinstance(questions, list):
         asked = [question for question in questions if isinstance(question, dict)]
-        kept["questions"] = [
+        plain["questions"] = [
             {name: question.get(name) if name in _ASKED else _plain(question.get(name)) for name in (*_ASKED, "score")}
             for question in asked
         ]
-    return kept
+    return plain
 
 
 def _plain(value: Any) -> Any:

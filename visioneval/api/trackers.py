@@ -33,10 +33,12 @@ def track(
 ) -> str:
     """Sends a run to ``mlflow``, ``wandb`` or ``vertex``, or updates what an earlier call sent.
 
-    ``options`` are those of the tracker, as in ``tracking:`` of a suite; ``redact`` is that of ``load_run``.
-    Returns where the run can be seen. Raises ``UsageError``, and ``TrackerError`` if the tracker does not accept it.
+    ``options`` are those of the tracker, as in ``tracking:`` of a suite; ``redact`` is that of ``load_run``, in
+    addition to the tags with which a ``Run`` was loaded. Returns where the run can be seen. Raises ``UsageError``, and
+    ``TrackerError`` if the tracker does not accept it.
     """
-    redact = redact or (name.redact if isinstance(name, Run) else ())
+    if isinstance(name, Run) and not isinstance(redact, str):  # which load_run refuses
+        redact = (*redact, *name.redact)
     return send_run(str(name), tracking_of_options(to, options), Path(runs), warn, redact)
 
 

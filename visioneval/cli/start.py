@@ -178,14 +178,14 @@ def _redacted_tags(
     from visioneval.analysis.redaction import check_redact
     from visioneval.suite.load import load_suite
 
-    wanted = redact or ([PERSON] if is_template else [])
-    for tag in wanted:
+    chosen = redact or ([PERSON] if is_template else [])
+    for tag in chosen:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", tag):
             raise UsageError(f"--redact {tag!r}: a workflow takes tags of letters, digits, _ - and .: rename this one")
-    loaded = {suite: load_suite(folder / suite, run_labels=lambda _: []).suite for suite in suites if wanted}
+    loaded = {suite: load_suite(folder / suite, run_labels=lambda _: []).suite for suite in suites if chosen}
     check_redact(redact, *loaded.values())
     tags = {name: {tag for case in suite.cases for tag in case.tags} for name, suite in loaded.items()}
-    return {name: [tag for tag in dict.fromkeys(wanted) if tag in known] for name, known in tags.items()}
+    return {name: [tag for tag in dict.fromkeys(chosen) if tag in known] for name, known in tags.items()}
 
 
 def _check_suites(suites: Sequence[str], folder: Path) -> None:

@@ -166,7 +166,7 @@ def _text_boxes(record: Record) -> list[Box]:
             for reading in (details, details.get("ocr")):
                 lines = reading.get("lines") if isinstance(reading, dict) else None
                 boxes: list[Box] = []
-                for line in lines or ():
+                for line in lines if isinstance(lines, list) else ():
                     with suppress(ValidationError):
                         boxes.append(_BOX.validate_python(line.get("box") if isinstance(line, dict) else None))
                 if boxes:
@@ -198,12 +198,12 @@ def applies(question: LabelQuestion, record: Record) -> bool:
     return not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics)
 
 
-def page_question(question: LabelQuestion) -> dict[str, Any]:
-    """A question as data for the page, which shows the two images of a pair with keys of their own."""
+def page_question(question: LabelQuestion, item: Item) -> dict[str, Any]:
+    """A question about an item as data for the page, which shows the two images of a pair with keys of their own."""
     return {
         "key": question.key,
         "ask": question.ask,
-        "type": "pair" if question.choices == PAIR_ANSWERS else question.type,
+        "type": "pair" if item.subject.other is not None and question.choices else question.type,
         "choices": question.choices or question.steps,
         "step": question.step,
         "ends": question.end_texts,

@@ -151,7 +151,8 @@ class Labeling:
         previous = self._withdrawn.get((rater, item.subject.key), {}) if is_recalled else {}
         questions = self._questions(item)
         given = swap_sides(item, previous, questions)
-        return {**self._view.item(item), "asks": list(map(page_question, questions.values())), "given": given}
+        asks = [page_question(question, item) for question in questions.values()]
+        return {**self._view.item(item), "asks": asks, "given": given}
 
     def _save(self, rater: str, item: Item, answers: Mapping[str, Answer], seconds: float | None) -> None:
         about: dict[str, Any] = {

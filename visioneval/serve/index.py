@@ -119,7 +119,7 @@ class Trend:
 
     name: str
     text: str
-    """All of it in words, for who cannot see it."""
+    """The whole line in words, for people who cannot see it."""
     last: str
     low: str
     high: str

@@ -105,7 +105,10 @@ def application(labeling: Labeling, rater: str | None = None) -> Starlette:
         Route("/api/start", start),
         Route("/api/item", item),
         Route("/api/image/{key}", image),
-        *(Route(f"/api/{made.__name__}", partial(change, made, form), methods=["POST"]) for made, form in changes),
+        *(
+            Route(f"/api/{method.__name__}", partial(change, method, form), methods=["POST"])
+            for method, form in changes
+        ),
     ]
     return Starlette(
         routes=routes, exception_handlers={VisionEvalError: _error_response, HTTPException: _http_error_response}

@@ -57,7 +57,7 @@ class Difference:
     ``variance`` is that of the cases' differences, and ``within``, of a pass rate, that of one cell around the rate of
     its case. ``detectable`` is the smallest difference that they detect with 80 % power at the level that decides, or
     ``None`` if there is none. ``samples``, of a pass rate, are the mean numbers of samples of a case in A and in B,
-    and ``of_runs`` is the variance that its runs have in common.
+    and ``noise`` is what the runs of a baseline A have in common.
     """
 
     name: str

@@ -16,7 +16,8 @@ from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_text, i
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
 
-_HOW = re.compile(r"[Hh]ow (\w+) (.+) (is|are)\.?", re.DOTALL)
+_HOW = re.compile(r"[Hh]ow (?!many\b|much\b)(\w+) ([^.?!]+) (is|are)\.?")
+"""One sentence about a quality. ``how many hands there are`` has another order of words as a question."""
 
 
 class RubricGrader(BaseGrader, RubricOptions):

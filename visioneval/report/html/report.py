@@ -124,7 +124,7 @@ def _page(run: SlimRun, thumbs: Sequence[str], frame: PageFrame | None, blocks: 
 def prepare_folder(target: Path, *, is_redacted: bool) -> None:
     """Creates the folder of a report. Refuses one with other files and links. Raises ``UsageError``.
 
-    If the report is redacted, deletes the images of an earlier one, which may not have been.
+    If the report is redacted, deletes the pages and images of an earlier one, which may not have been.
     """
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target}: is a file: use a folder as --output")
@@ -133,9 +133,11 @@ def prepare_folder(target: Path, *, is_redacted: bool) -> None:
     if linked := next((path for path in (target, *(target / name for name in _SUBFOLDERS)) if path.is_symlink()), None):
         raise UsageError(f"{linked}: is a symbolic link: use an --output without symbolic links")
     target.mkdir(parents=True, exist_ok=True)
-    for name in ("thumbs", "images") if is_redacted else ():
-        if (target / name).exists():
-            shutil.rmtree(target / name)
+    if is_redacted:
+        (target / "index.html").unlink(missing_ok=True)
+        for name in _SUBFOLDERS:
+            if (target / name).exists():
+                shutil.rmtree(target / name)
 
 
 def suite_folder(info: RunInfo) -> Path:
