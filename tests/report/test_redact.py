@@ -94,6 +94,13 @@ def raises_os_error(*_: Any, **__: Any) -> None:
     raise OSError("the disk is full")
 
 
+@pytest.mark.parametrize("flags", ["", " --redact person"])
+def test_the_page_says_that_cases_are_redacted(flags: str, root: Path) -> None:
+    assert visioneval("report first --output out --trust-suite" + flags).exit_code == 0
+    page = (root / "out" / "index.html").read_text(encoding="utf-8")
+    assert ("cases with a tag of --redact have no images here" in page) == bool(flags)
+
+
 def test_the_flag_is_repeatable(root: Path) -> None:
     assert visioneval("report first --single-file --redact person --redact plain --trust-suite").exit_code == 0
     assert found(root / "runs" / "first" / "report.html") == set()

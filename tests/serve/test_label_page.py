@@ -168,6 +168,24 @@ def test_next_requires_all_required_answers(rate: Callable[..., Page], serve: Se
     wait_for_progress(page, 1, 1)
 
 
+def test_a_digit_is_that_number_or_begins_one(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    scales = {"clear": [1, 5], "percent": [0, 100], "tenths": [0, 10]}
+    labels: list[dict[str, Any]] = [
+        {"key": key, "ask": f"{key}?", "type": "scale", "scale": scale} for key, scale in scales.items()
+    ]
+    labels.append({**labels[0], "key": "halves", "ask": "halves?", "step": 0.5})
+    run = write_run(tmp_path, [{"id": "one"}], labels={"questions": labels})
+    page = rate(serve(run), "ann")
+    for key in ("3", "5", "0", "Escape", "ArrowDown", "9", "2"):
+        page.keyboard.press(key)
+    assert page.locator("fieldset").nth(2).locator("kbd").count() == 0
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#end:not([hidden])")
+    assert answers(run, "ann") == {
+        ("one", "clear"): 3, ("one", "percent"): 50, ("one", "tenths"): 9, ("one", "halves"): 2
+    }  # fmt: skip
+
+
 def test_queued_keys_apply_to_the_next_item(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:6])
     page = rate(serve(run), "ann")

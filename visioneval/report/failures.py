@@ -96,11 +96,12 @@ def failing_cells(summary: Summary) -> Section:
         return cell.verdict is Verdict.ERROR, not cell.failed_gates, -len(cell.explanations)
 
     rows: list[list[Cell]] = []
+    has_samples = any(cell.sample_index for cell in summary.failing)
     for cell in sorted(summary.failing, key=rank):
         texts = cell.explanations
         reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in texts.items()]
         why = "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
-        case = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
+        case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
         rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(why)])
     counts = summary.counts
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"

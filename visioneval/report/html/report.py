@@ -112,6 +112,7 @@ def _page(run: SlimRun, thumbs: Sequence[str], frame: PageFrame | None, blocks: 
         "report.html.j2",
         **overview(run.info, numbers, summary, dict(zip(run.gallery.names(), thumbs, strict=True))),
         left_out=run.left_out or "",
+        is_redacted=run.is_redacted,
         gallery_cells=len(run.gallery),
         policy=policy(own_script, own_style, is_live=frame is not None and bool(frame.script)),
         frame=frame,

@@ -28,8 +28,8 @@ function keyOf(ask, choice, at, letters) {
     if (free) letters.add(free);
     return free ?? "";
   }
-  const digits = ask.type === "scale" && ask.choices.every((step) => Number.isInteger(step) && step >= 0 && step <= 9);
-  return digits ? String(choice) : at < 9 ? String(at + 1) : "";
+  if (ask.type === "scale") return /^\d$/.test(choice) ? String(choice) : "";  // a key is no other number than its own
+  return at < 9 ? String(at + 1) : "";
 }
 
 function choiceBody(ask, index, value, letters) {

@@ -2,11 +2,11 @@
 
 import { $, el, state } from "./page.js";
 import { setStage } from "./panes.js";
-import { pressChoice, setActive } from "./questions.js";
+import { pressChoice, setActive, startNumber } from "./questions.js";
 import { fitOrActual, zoomBy } from "./zoom.js";
 
 const KEYS = [
-  ["Y N", "yes, no"], ["1 \u2013 9", "choice or score of the active question"], ["A T B", "for a pair: A, tie, B"],
+  ["Y N", "yes, no"], ["0 \u2013 9", "score, or choice, of the active question"], ["A T B", "for a pair: A, tie, B"],
   ["letters", "tags, as shown"], ["/", "write text; Esc leaves the field"], ["\u2191 \u2193", "previous, next question"],
   ["Enter", "next"], ["S", "skip"], ["U", "undo"], ["I", "next image: input, both, mask"], ["Z", "fit or actual size"], ["+ \u2212", "zoom; drag to move"],
 ];
@@ -48,6 +48,7 @@ function onKey(event) {
 const handleKey = (key) => (key === "Enter" ? actions.submit() : runKey(key.toLowerCase(), false));
 
 function runKey(key, repeated) {
+  if (startNumber(key)) return false;
   if (pressChoice(key)) return true;
   const command = COMMANDS_BY_KEY[key];
   if (command && !(repeated && "us".includes(key))) command();

@@ -35,6 +35,14 @@ export function setActive(index, seen = true) {
   if (seen) state.asks[index]?.box.scrollIntoView({ block: "nearest" });
 }
 
+// A digit begins a number in the field of the active question. The browser writes it.
+export function startNumber(key) {
+  const [field] = state.asks[state.active]?.inputs ?? [];
+  if (field?.type !== "number" || !/^[\d.]$/.test(key)) return false;
+  field.focus();
+  return true;
+}
+
 export function pressChoice(key) {
   const order = [state.active, firstOpen(0), ...state.asks.keys()];
   const at = order.find((index) => state.asks[index]?.keys.has(key));
