@@ -204,10 +204,9 @@ def test_equal_cases_have_intervals_that_narrow_with_their_number(cycle: tuple[t
     assert 0 < of(100).reach[0] < of(6).reach[0] / 10
 
 
-def test_the_same_seed_gives_the_same_ranks() -> None:
+def test_the_same_points_give_the_same_ranks() -> None:
     points = points_of(40, 6, 2)
     assert ranks(rank_group(points)) == ranks(rank_group(points))
-    assert ranks(rank_group(points, seed=3)) == ranks(rank_group(points))
 
 
 def test_cases_without_points_do_not_count() -> None:

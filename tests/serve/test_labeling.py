@@ -382,7 +382,7 @@ def test_the_end_names_the_command_that_comes_next(
         assert at.next("ann")["after"] is None
         answer(at, given)
     assert at.next("ann")["after"]["command"] == command
-    result = toy(*shlex.split(command)[1:])
+    result = toy(*shlex.split(command)[1:], COLUMNS="120")
     assert shown in result.stdout, result.output
     assert result.exit_code == 0
     at.undo("ann")
