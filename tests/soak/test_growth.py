@@ -31,7 +31,7 @@ def peaks(toy: Toy, cells: int) -> tuple[float, float]:
     while program.poll() is None:
         seen.append((peak_mb(program.pid), results.stat().st_size if results.exists() else 0))
         time.sleep(0.01)
-    _, errors = program.communicate()
+    _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors
     data = results.read_bytes()
     assert data.count(b"\n") == cells

@@ -46,7 +46,7 @@ def killed(api_run: ApiRun, moment: float) -> tuple[int, int]:
     time.sleep(moment)
     lately, seen = unanswered(api, before), len(api.requests)
     time.sleep(SAVE_S)
-    assert program.poll() is None, program.communicate()
+    assert program.poll() is None, program.communicate(timeout=60)
     program.kill()
     now = unanswered(api, before)
     lately |= set(range(seen, len(api.requests)))
