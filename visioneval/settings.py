@@ -230,8 +230,7 @@ class GradeKeywords(SelectionKeywords, total=False):
         Setting(
             "--redact",
             "TAG",
-            "Of cases with this tag, show and send no image and nothing that was said of one: for photos of people."
-            " Repeatable.",
+            "Of cases with this tag, show and send no image and no text about one: for photos of people. Repeatable.",
             OUTPUT,
             resumed="always",
         ),

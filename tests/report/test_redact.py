@@ -1,4 +1,4 @@
-"""People in images: with ``--redact TAG``, nothing that leaves this machine has their pixels, or what was said of them."""
+"""People in images: with ``--redact TAG``, nothing that leaves this machine has their pixels, or texts about them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. Of cases that have a tag of ``redact`` in either run, the comparison has no
-    image and nothing that was said of one. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
+    image and no text about one. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
     ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
     may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
     rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,

@@ -96,7 +96,7 @@ class Run:
     error: str | None = None
     scope: Scope = field(default_factory=Scope)
     redact: tuple[str, ...] = ()
-    """The tags of cases whose records have no image and nothing that was said of one."""
+    """The tags of cases whose records have no image and no text about one."""
 
     @property
     def exit_code(self) -> int:
@@ -239,7 +239,7 @@ def load_run(
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run.
 
     ``cases``, ``tags`` and ``models`` leave only the cells of these: cases and labels (globs), and tags. Of cases
-    with a tag of ``redact``, it has no image and nothing that was said of one. Raises ``UsageError``.
+    with a tag of ``redact``, it has no image and no text about one. Raises ``UsageError``.
     """
     if any(isinstance(patterns, str) for patterns in (cases, tags, models, redact)):
         raise UsageError("cases, tags, models and redact must be lists of strings, not one string")

@@ -36,7 +36,7 @@ PERSON = "person"
 _IMAGES = re.compile(r"# images \{\n(.*?)# \}\n", re.DOTALL)
 _REDACTED_IMAGES = """\
 # Images that leave the machine of a job: models get the input images, and judges the outputs too; replay calls neither.
-# Artifacts have the reports, where cases with the tag {tags} have no image and nothing that was said of one, as in
+# Artifacts have the reports, where cases with the tag {tags} have no image and no text about one, as in
 # comments and summaries. Only the shards of a night have all of their outputs, for a day, so that they can be merged.
 """
 _REDACTABLE = re.compile(r"(visioneval (?:run|merge|compare|report) .*?)( \|\| code=\$\?)?$", re.MULTILINE)
@@ -87,7 +87,7 @@ def init(
         options.value(
             "--redact",
             "TAG",
-            "With --ci: of cases with this tag, jobs publish no image and nothing that was said of one. Repeatable."
+            "With --ci: of cases with this tag, jobs publish no image and no text about one. Repeatable."
             " Default: person, in a template with this tag.",
         ),
     ] = None,

@@ -75,7 +75,7 @@ class RunOptions:
     cluster: ClusterOptions | None = None
     """Where the cells are done; ``None`` for this process."""
     redact: tuple[str, ...] = ()
-    """The tags of cases of which no image, and nothing that was said of one, leaves this machine."""
+    """The tags of cases of which no image, and no text about one, leaves this machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ class ReportPages:
             target = self.page(run.name, version)
             if not (target / "index.html").is_file():
                 self._write(run, version, target)
-                for folder, kept in ((target.parent, _VERSIONS_KEPT), (self.folder, _MAX_RUNS)):
-                    for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-kept]:
+                for folder, most in ((target.parent, _VERSIONS_KEPT), (self.folder, _MAX_RUNS)):
+                    for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-most]:
                         shutil.rmtree(old, ignore_errors=True)
             return version
 

@@ -47,7 +47,7 @@ class SiteOptions:
     max_cells: int = MAX_GALLERY_CELLS
     trust: bool = False
     redact: tuple[str, ...] = ()
-    """Tags of cases of which no image and nothing that was said of one is in the site. One run tags a case for all."""
+    """Tags of cases of which no image and no text about one is in the site. One run tags a case for all."""
 
 
 def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path:

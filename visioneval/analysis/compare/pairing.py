@@ -241,7 +241,7 @@ def _few(names: Sequence[str]) -> str:
 class ComparisonFilters:
     """Limits a comparison to metrics and cases (globs) and tags. An empty filter matches everything.
 
-    Of the cases of ``redact``, the cells have no image and nothing that was said of one.
+    Of the cases of ``redact``, the cells have no image and no text about one.
     """
 
     metrics: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from visioneval.types import Verdict
 class GalleryFilters:
     """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many.
 
-    Of the cases of ``redact``, no image and nothing that was said of one is shown.
+    Of the cases of ``redact``, no image and no text about one is shown.
     """
 
     cases: tuple[str, ...] = ()
