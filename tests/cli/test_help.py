@@ -22,7 +22,7 @@ def command_lines(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str
 
 
 def printed(*words: str) -> str:
-    result = CliRunner().invoke(app, words, prog_name="visioneval", env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    result = CliRunner().invoke(app, words, prog_name="visioneval", env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.output
     return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
 
