@@ -81,6 +81,8 @@ def test_judge_verdict_is_compared_with_rules_over_its_metrics(graded: Record, j
         ("fit >= 4", {}, False, 0, 0),  # the judge is not asked for it in this case
         ("both >= 4", {"both": 1, "sharp": 0}, True, 0, 0),  # nor for the sharpness
         ("judged >= 4", {"judged": 5}, False, 1, 1),
+        ("judged >= 4", {"judged": None}, False, 0, 0),  # a rule reads what could not be computed
+        ("fit >= 4", {"fit": 5, "judged": None}, False, 1, 1),  # no rule does
         ("quick >= 4", {"quick": 5}, False, 0, 0),
     ],
 )

@@ -85,6 +85,7 @@ def test_failed_rules_are_the_message_and_the_image_is_attached() -> None:
     cell = record(
         verdict="FAIL",
         failed_rules=("fine", "level >= 3"),
+        scores={"fine": False, "level": 2},
         reasons={"fine": "two lines are gone"},
         failure_tags=("ill",),
         artifact_path="artifacts/one/m/0.png",
@@ -92,7 +93,7 @@ def test_failed_rules_are_the_message_and_the_image_is_attached() -> None:
     (case,) = junit_of(cell).iter("testcase")
     failure = case.find("failure")
     assert failure is not None
-    assert (failure.get("message"), failure.get("type")) == ("fine; level >= 3", "FAIL")
+    assert (failure.get("message"), failure.get("type")) == ("fine; level 2 < 3", "FAIL")
     assert failure.text == "fine: two lines are gone\nfailure tags: ill"
     assert case.findtext("system-out") == "[[ATTACHMENT|runs/r/artifacts/one/m/0.png]]"
 

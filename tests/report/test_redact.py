@@ -203,6 +203,15 @@ def test_an_export_can_be_compared(root: Path) -> None:
     assert {pair["same_output"] for pair in json.loads(shown.stdout)["changes"] if pair["a"]["artifact_path"]} == {True}
 
 
+def test_a_tag_of_cases_that_are_not_compared_is_known_all_the_same(root: Path) -> None:
+    for name in ("first", "second"):
+        assert visioneval(f"export {name} --output {name}.jsonl").exit_code == 0
+    whole = visioneval("compare first.jsonl second.jsonl --case open --redact person")
+    assert whole.exit_code != 2, whole.output
+    unknown = visioneval("compare first.jsonl second.jsonl --case open --redact persn")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+
+
 def test_a_baseline_keeps_no_text_but_errors(root: Path) -> None:
     assert visioneval("baseline set first --partial").exit_code == 0
     for flags, expected in (("", {WORD, OPEN}), (" --redact person", {OPEN})):

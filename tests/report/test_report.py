@@ -323,7 +323,11 @@ def test_a_gallery_can_have_some_cases_and_tags_only(tmp_path: Path) -> None:
     assert {cell.test_id for cell in read_slim(run, info, None, GalleryFilters(cases=("fl*",))).gallery} == {"flyer"}
     slim = read_slim(run, info, "steady", GalleryFilters(tags=("edit",)))
     assert [cell.cell for cell in slim.gallery] == [("sign", "steady", 0)]
-    assert (slim.left_out or "").startswith("The gallery has 1 of 2 cells")
+    assert (slim.left_out or "").startswith("The gallery has 1 of 2 cells; the overview counts all.")
+    cut = read_slim(run, info, None, GalleryFilters(cases=("fl*",), max_cells=1))
+    assert (cut.left_out or "").startswith(
+        "The gallery has 1 of 2 cells that --case and --tag choose, those that did not pass first; the overview"
+    )
     assert read_slim(run, info).left_out is None
     with pytest.raises(UsageError, match="no cell of the run is of these cases and tags"):
         read_slim(run, info, None, GalleryFilters(cases=("none",)))

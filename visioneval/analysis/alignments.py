@@ -68,8 +68,8 @@ class Alignments:
 
 
 def lowest_first(cells: Iterable[AlignedCell]) -> list[AlignedCell]:
-    """Sorts cells by score. Those that were not measured come first."""
-    return sorted(cells, key=lambda cell: (cell.score is not None, cell.score or 0.0))
+    """Sorts cells by score. Those that were not measured come last."""
+    return sorted(cells, key=lambda cell: (cell.score is None, cell.score or 0.0))
 
 
 def alignment_keys(info: RunInfo) -> tuple[str, ...]:

@@ -16,7 +16,9 @@ from visioneval.types import Frozen, Metric
 
 
 class Disagreement(Frozen):
-    """``judged`` cells have all scores and a verdict of the judge; in ``disagreed`` of them the rules contradict it."""
+    """``judged`` cells have a verdict of the judge and all scores that the rules read; in ``disagreed`` of them the rules
+    contradict it.
+    """
 
     judged: int
     disagreed: int
@@ -73,17 +75,16 @@ def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metri
     rules are about.
     """
     verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    asked = metrics & cell.scores.keys()
-    if verdict is None or any(cell.scores[name] is None for name in asked):
-        return None
-    failed = any(parse_rule(rule).metric in asked for rule in cell.failed_rules)
-    can_fail = failed or any(
-        rule.level == "fail"
-        and parse_rule(rule.rule).metric in asked
-        and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+    failed = {parse_rule(rule).metric for rule in cell.failed_rules} & metrics
+    deciding = failed | {
+        parse_rule(rule.rule).metric
         for rule in rules
-    )
-    return (verdict == "FAIL") is not failed if can_fail else None
+        if rule.level == "fail" and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+    }
+    asked = deciding & metrics & cell.scores.keys()
+    if verdict is None or not asked or any(cell.scores[name] is None for name in asked):
+        return None
+    return (verdict == "FAIL") is not bool(failed & asked)
 
 
 class ReviewPriority:

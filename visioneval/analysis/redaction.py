@@ -117,9 +117,13 @@ def redacted_run(info: RunInfo, records: Records[Record], redact: Redaction) -> 
 
 
 def redacted_sides(a: Side, b: Side, redact: Redaction) -> tuple[Side, Side]:
-    """The sides of a comparison as they may leave this machine: what either says of a case holds in both."""
+    """The sides of a comparison as they may leave this machine: what either says of a case holds in both.
+
+    Raises ``UsageError`` for a tag that no case of either has.
+    """
     if not redact.tags:
         return a, b
+    check_redact(redact.tags, a, b)
     change = redact.over(a, b).cell
     return replace(a, cells=a.cells.changed(change)), replace(b, cells=b.cells.changed(change))
 

@@ -15,7 +15,7 @@ from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.ranking.answers import read_answered_runs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import rank_runs
-from visioneval.analysis.redaction import Redaction, check_redact
+from visioneval.analysis.redaction import Redaction
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
@@ -144,7 +144,6 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
-    check_redact(request.filters.redact.tags, comparison.a, comparison.b)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))
     check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call

@@ -21,7 +21,7 @@ from visioneval.analysis.summary.summary import Summary, in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.comparison_notes import notes
-from visioneval.report.numbers import bound_note, gate_missing, gate_value
+from visioneval.report.numbers import bound_note, failed_text, gate_missing, gate_value
 from visioneval.report.outcome import outcome
 from visioneval.report.text import clean, one_line
 from visioneval.types import Verdict
@@ -152,7 +152,7 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         time=f"{record.seconds:.3f}",
     )
     if record.verdict is Verdict.FAIL:
-        message = "; ".join(record.failed_rules) or ", ".join(record.failure_tags)
+        message = "; ".join(failed_text(rule, record.scores) for rule in record.failed_rules) or ", ".join(record.failure_tags)
         ET.SubElement(case, "failure", message=_text(message), type="FAIL").text = _text(_failure_details(record))
     elif record.verdict is Verdict.ERROR:
         error = record.error

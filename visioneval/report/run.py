@@ -314,7 +314,7 @@ def _diversity(summary: Summary) -> Iterator[Section]:
 
 
 def _alignment(summary: Summary, limit: int) -> Iterator[Section]:
-    """The images with the lowest scores; passing ones are included. Not measured ones come first."""
+    """The images with the lowest scores; passing ones are included, and last those that were not measured."""
     if not summary.alignments:
         return
     several_graders = len({cell.grader for cell in summary.alignments}) > 1

@@ -253,12 +253,17 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Dispu
                 raters=len(rows.answers[row]),
                 grader=float(rows.grader[row]),
                 gap=float(gaps[row]),
-                reason="; ".join(record.failed_rules)
-                if measured.writer is None
-                else record.reasons.get(measured.name) or record.reasons.get(measured.writer, ""),
+                reason=_reason(record, measured),
             )
         )
     return tuple(disputed)
+
+
+def _reason(record: Record, measured: RunMetric) -> str:
+    """What the run says of a score: the reason of its grader, or the failed rules; of a refused cell, the refusal."""
+    names = ("refused",) if measured.writer is None else (measured.name, measured.writer, "refused")
+    rules = "; ".join(record.failed_rules) if measured.writer is None else ""
+    return rules or next(filter(None, map(record.reasons.get, names)), "")
 
 
 def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:

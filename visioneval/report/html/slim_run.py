@@ -45,6 +45,8 @@ class SlimRun:
     gallery: Records[Record]
     label: str | None = None
     """The model run, if it is only one of the run."""
+    chosen: int = 0
+    """How many cells ``--case`` and ``--tag`` chose for the gallery, which has at most ``--max-cells`` of them."""
     is_redacted: bool = False
 
     @property
@@ -52,9 +54,11 @@ class SlimRun:
         """Which cells the gallery does not have, and how to choose others; ``None`` if it has all."""
         if len(self.gallery) == len(self.records):
             return None
+        which = ", those that did not pass first" if len(self.gallery) < self.chosen else ""
+        of = " that --case and --tag choose" if self.chosen < len(self.records) and which else ""
         return (
-            f"The gallery has {len(self.gallery):,} of {len(self.records):,} cells, those that did not pass first; the"
-            " overview counts all. To choose others: --case, --tag, RUN@LABEL or --max-cells."
+            f"The gallery has {len(self.gallery):,} of {self.chosen if of else len(self.records):,} cells{of}{which};"
+            " the overview counts all. To choose others: --case, --tag, RUN@LABEL or --max-cells."
         )
 
 
@@ -71,8 +75,9 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: Ga
         gallery = gallery.take([at for at, record in enumerate(gallery) if filters.covers(record)])
         if not gallery and stored:
             raise UsageError("--case, --tag: no cell of the run is of these cases and tags")
-    if len(gallery) > filters.max_cells:
+    chosen = len(gallery)
+    if chosen > filters.max_cells:
         passed = [record.verdict in (Verdict.PASS, Verdict.NONE) for record in gallery]
         first = sorted(range(len(gallery)), key=passed.__getitem__)[: filters.max_cells]
         gallery = gallery.take(sorted(first))
-    return SlimRun(folder, info, stored, gallery, label, bool(filters.redact.tags))
+    return SlimRun(folder, info, stored, gallery, label, chosen, bool(filters.redact.tags))
