@@ -75,8 +75,9 @@ def compared_lines(comparison: Comparison) -> Iterator[str]:
     """What is compared: both sides, and the model runs."""
     yield f"A: {_side(comparison.a)}"
     yield f"B: {_side(comparison.b)}"
-    for old, new in comparison.labels:
-        yield f"model run: {new if old == new else f'{old} -> {new}'}"
+    labels = [new if old == new else f"{old} -> {new}" for old, new in comparison.labels]
+    if labels:
+        yield f"model run{'s' * (len(labels) > 1)}: {', '.join(labels)}"
 
 
 def _side(side: Side) -> str:

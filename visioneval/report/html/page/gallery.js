@@ -28,7 +28,7 @@ function buildGallery() {
 function filterBar() {
   const { index } = report;
   return el("form", { class: "filters", role: "search", "aria-label": "Filter cells", submit: (event) => event.preventDefault() },
-    el("input", { type: "search", name: "q", placeholder: "Search prompts and reasons", "aria-label": "Search prompts and reasons",
+    el("input", { type: "search", name: "q", placeholder: "Search", "aria-label": "Search prompts and reasons",
       autocomplete: "off", spellcheck: "false", input: debounced(readFilters, 150) }),
     verdictButtons(),
     chooser("model", "Model run", index.models),
