@@ -271,7 +271,10 @@ def test_rejects_image_paths_outside_the_run(folder: Path, path: str) -> None:
         list(read_records(folder))
 
 
-labels = st.text(min_size=1, max_size=30) | st.sampled_from(["..", ".", "../x", "a/b", "CON", "\x00", "/", "a" * 300])
+labels = st.text(min_size=1, max_size=30) | st.sampled_from(
+    ["..", ".", "../x", "a/b", "CON", "con", "nul.x", "lpt1", "console", "\x00", "/", "a" * 300]
+)
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10))}
 
 
 @given(st.lists(labels, min_size=2, max_size=2, unique=True))
@@ -282,6 +285,9 @@ def test_slugs_are_safe_and_unique_per_label(pair: list[str]) -> None:
         assert slug.strip(".")
         assert len(slug) <= 80
         assert slug == slug.lower()
+        assert not set('<>:"|?*\\') & set(slug)  # which Windows refuses, as it does a dot at the end
+        assert not slug.endswith((".", " "))
+        assert slug.partition(".")[0] not in _DEVICES
     assert slugs[0] != slugs[1]
 
 

@@ -16,9 +16,7 @@ from visioneval.types import Frozen, Metric
 
 
 class Disagreement(Frozen):
-    """``judged`` cells have a verdict of the judge and all scores that the rules read; in ``disagreed`` of them the rules
-    contradict it.
-    """
+    """``judged`` cells have a verdict of the judge, and the scores that rules read; in ``disagreed`` they differ."""
 
     judged: int
     disagreed: int

@@ -244,11 +244,17 @@ def cells_folder(test_id: str, label: str) -> str:
     return f"artifacts/{test_id}/{model_slug(label)}"
 
 
+_HASHED = re.compile(r"-[0-9a-f]{10}$")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+"""Names of devices on Windows, where no file can have them."""
+
+
 @lru_cache(maxsize=1024)
 def model_slug(label: str) -> str:
     """A folder name for a label: readable, safe, and unique per label on any file system."""
     safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")
-    if safe == label and not re.search(r"-[0-9a-f]{10}$", label):
+    safe = f"model-{safe}" if _RESERVED.fullmatch(safe) else safe
+    if safe == label and not _HASHED.search(label):
         return safe
     return f"{safe or 'model'}-{sha256(label.encode('utf-8', 'replace')).hexdigest()[:10]}"
 

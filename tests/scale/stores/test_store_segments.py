@@ -56,4 +56,4 @@ def test_names_from_a_store_cannot_leave_a_folder() -> None:
     assert all(map(is_run_id, ("r", "20260101-a.b_c", "_x")))
     assert not any(map(is_run_id, ("", ".", "..", "-x", "a/b", "a b", "a\\b", "x" * 200)))
     assert all(map(is_safe_key, ("r/artifacts/a/m/0.png", "a b/ü.png", "..a/b")))
-    assert not any(map(is_safe_key, ("", "/a", "a//b", "a/../b", "..", "a/.", "a\\b", "a\0b", "a/")))
+    assert not any(map(is_safe_key, ("", "/a", "a//b", "a/../b", "..", "a/.", "a\\b", "a\0b", "a/", "c:/a", "a:b")))

@@ -70,9 +70,9 @@ def next_segment(name: str, *, is_whole: bool = False) -> str:
 
 
 def is_safe_key(key: str) -> bool:
-    """Whether a key can be a path below a folder of this machine: a store may be a stranger's."""
+    """Whether a key can be a path below a folder, on any system: a store may be a stranger's."""
     parts = key.split("/")
-    return "\0" not in key and "\\" not in key and not any(part in ("", ".", "..") for part in parts)
+    return not any(sign in key for sign in "\0\\:") and not any(part in ("", ".", "..") for part in parts)
 
 
 def folder_for(url: str) -> Path:
