@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase, read_records
 from visioneval.cli import app
+from visioneval.graders.pixels.color import comparable, on_backgrounds
 from visioneval.graders.pixels.config import LocalityGrader, ReferenceGrader
 from visioneval.graders.pixels.locality import Locality, measure_locality
 from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.graders.pixels.registration import align, read_pixels
-from visioneval.graders.pixels.transparency import comparable, on_backgrounds
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.graders.properties.grader import Properties
 from visioneval.judging.attachments import Attachment
@@ -374,7 +374,7 @@ def test_a_zoomed_view_has_the_transparency_of_the_image() -> None:
 
 
 def test_ocr_reads_a_logo_of_each_color(recorded_readings: None) -> None:
-    from visioneval.graders.text.reading import contrast
+    from visioneval.graders.text import ocr
 
     def sign(*lines: tuple[str, tuple[int, ...]]) -> Image.Image:
         image = Image.new("RGBA", (420, 90 * len(lines)), NOTHING)
@@ -388,15 +388,15 @@ def test_ocr_reads_a_logo_of_each_color(recorded_readings: None) -> None:
         ("white", "black"): sign(("BUTTER", WHITE), ("FLOUR", BLACK)),
     }
     for backgrounds, image in signs.items():
-        assert contrast.backgrounds(image) == backgrounds
-        texts = [reading.text for reading in contrast.read(image)]
+        assert ocr.backgrounds(image) == backgrounds
+        texts = [reading.text for reading in ocr.read(image)]
         assert texts == (["BUTTER", "FLOUR"] if len(backgrounds) == 2 else ["BUTTER"])
 
 
 def test_text_that_shows_on_both_backgrounds_is_read_once() -> None:
     pytest.importorskip("rapidocr")
-    from visioneval.graders.text.copy_match import Reading
-    from visioneval.graders.text.reading.merging import merged
+    from visioneval.graders.text.layout import merged
+    from visioneval.graders.text.match import Reading
 
     def reading(text: str, left: float, confidence: float = 0.9) -> Reading:
         right = left + 10 * len(text)
@@ -409,10 +409,10 @@ def test_text_that_shows_on_both_backgrounds_is_read_once() -> None:
 
 def test_opaque_images_and_mid_tones_are_read_once() -> None:
     pytest.importorskip("rapidocr")
-    from visioneval.graders.text.reading import contrast
+    from visioneval.graders.text import ocr
 
     for image in (flattened(logo()), logo((120, 130, 140, 255), mark=None), Image.new("RGBA", SIZE, NOTHING)):
-        assert contrast.backgrounds(image) == ("white",)
+        assert ocr.backgrounds(image) == ("white",)
 
 
 def test_expect_alpha_is_checked_with_the_suite(problems: Any) -> None:

@@ -37,7 +37,7 @@ def test_unreadable_lists_characters_that_ocr_cannot_read(text: str, unreadable_
 def test_the_alphabet_is_the_model_s_dictionary() -> None:
     pytest.importorskip("rapidocr")
     onnxruntime = pytest.importorskip("onnxruntime")
-    from visioneval.graders.text.reading.ocr import model_path
+    from visioneval.graders.text.ocr import model_path
 
     session = onnxruntime.InferenceSession(str(model_path("Rec")), providers=["CPUExecutionProvider"])
     dictionary = set(session.get_modelmeta().custom_metadata_map["character"].splitlines())

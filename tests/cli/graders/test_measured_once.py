@@ -19,9 +19,8 @@ from visioneval import GraderError, Record, Verdict, read_records
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
-from visioneval.graders.text import second_look
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.reading import ocr
+from visioneval.graders.text import ocr, second_look
+from visioneval.graders.text.match import Reading
 from visioneval.running.calls.caching.layout import CacheEntry
 
 pytestmark = pytest.mark.slow
@@ -124,8 +123,8 @@ def saved(folder: Path) -> dict[str, bytes]:
 def suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Suite]:
     suite = Suite(toy)
     box = ((1.0, 2.0), (30.5, 2.0), (30.5, 9.0), (1.0, 9.0))
-    monkeypatch.setattr(ocr, "read", lambda image: [Reading("HELLO", 0.9876, box), Reading("x", 0.25, box)])
-    suite.spy(monkeypatch, ocr, "read", "ocr")
+    monkeypatch.setattr(ocr, "read_flat", lambda image: [Reading("HELLO", 0.9876, box), Reading("x", 0.25, box)])
+    suite.spy(monkeypatch, ocr, "read_flat", "ocr")
     monkeypatch.setattr(second_look, "look_again", lambda images, readings, expected, limit: readings)
     suite.spy(monkeypatch, second_look, "look_again", "second look")
     suite.spy(monkeypatch, text, "check", "comparison")
@@ -171,8 +170,8 @@ def test_transparency_survives_the_cache(suite: Suite) -> None:
 def test_what_glyphs_show_and_doubtful_signs_survive_the_cache(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     box = ((1.0, 2.0), (30.5, 2.0), (30.5, 9.0), (1.0, 9.0))
     readings = [Reading("0ffice", 0.99, box, ((0, "O"),)), Reading("三", 0.95, box)]
-    monkeypatch.setattr(ocr, "read", lambda image: readings)
-    suite.spy(monkeypatch, ocr, "read", "ocr")
+    monkeypatch.setattr(ocr, "read_flat", lambda image: readings)
+    suite.spy(monkeypatch, ocr, "read_flat", "ocr")
     suite.write(graders=[LOCAL[0]], verdict=["copy"])
     assert suite.run("one", code=1) == Counter(ocr=1) + LOOKED
     case = {"expect": {"text": {"required": ["Office"], "extra": "forbid"}}}
@@ -211,7 +210,7 @@ def test_a_comparison_belongs_to_its_readings(suite: Suite, tmp_path: Path, monk
     cache = tmp_path / "cache"
     suite.write(graders=[LOCAL[0]], verdict=["copy"])
     suite.run("one", "--cache", cache)
-    monkeypatch.setattr(ocr, "read", lambda image: [Reading("OTHER", 0.9)])
+    monkeypatch.setattr(ocr, "read_flat", lambda image: [Reading("OTHER", 0.9)])
     rewrite(cache, lambda entry: {} if "passed" in str(entry.answer) else None)  # not those of OCR
     assert suite.run("two", "--cache", cache, code=1) == LOOKED
     assert suite.records("two")["a"].scores["copy"] is False

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 from visioneval import ImageError, TaskType
 from visioneval.cli import app
 from visioneval.extras import needs
-from visioneval.media.formats import artifact, ending
 from visioneval.media.images import MAX_BYTES, encode_png
-from visioneval.media.video import sample_frames, sample_images, video_at, video_mime
+from visioneval.media.video import artifact, ending, sample_frames, sample_images, video_at, video_mime
 
 VIDEO = TaskType.VIDEO_GENERATION
 RED, GREEN, BLUE = (True, False, False), (False, True, False), (False, False, True)

@@ -16,8 +16,8 @@ from visioneval.graders.text.config import TextGrader
 
 pytest.importorskip("rapidocr")
 
+from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.reading import networks, ocr
 from visioneval.graders.text.second_look import POSSIBLE, SURE
 
 pytestmark = pytest.mark.usefixtures("recorded_readings")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
-from visioneval.graders.pixels.sharpening import amplification
+from visioneval.graders.pixels.registration import amplification
 from visioneval.media.images import image_at, size_of
 
 DEFAULTS = LocalityGrader(type="locality", key="local")

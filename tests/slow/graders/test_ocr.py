@@ -13,7 +13,7 @@ from visioneval import GraderError
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text.reading import ocr
+from visioneval.graders.text import ocr
 
 FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
 
@@ -27,7 +27,7 @@ def image_of(lines: list[str], size: tuple[int, int] = (640, 640), text: int = 4
 
 
 def texts(image: Image.Image) -> list[str]:
-    return [reading.text for reading in ocr.read(image)]
+    return [reading.text for reading in ocr.read_flat(image)]
 
 
 IMPORT = """
@@ -36,8 +36,8 @@ settings = []
 sys.addaudithook(lambda event, args: settings.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
                  if event == "import" and args[0] == "onnxruntime.capi._pybind_state" else None)
 from PIL import Image
-from visioneval.graders.text.reading import ocr
-ocr.read(Image.linear_gradient("L").convert("RGB"))
+from visioneval.graders.text import ocr
+ocr.read_flat(Image.linear_gradient("L").convert("RGB"))
 print(settings)
 """
 
@@ -57,7 +57,7 @@ def test_places_are_pixels_of_the_image_given(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ocr, "MAX_AREA", 1_000_000)  # the larger image is reduced
     for scale in (1, 2):
         image = image_of(["BAKERY"]).resize((640 * scale, 640 * scale))
-        (reading,) = ocr.read(image)
+        (reading,) = ocr.read_flat(image)
         assert reading.corners is not None
         (left, top), _, (right, bottom), _ = reading.corners
         assert (left / scale, top / scale) == pytest.approx((30, 28), abs=20)
@@ -86,19 +86,19 @@ def test_a_small_image_is_read() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (1000, 2), (2, 1000), (300, 300)])
 def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
-    assert ocr.read(Image.new("RGB", size, "white")) == []
+    assert ocr.read_flat(Image.new("RGB", size, "white")) == []
 
 
 def test_threads_share_the_networks_and_read_the_same_text() -> None:
     images = [image_of(FLYER), image_of(["ONE", "TWO"])]
-    alone = [ocr.read(image) for image in images]
+    alone = [ocr.read_flat(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ocr.read, images * 2)) == alone * 2
+        assert list(pool.map(ocr.read_flat, images * 2)) == alone * 2
 
 
 def test_reading_prints_and_logs_nothing(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        ocr.read(Image.new("RGB", (64, 64)))
+        ocr.read_flat(Image.new("RGB", (64, 64)))
     assert capfd.readouterr() == ("", "")
 
 

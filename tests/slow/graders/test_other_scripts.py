@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
-from visioneval.graders.text import scripts
+from visioneval.graders.text import alphabet
 from visioneval.graders.text.config import TextGrader
 
 pytest.importorskip("rapidocr")
@@ -19,7 +19,7 @@ pytest.importorskip("rapidocr")
 from visioneval.graders.text.grader import Text
 
 pytestmark = pytest.mark.usefixtures("recorded_readings")
-needs_tesseract = pytest.mark.skipif(scripts.missing(["rus", "eng"]) is not None, reason="needs tesseract-ocr-rus")
+needs_tesseract = pytest.mark.skipif(alphabet.missing(["rus", "eng"]) is not None, reason="needs tesseract-ocr-rus")
 
 
 def graded(path: Path, **expected: Any) -> Grade:
@@ -65,8 +65,8 @@ def test_a_forbidden_line_fails_where_it_is_read(sign: Path) -> None:
 
 
 def test_without_tesseract_the_error_says_what_to_install(sign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripts, "which", lambda name: None)
-    monkeypatch.setattr(scripts, "_data", dict)
+    monkeypatch.setattr(alphabet, "which", lambda name: None)
+    monkeypatch.setattr(alphabet, "_data", dict)
     with pytest.raises(GraderError, match=r"run apt install tesseract-ocr tesseract-ocr-eng tesseract-ocr-rus$"):
         graded(sign, required=["Привет, мир!"])
     assert graded(sign, required=["SALE 50%"]).scores["copy"] is True

@@ -33,13 +33,12 @@ from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.errors import ClosingError
 from visioneval.graders.measures import Measure
-from visioneval.probing import subjects
-from visioneval.probing.costs import gradings
-from visioneval.probing.counter_prompts import PROMPT_KINDS, Exchange, exchange_of
-from visioneval.probing.damage.kinds import KINDS, matching
-from visioneval.probing.damage.subject import CannotPlantError
-from visioneval.probing.prepare import ProbeRequest
+from visioneval.probing import originals
+from visioneval.probing.changes import PROMPT_KINDS, Exchange, exchange_of
+from visioneval.probing.kinds import KINDS, matching
+from visioneval.probing.prepare import ProbeRequest, gradings
 from visioneval.probing.probe import run_probe
+from visioneval.probing.subject import CannotPlantError
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Listener
@@ -605,9 +604,9 @@ def test_an_exchange_keeps_capitals_and_other_words() -> None:
 
 
 def test_damage_stays_away_from_the_mask(folder: Folder) -> None:
-    from visioneval.probing.damage.subject import decode
+    from visioneval.probing.subject import decode
 
     mask = Path("mask.png").absolute()
-    region = subjects._region(decode(Path("out.png").read_bytes()), {"editable": mask})
+    region = originals._region(decode(Path("out.png").read_bytes()), {"editable": mask})
     assert not region[40 - 16 : 70 + 17, 60 - 16 : 90 + 17].any()
     assert region[:20].all()

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from visioneval.graders.text import second_look
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.doubts import doubts_of
-from visioneval.graders.text.reading import contrast
+from visioneval.graders.text import ocr, second_look
+from visioneval.graders.text.check import CopyCheck, check
+from visioneval.graders.text.reasons import doubts_of
 from visioneval.suite.cases.case import ExpectText
 
 COPY = Path(__file__).resolve().parents[4] / "shared" / "data" / "copy"
@@ -26,7 +25,7 @@ def seen(name: str, expected: ExpectText) -> CopyCheck:
     """The comparison after a first look and, where it is needed, a second."""
     with Image.open(COPY / "images" / name) as file:
         image = file.convert("RGB")
-    readings = contrast.read(image)
+    readings = ocr.read(image)
     compared = check(readings, expected, fold=True, min_confidence=LIMIT)
     if second_look.is_needed(readings, expected, passed=compared.passed, size=image.size):
         readings = second_look.look_again([image], readings, expected, LIMIT)

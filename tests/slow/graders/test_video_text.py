@@ -12,10 +12,10 @@ from mock_outputs import request
 from PIL import Image, ImageDraw
 
 from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval.graders.text import ocr
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.reading import contrast
+from visioneval.graders.text.match import Reading
 from visioneval.providers.mock.generator import Mock
 
 pytestmark = pytest.mark.usefixtures("reduced_readings")
@@ -91,7 +91,7 @@ def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(video_of: Any) -> 
 def test_the_reason_says_what_was_read_instead(
     video_of: Any, monkeypatch: pytest.MonkeyPatch, read: list[Reading], instead: str
 ) -> None:
-    monkeypatch.setattr(contrast, "read", lambda image: read)
+    monkeypatch.setattr(ocr, "read", lambda image: read)
     grade = graded(video_of(), {"required": ["Join us"]})
     assert grade.reasons["copy"] == f'"Join us" is in 0 of 3 sampled frames, at least 2 expected{instead}'
 

@@ -11,13 +11,13 @@ from visioneval.graders.pixels.color import NEUTRAL_CHROMA, ciede2000, ciede2000
 from visioneval.graders.pixels.difference import (
     changed_exactly,
     changed_visibly,
+    difference_map,
     luma,
     mean_delta_e,
     mean_ssim,
     ssim_map,
     worst_window,
 )
-from visioneval.graders.pixels.difference_map import difference_map
 
 SHARMA_2005 = [  # L1, a1, b1, L2, a2, b2, difference: pairs of the paper's table 1
     (50.0, 2.6772, -79.7751, 50.0, 0.0, -82.7485, 2.0425),

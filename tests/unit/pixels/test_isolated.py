@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from visioneval.graders.pixels.changes import isolated_change
+from visioneval.graders.pixels.color import Mask, Pixels, premultiplied
 from visioneval.graders.pixels.config import LocalityGrader
-from visioneval.graders.pixels.isolated import isolated_change
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
-from visioneval.graders.pixels.transparency import Mask, Pixels, premultiplied
 
 LIMITS = LocalityGrader(type="locality", key="place")
 COLORS = [((20, 20, 20), (246, 238, 220)), ((255, 255, 255), (30, 60, 120)), ((190, 30, 40), (246, 238, 220))]

@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 
 from visioneval import UsageError
 from visioneval.media.images import identify
-from visioneval.probing.damage import copy_edits, lettering, pixels
-from visioneval.probing.damage.kinds import KINDS, Kind, matching, planted
-from visioneval.probing.damage.subject import CannotPlantError, PlantedFile, Subject, TextLine, decode, encode
+from visioneval.probing import copy, pixels
+from visioneval.probing.kinds import KINDS, Kind, matching, planted
+from visioneval.probing.subject import CannotPlantError, PlantedFile, Subject, TextLine, decode, encode
 from visioneval.providers.mock.text import font
 from visioneval.suite.cases.case import Expect, ExpectText
 
@@ -143,12 +143,12 @@ def test_size_format_and_blank() -> None:
 @pytest.mark.parametrize(
     ("edit", "lengthens"),
     [
-        (copy_edits.letter_replaced, 0),
-        (copy_edits.letter_dropped, -1),
-        (copy_edits.letter_doubled, 1),
-        (copy_edits.letters_swapped, 0),
-        (copy_edits.case_changed, 0),
-        (copy_edits.punctuation_changed, -1),
+        (copy.letter_replaced, 0),
+        (copy.letter_dropped, -1),
+        (copy.letter_doubled, 1),
+        (copy.letters_swapped, 0),
+        (copy.case_changed, 0),
+        (copy.punctuation_changed, -1),
     ],
 )
 def test_a_mistake_in_a_line(edit: object, lengthens: int) -> None:
@@ -156,17 +156,17 @@ def test_a_mistake_in_a_line(edit: object, lengthens: int) -> None:
         wrong = edit(TEXT, np.random.default_rng(seed))  # type: ignore[operator]
         assert wrong != TEXT
         assert len(wrong) == len(TEXT) + lengthens
-        if edit is copy_edits.letters_swapped:
+        if edit is copy.letters_swapped:
             assert sorted(wrong) == sorted(TEXT)
-        if edit is copy_edits.case_changed:
+        if edit is copy.case_changed:
             assert wrong.lower() == TEXT.lower()
 
 
 def test_a_line_without_marks_gets_one() -> None:
-    assert copy_edits.punctuation_changed("Sale", generator()) == "Sale!"
+    assert copy.punctuation_changed("Sale", generator()) == "Sale!"
 
 
-@pytest.mark.parametrize("edit", [copy_edits.letter_dropped, copy_edits.letters_swapped, copy_edits.case_changed])
+@pytest.mark.parametrize("edit", [copy.letter_dropped, copy.letters_swapped, copy.case_changed])
 def test_a_line_without_letters_cannot_be_misspelled(edit: object) -> None:
     with pytest.raises(CannotPlantError, match="letter"):
         edit("2024 - 12", generator())  # type: ignore[operator]
@@ -174,7 +174,7 @@ def test_a_line_without_letters_cannot_be_misspelled(edit: object) -> None:
 
 def test_a_line_is_set_again_in_its_place_size_and_color() -> None:
     before = scene()
-    again = lettering.set_line(subject(), TEXT).image
+    again = copy.set_line(subject(), TEXT).image
     ink = [
         np.argwhere(difference(image, np.full_like(image, (200, 180, 120)))[15:48] > 60) for image in (before, again)
     ]
@@ -191,12 +191,12 @@ def test_an_erased_line_leaves_its_background() -> None:
 
 
 def test_an_added_line_overlaps_no_text_and_needs_a_case_that_forbids_it() -> None:
-    added = lettering.added_line(subject(), generator())
+    added = copy.added_line(subject(), generator())
     assert added.box is not None
     assert added.box[1] >= 44 or added.box[0] >= 196
     assert difference(added.image).any()
     with pytest.raises(CannotPlantError, match="allows extra text"):
-        lettering.added_line(subject(expect=Expect(text=ExpectText(required=(TEXT,)))), generator())
+        copy.added_line(subject(expect=Expect(text=ExpectText(required=(TEXT,)))), generator())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.calibration import copy_bar
 from tests.calibration.copy_cases import Case, copy_images, is_shown, look_alike
 from visioneval import GraderError
 from visioneval.graders.measures import Measure
-from visioneval.probing.damage.subject import CannotPlantError
+from visioneval.probing.subject import CannotPlantError
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 

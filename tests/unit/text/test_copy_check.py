@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Reading, copy_of, skeleton
-from visioneval.graders.text.extras import Extra
-from visioneval.graders.text.reading.reading_order import follows
+from visioneval.graders.text.check import CopyCheck, Extra, check
+from visioneval.graders.text.layout import follows
+from visioneval.graders.text.match import Reading, copy_of, skeleton
 from visioneval.suite.cases.case import ExpectText
 
 

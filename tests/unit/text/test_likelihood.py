@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visioneval.graders.text.reading import networks
+from visioneval.graders.text import networks
 
 SIGNS = ["", "A", "B", " "]
 """Blank first and space last."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.graders.text.copy_check import check
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.check import check
+from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.match import Reading
 from visioneval.suite.cases.case import ExpectText
 
 SCREENS = Path(__file__).resolve().parents[4] / "shared" / "data" / "screens"
@@ -113,9 +113,9 @@ def header(recorded_readings: None) -> Image.Image:
 
 
 def reading_of(image: Image.Image) -> Reading:
-    from visioneval.graders.text.reading import ocr
+    from visioneval.graders.text import ocr
 
-    (reading,) = ocr.read(image)
+    (reading,) = ocr.read_flat(image)
     return reading
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.reading.merging import apart, bounds, merged, overlap
+from visioneval.graders.text.layout import apart, bounds, merged, overlap
+from visioneval.graders.text.match import Reading
 
 
 def box(text: str, left: float, top: float, width: float, height: float = 20, confidence: float = 1.0) -> Reading:

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text.reading.ocr_models import (
+from visioneval.graders.text.networks import (
     DETECTING,
     DETECTIONS_AT_ONCE,
     TINY_WEIGHT,

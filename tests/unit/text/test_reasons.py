@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.doubts import MAX_QUOTED, quoted
-from visioneval.graders.text.reasons import details, reason
+from visioneval.graders.text.match import Reading
+from visioneval.graders.text.reasons import MAX_QUOTED, details, quoted, reason
 from visioneval.suite.cases.case import ExpectText
 
 CONFIG = TextGrader(type="text", key="copy")

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from recorded_readings import Kind, RecordedReadings
 
 from visioneval import GraderError
-from visioneval.graders.text.reading import networks
+from visioneval.graders.text import networks
 
 KINDS: tuple[Kind, ...] = ("boxes", "line", "likelihood")
 

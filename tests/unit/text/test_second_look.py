@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Corners, Reading
-from visioneval.graders.text.reading import networks, ocr
+from visioneval.graders.text import networks, ocr
+from visioneval.graders.text.check import CopyCheck, check
+from visioneval.graders.text.match import Corners, Reading
 from visioneval.graders.text.second_look import FEW, POSSIBLE, SURE, SURE_IN_ONE, is_needed, look_again
 from visioneval.suite.cases.case import ExpectText
 

@@ -13,10 +13,10 @@ from PIL import Image, ImageDraw, ImageFont
 from suite_text import suite
 
 from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
+from visioneval.graders.text.match import Reading
 from visioneval.suite.cases.case import ExpectText
 
 LATIN = ("Grand opening",)

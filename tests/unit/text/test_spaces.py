@@ -15,14 +15,13 @@ from PIL import Image, ImageDraw
 
 from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.measures import Measure, measure_directly
-from visioneval.graders.text import grader
+from visioneval.graders.text import grader, ocr
+from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.glyphs import Gap, gaps
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.reading import ocr
-from visioneval.graders.text.reading.gaps import Gap, gaps
-from visioneval.graders.text.reading.line_looks import LineLook, LineLooks
+from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.spaces import LineLook, LineLooks
 from visioneval.suite.cases.case import ExpectText
 
 HEIGHT, BAR = 60, 16
@@ -231,7 +230,7 @@ def graded(
 ) -> tuple[Grade, list[str]]:
     """The grade of an image in which OCR reads this, and the names of what was measured."""
     Image.new("RGB", (60, 30), "white").save(path)
-    monkeypatch.setattr(ocr, "read", lambda image: [Reading(read, 0.99, ((0, 0), (50, 0), (50, 20), (0, 20)))])
+    monkeypatch.setattr(ocr, "read_flat", lambda image: [Reading(read, 0.99, ((0, 0), (50, 0), (50, 20), (0, 20)))])
     monkeypatch.setattr(ocr, "tool_versions", dict)
     monkeypatch.setattr(grader, "look_at_lines", lambda path, readings: LineLooks((look,) * len(readings)))
     measured: list[str] = []

@@ -9,11 +9,10 @@ from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
 from visioneval import Grade, ProviderError, Reply
-from visioneval.graders.text import second_look
+from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.reading import ocr
+from visioneval.graders.text.match import Reading
 
 SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}
 BOTH = ["SPRING SALE", "10\u201320 % OFF"]
@@ -38,7 +37,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(second_look, "look_again", lambda images, readings, expected, limit: readings)
 
     def set_readings(*lines: str, confidence: float = 0.99) -> None:
-        monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, confidence) for line in lines])
+        monkeypatch.setattr(ocr, "read_flat", lambda image: [Reading(line, confidence) for line in lines])
 
     return set_readings
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scripted_judge import ScriptedJudge, context
 
 from visioneval import TestCase
+from visioneval.graders.text.alphabet import words
 from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.edits import levenshtein, normalized_edit_distance, word_accuracy
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.text_scores import levenshtein, normalized_edit_distance, word_accuracy
-from visioneval.graders.text.words import words
 
 ALL = ("word_accuracy", "ned", "complete")
 LONG_TEXT = Path(__file__).resolve().parents[4] / "shared" / "data" / "longtext" / "text_prompts.jsonl"

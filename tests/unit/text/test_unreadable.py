@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.doubts import doubts_of
+from visioneval.graders.text.check import CopyCheck, check
+from visioneval.graders.text.match import Reading
+from visioneval.graders.text.reasons import doubts_of
 from visioneval.suite.cases.case import ExpectText
 
 

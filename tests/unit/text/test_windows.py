@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval.graders.text.copy_match import Corners, Reading
-from visioneval.graders.text.reading import networks, ocr
+from visioneval.graders.text import networks, ocr
+from visioneval.graders.text.match import Corners, Reading
 
 Rectangle = tuple[int, int, int, int]
 

@@ -15,10 +15,8 @@ import pytest
 
 from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.flicker import flicker
 from visioneval.graders.video.grader import Video
-from visioneval.graders.video.measure import VideoFacts, measure_video
-from visioneval.graders.video.series import MAX_POINTS
+from visioneval.graders.video.measure import MAX_POINTS, VideoFacts, flicker, measure_video
 
 
 def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str | None = None, **options: Any) -> Grade:

@@ -41,6 +41,8 @@ import numpy as np
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.changes import REST, IsolatedChange, Redraw, isolated_change, measure_redraw
+from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
@@ -48,13 +50,11 @@ from visioneval.graders.pixels.difference import (
     changed_exactly,
     changed_visibly,
     detail_ratio,
+    difference_map,
     different,
     mean_ssim,
     worst_window,
 )
-from visioneval.graders.pixels.difference_map import difference_map
-from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
-from visioneval.graders.pixels.redrawn import REST, Redraw, measure_redraw
 from visioneval.graders.pixels.registration import (
     AlignedPair,
     ColorSpaces,
@@ -63,9 +63,8 @@ from visioneval.graders.pixels.registration import (
     read_color_spaces,
     read_pixels,
     scale_to_base,
+    softened_alike,
 )
-from visioneval.graders.pixels.sharpening import softened_alike
-from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score

@@ -31,17 +31,18 @@ from pathlib import Path
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
     changed_visibly,
+    difference_map,
     different,
     mean_delta_e,
     mean_ssim,
     worst_window,
 )
-from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import (
     AlignedPair,
     ColorSpaces,
@@ -49,9 +50,8 @@ from visioneval.graders.pixels.registration import (
     align,
     read_color_spaces,
     read_pixels,
+    softened_alike,
 )
-from visioneval.graders.pixels.sharpening import softened_alike
-from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 

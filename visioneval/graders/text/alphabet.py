@@ -1,18 +1,22 @@
-"""The characters that local OCR can read, and those it cannot tell apart. Pure tables, cheap to import.
+"""The characters that local OCR can read, and the languages in which Tesseract reads others. Cheap to import.
 
-The alphabet is the character dictionary of the recognition model in RapidOCR
-(``PP-OCRv6_rec_small``): Latin with its accents, digits, punctuation, Greek without accents, kana, Chinese
-and Japanese ideographs, arrows and signs. No Cyrillic, Hangul, Arabic, Hebrew, Thai or Devanagari.
+The alphabet is the character dictionary of the recognition model in RapidOCR (``PP-OCRv6_rec_small``): Latin with its
+accents, digits, punctuation, Greek without accents, kana, Chinese and Japanese ideographs, arrows and signs. No
+Cyrillic, Hangul, Arabic, Hebrew, Thai or Devanagari.
 """
 
 # ruff: noqa: RUF001 - characters that are easily confused are the subject here
 from __future__ import annotations
 
 import base64
+import subprocess
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from hashlib import sha256
+from pathlib import Path
+from shutil import which
 
 from visioneval.media.characters import is_ignorable
 
@@ -175,3 +179,100 @@ def alphabet() -> frozenset[str]:
     for index, byte in enumerate(bits):
         chars.update(chr(_FIRST_IDEOGRAPH + index * 8 + bit) for bit in range(8) if byte >> bit & 1)
     return frozenset(chars)
+
+
+_APOSTROPHES = "'\u2019\u02bc"
+_SINGLE = ("CJK UNIFIED", "CJK COMPATIBILITY", "HIRAGANA", "KATAKANA")
+"""Names of characters that are words of their own, as their scripts have no spaces."""
+
+
+def words(texts: Iterable[str]) -> list[str]:
+    """The words of texts, in order, of letters, digits and marks, case-folded and in the form NFKC.
+
+    An apostrophe is left out, other punctuation separates words, and each ideograph and kana is a word.
+    """
+    complete: list[str] = []
+    for text in texts:
+        current = ""
+        for char in unicodedata.normalize("NFKC", text).casefold():
+            is_single = unicodedata.name(char, "").startswith(_SINGLE)
+            if char in _APOSTROPHES:
+                continue
+            if unicodedata.category(char)[0] in "LNM" and not is_single:
+                current += char
+                continue
+            complete += [current] if current else []
+            complete += [char] if is_single and char.isalnum() else []
+            current = ""
+        complete += [current] if current else []
+    return complete
+
+
+_LANGUAGE_RANGES = {
+    "ell": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
+    "rus": ((0x400, 0x52F),),
+    "heb": ((0x590, 0x5FF), (0xFB1D, 0xFB4F)),
+    "ara": ((0x600, 0x6FF), (0x750, 0x77F)),
+    "hin": ((0x900, 0x97F),),
+    "tha": ((0xE00, 0xE7F),),
+    "vie": ((0x1A0, 0x1A1), (0x1AF, 0x1B0), (0x1EA0, 0x1EF9)),
+    "kor": ((0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7A3)),
+}
+_UKRAINIAN = frozenset("ґєіїҐЄІЇ")
+_ALSO_READ = "eng"
+"""Read besides: without it, "50%" in a line of Greek is misread."""
+_WAIT_S = 60
+
+
+def language(char: str) -> str | None:
+    """The language in which Tesseract reads a character; ``None`` if it is in none of them."""
+    if char in _UKRAINIAN:
+        return "ukr"
+    code = ord(char)
+    for name, ranges in _LANGUAGE_RANGES.items():
+        if any(first <= code <= last for first, last in ranges):
+            return name
+    return None
+
+
+def languages(line: str) -> tuple[str, ...]:
+    """The languages of a line whose characters local OCR cannot read; empty if Tesseract cannot read one of them."""
+    names = {language(char) for char in unreadable(line)}
+    if not names or None in names:
+        return ()
+    names -= {"rus"} if "ukr" in names else set()
+    return (*sorted(filter(None, names)), _ALSO_READ)
+
+
+def missing(names: Iterable[str]) -> str | None:
+    """What to install to read these languages, in one line; ``None`` if all is there."""
+    installed = _data()
+    absent = [name for name in sorted(set(names)) if name not in installed]
+    packages = [*(() if which("tesseract") else ("tesseract-ocr",)), *(f"tesseract-ocr-{name}" for name in absent)]
+    return f"'other_scripts: tesseract' needs Tesseract: run apt install {' '.join(packages)}" if packages else None
+
+
+def tool_versions(names: Iterable[str]) -> dict[str, str]:
+    """The version of Tesseract, and the first digits of the SHA-256 of the data of each language."""
+    data = _data()
+    hashes = {f"tesseract_{name}": sha256(data[name].read_bytes()).hexdigest()[:16] for name in sorted(set(names))}
+    return {"tesseract": _output("--version").split()[1], **hashes}
+
+
+@cache
+def _data() -> Mapping[str, Path]:
+    """The files of the installed languages; empty without Tesseract."""
+    first, *names = _output("--list-langs").splitlines() or [""]
+    folder = Path(first.partition('"')[2].rpartition('"')[0])
+    return {name: path for name in names if (path := folder / f"{name}.traineddata").is_file()}
+
+
+@cache
+def _output(option: str) -> str:
+    command = which("tesseract")
+    if command is None:
+        return ""
+    done = subprocess.run(  # noqa: S603 - its own option
+        [command, option], capture_output=True, text=True, encoding="utf-8", timeout=_WAIT_S, check=False
+    )
+    return done.stdout or done.stderr

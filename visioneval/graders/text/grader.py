@@ -1,31 +1,51 @@
-"""Exact copy: compares the text in an image with the lines that it must and must not show."""
+"""Exact copy: compares the text in an image with the lines that it must and must not show.
+
+Local OCR reads it, or a vision judge: line by line from the image, or from a description of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unicodedata import unidata_version
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
-from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text import reasons, second_look
-from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.other_scripts import ImageText, read_other_scripts
-from visioneval.graders.text.reading import contrast, ocr
-from visioneval.graders.text.reading.line_looks import LineLooks, look_at_lines
-from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.graders.text import ocr, reasons, second_look
+from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
+from visioneval.graders.text.config import (
+    CHECK,
+    DESCRIBE,
+    LIST,
+    TEXTS,
+    TextGrader,
+    text_contexts,
+    unreadable_characters,
+)
+from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.match import Reading
+from visioneval.graders.text.spaces import LineLooks, look_at_lines
+from visioneval.graders.text.tesseract import ImageText, read_other_scripts
 from visioneval.graders.text.video import grade_video
-from visioneval.judging.ask import OffSchemaError, reply_texts
+from visioneval.judging.ask import (
+    MAX_REPLY_CHARS,
+    Answer,
+    Ask,
+    OffSchemaError,
+    answer_details,
+    ask_for_json,
+    object_schema,
+    reply_texts,
+)
 from visioneval.media.images import load_image, room_for, size_of
-from visioneval.providers.base import Reply
+from visioneval.providers.base import Question, Reply
+from visioneval.records.model import digest
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
@@ -129,7 +149,7 @@ class Text:
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison without folding: a judge can tell a dash from a hyphen."""
         try:
-            judge_reading = await text_judge.read(context, self._config)
+            judge_reading = await ask_for_lines(context, self._config)
         except OffSchemaError as error:
             return _unread_grade(self._config, context, error.replies, str(error))
         except ProviderError as error:
@@ -166,12 +186,12 @@ def _tool_versions() -> dict[str, str]:
 
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
-        return OcrReadings(tuple(contrast.read(load_image(path))))
+        return OcrReadings(tuple(ocr.read(load_image(path))))
 
 
 def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, limit: float) -> OcrReadings:
     with room_for(path):
-        images = contrast.on_backgrounds(load_image(path))
+        images = ocr.on_backgrounds(load_image(path))
         return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
 
 
@@ -206,7 +226,7 @@ def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Re
     )
 
 
-def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReading) -> Grade:
+def _with_criteria(graded: Grade, key: str, judge_reading: JudgeReading) -> Grade:
     """Fails a grade if the description does not meet the criteria, even with the right copy."""
     if judge_reading.criteria_met is not False:
         return graded
@@ -238,3 +258,105 @@ def _grade(
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
         tool_versions=tool_versions,
     )
+
+
+_LINES = {"lines": TEXTS}
+_DESCRIBED = {"description": {"type": "string"}}
+_CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
+
+MAX_LINES = 1000
+"""The most lines in a reply; no image shows more."""
+MAX_LINE_CHARS = 20_000
+"""The most characters in all lines of a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReading:
+    """What the judge read. ``criteria_met`` is ``None`` unless the case has criteria and ``describe`` is on."""
+
+    readings: tuple[Reading, ...]
+    details: Mapping[str, Any]
+    replies: tuple[Reply, ...]
+    template_sha256: str
+    schema_sha256: str
+    criteria_met: bool | None = None
+    reason: str = ""
+
+
+async def ask_for_lines(context: GradingContext, config: TextGrader) -> JudgeReading:
+    """Asks the judge.
+
+    Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
+    """
+    ask = context.ask_own_judge
+    part = await asyncio.to_thread(context.show, context.generated.path)
+    if not config.describe:
+        answer = await ask_for_json(
+            ask, _question(_instructions(LIST, context), _LINES, part), partial(_reply_problems, _LINES)
+        )
+        return JudgeReading(
+            _answered_lines(answer), answer_details(answer), answer.replies, *_hashes(context, _LINES, LIST)
+        )
+    question = _question(_instructions(DESCRIBE, context), _DESCRIBED, part)
+    described = await ask_for_json(ask, question, _description_problems, {"description": "-"})
+    answer = await _check_description(ask, context, described)
+    return JudgeReading(
+        _answered_lines(answer),
+        {**answer_details(described, answer), "description": _description(described)[:MAX_REPLY_CHARS]},
+        (*described.replies, *answer.replies),
+        *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
+        criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,
+        reason=str(answer.data.get("reason", "")),
+    )
+
+
+async def _check_description(ask: Ask, context: GradingContext, described: Answer) -> Answer:
+    """The second call, which sees no image."""
+    question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)
+    needed = _CHECKED if context.case.criteria else _LINES  # without criteria, nothing reads the rest
+    try:
+        return await ask_for_json(ask, question, partial(_reply_problems, needed), {"criteria_met": True, "reason": ""})
+    except OffSchemaError as error:
+        raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
+
+
+def _description(answer: Answer) -> str:
+    return str(answer.data.get("description", ""))
+
+
+def _description_problems(data: Any) -> list[str]:
+    """The description is a value in a JSON object, since truncated prose cannot be recognized."""
+    text = data.get("description") if isinstance(data, dict) else None
+    return [] if isinstance(text, str) and text.strip() else ["'description' is not text or is empty"]
+
+
+def _instructions(template: str, context: GradingContext, description: str = "") -> str:
+    template_context = text_contexts(context.case, context.prompt, description, describe=template != LIST)
+    return context.templates.render(template, template_context[template])
+
+
+def _hashes(context: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
+    return context.templates.digest(*templates), digest(properties)
+
+
+def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> Question:
+    return Question(parts=(instructions, *parts), schema=object_schema(properties), names=tuple(properties))
+
+
+def _reply_problems(names: Collection[str], data: Any) -> list[str]:
+    if not isinstance(data, dict):
+        return ["the answer is not a JSON object"]
+    if missing := [name for name in names if name not in data]:
+        return [f"the key {name!r} is missing" for name in missing]
+    lines = data["lines"]
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return ["'lines' is not a list of strings"]
+    if len(lines) > MAX_LINES or sum(map(len, lines)) > MAX_LINE_CHARS:
+        return [f"'lines' has over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
+    if "criteria_met" in names and not isinstance(data["criteria_met"], bool):
+        return ["'criteria_met' is not true or false"]
+    return []
+
+
+def _answered_lines(answer: Answer) -> tuple[Reading, ...]:
+    return tuple(Reading(line) for item in answer.data["lines"] for line in item.splitlines() if line.strip())

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_check import candidates, check, torn_lines
-from visioneval.graders.text.copy_match import Corners, Reading, copy_of
-from visioneval.graders.text.reading import networks, ocr
-from visioneval.graders.text.reading.merging import apart, around, merged, overlap
+from visioneval.graders.text import networks, ocr
+from visioneval.graders.text.check import candidates, check, torn_lines
+from visioneval.graders.text.layout import apart, around, merged, overlap
+from visioneval.graders.text.match import Corners, Reading, copy_of
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.cases.case import ExpectText
 

@@ -17,15 +17,13 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
+from visioneval.graders.text import ocr
+from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_hits import CopyPair
-from visioneval.graders.text.copy_instead import Miss
-from visioneval.graders.text.copy_match import Reading, copy_of
-from visioneval.graders.text.doubts import extra_doubt, forbidden_doubt, line_doubt, quoted
-from visioneval.graders.text.reading import contrast
-from visioneval.graders.text.reasons import no_text, read_instead
-from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.match import Reading, copy_of
+from visioneval.graders.text.missing import CopyPair, Miss
+from visioneval.graders.text.reasons import extra_doubt, forbidden_doubt, line_doubt, no_text, quoted, read_instead
 from visioneval.media.video import sample_images
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
@@ -103,7 +101,7 @@ def _read(path: Path, count: int) -> VideoReadings:
         pixels = image.tobytes()
         if pixels not in known:
             known.clear()
-            known[pixels] = tuple(contrast.read(image))
+            known[pixels] = tuple(ocr.read(image))
         return known[pixels]
 
     return VideoReadings(

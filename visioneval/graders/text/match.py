@@ -4,6 +4,10 @@ Readings are compared without white space, which readers drop and add: "BOSTONAN
 Edges keep "PLANE" from matching in "PLANET": a line begins and ends at an edge, never inside a word. Edges
 are the ends of a reading, its white space, punctuation around a word, a long dash after a word, both sides of an
 ideograph, and the seams in a word that consists of complete expected words, joined by the reader.
+
+A character that the reader cannot read leaves a gap. It is shown as nothing, or as one or two others: "ť" as "t", "Œ"
+as "CE". So the line may be there if everything else was read in its place. Of a line of another script, no reading says
+anything.
 """
 
 # ruff: noqa: RUF001 - characters that are easily confused are the subject here
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -25,6 +30,7 @@ from visioneval.graders.text.alphabet import (
     LOW_QUOTE,
     QUOTE,
     fold_character,
+    unreadable,
 )
 from visioneval.media.characters import is_ignorable
 
@@ -366,3 +372,77 @@ class _AssignmentSearch:
                 self.go(line + 1, (*chosen, match))
             if self.steps <= 0 or self.best_count == self.possible:
                 return
+
+
+_MOST_READ = 2
+"""As so many characters, or fewer, an unreadable one is read."""
+
+
+def has_gaps(line: Copy) -> bool:
+    """Whether a character of the line cannot be read."""
+    return bool(unreadable(line.text))
+
+
+def is_illegible(line: Copy) -> bool:
+    """Whether more than half of the line's letters and digits cannot be read; of other characters, if it has none."""
+    pattern = _pattern(line)
+    letters = [read for char, read in zip(line.chars, pattern, strict=True) if char.isalnum()] or pattern
+    return 2 * letters.count(None) > len(letters)
+
+
+def assign_gaps(
+    page: Page, lines: Sequence[Copy], taken: Sequence[Match], legible: AbstractSet[str]
+) -> list[Match | None]:
+    """For each line the text that may be it, apart from ``taken``: empty for an illegible one that matches nothing.
+
+    ``None`` for a line that is not there, and for one of ``legible``, which another reader can read.
+    """
+    options = [[] if line.text in legible else gap_occurrences(page, line) for line in lines]
+    return [
+        () if match is None and line.text not in legible and is_illegible(line) else match
+        for line, match in zip(lines, assign(options, taken), strict=True)
+    ]
+
+
+def gap_occurrences(page: Page, line: Copy) -> list[Match]:
+    """All matches of the line's readable characters with a gap for each of the others; none without a gap."""
+    pattern = _pattern(line)
+    if None not in pattern or not any(pattern):
+        return []
+    matches: dict[Match, None] = {}
+    for index, edges in enumerate(page.edges):
+        for start in sorted(edges):
+            matches.update(dict.fromkeys(_matches_from(page, pattern, index, start)))
+    return simplest_first(page, matches)
+
+
+def _pattern(line: Copy) -> list[str | None]:
+    """The characters to be found, look-alikes as one; ``None`` for each that cannot be read."""
+    missing = {*unreadable(line.text)}
+    sources = (line.text[position] for position in line.source)
+    return [None if source in missing else char for source, char in zip(sources, skeleton(line.chars), strict=True)]
+
+
+def _matches_from(page: Page, pattern: Sequence[str | None], index: int, start: int) -> Iterator[Match]:
+    """The matches that begin at one place; of those that end at the same place, one."""
+    seen: set[tuple[int, int, int]] = set()
+    pending: list[tuple[int, int, int, int, Match]] = [(0, index, start, start, ())]
+    while pending:
+        done, index, first, position, before = pending.pop()
+        if (done, index, position) in seen:
+            continue
+        seen.add((done, index, position))
+        text = page.skeletons[index]
+        span = (index, first, position)
+        if done == len(pattern):
+            if position > first and position in page.edges[index]:
+                yield (*before, span)
+            continue
+        if position == len(text):
+            if position > first:
+                pending += [(done, after, 0, 0, (*before, span)) for after in page.follows[index]]
+        elif pattern[done] == text[position]:
+            pending.append((done + 1, index, first, position + 1, before))
+        if pattern[done] is None:
+            last = min(position + _MOST_READ, len(text))
+            pending += [(done + 1, index, first, end, before) for end in range(last, position - 1, -1)]

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.damage.subject import Box, CannotPlantError, Mask, Pixels, Planted
+from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted
 from visioneval.providers.mock.text import font
 
 Random = np.random.Generator

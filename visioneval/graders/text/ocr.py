@@ -1,7 +1,8 @@
 """Reads text in images with RapidOCR and the models in its package; nothing is downloaded.
 
 The detector overlooks what is small in a large image: of single words on a flat canvas, most. So there is a closer
-look, for images on which little was found or something is missing: windows around what stands out.
+look, for images on which little was found or something is missing: windows around what stands out. An image with
+transparency is read on backgrounds on which its text can be seen: white, black, or both.
 """
 
 from __future__ import annotations
@@ -16,12 +17,53 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_match import Corners, Reading
-from visioneval.graders.text.reading import networks
-from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
-from visioneval.graders.text.reading.merging import bounds, merged
-from visioneval.graders.text.reading.ocr_models import model_path
+from visioneval.graders.text import networks
+from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.layout import bounds, merged
+from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.networks import model_path
+from visioneval.media.images import on_background
 from visioneval.media.opencv import portable_opencv
+
+_VISIBLE = 64
+"""Alpha, 0 to 255, from which a pixel counts as drawn."""
+_REACH_PX = 8
+"""Only what is drawn this close to transparent pixels is seen against the background."""
+_READABLE = 80
+"""Of 255: luma that differs by less from the background may not be readable on it."""
+_MIN_SHARE = 0.002
+"""The share of the pixels beside transparent ones from which light or dark content counts."""
+
+
+def read(image: Image.Image) -> list[Reading]:
+    """The text segments in an image of ``load_image``: RGB as it is, RGBA on each background that it needs.
+
+    Where readings on both backgrounds overlap, those of the background with more confident characters count. Raises
+    ``GraderError``.
+    """
+    return merged([read_flat(flat) for flat in on_backgrounds(image)])
+
+
+def on_backgrounds(image: Image.Image) -> list[Image.Image]:
+    """The image, as RGB, on each background that it needs."""
+    return [on_background(image, color) for color in backgrounds(image)]
+
+
+@portable_opencv()
+def backgrounds(image: Image.Image) -> tuple[str, ...]:
+    """The backgrounds on which everything that is drawn beside transparent pixels stands out; at least one."""
+    if image.mode == "RGB":
+        return ("white",)
+    visible = (np.asarray(image.getchannel("A")) >= _VISIBLE).astype(np.uint8)
+    square = np.ones((2 * _REACH_PX + 1, 2 * _REACH_PX + 1), np.uint8)
+    beside = (visible - cv2.erode(visible, square)).astype(np.bool_)
+    luma = np.asarray(image.convert("RGB").convert("L"))[beside]
+    needed = _MIN_SHARE * luma.size
+    is_light, is_dark = (luma > 255 - _READABLE).sum() > needed, (luma < _READABLE).sum() > needed
+    if is_light:
+        return ("white", "black") if is_dark else ("black",)
+    return ("white",)
+
 
 Place = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
@@ -69,7 +111,7 @@ _TOGETHER = np.ones((9, 25), np.uint8)
 
 
 @portable_opencv()
-def read(image: Image.Image, within: Place | None = None) -> list[Reading]:
+def read_flat(image: Image.Image, within: Place | None = None) -> list[Reading]:
     """The text segments in an RGB image, at any confidence, from top to bottom; of a place, those in its middle.
 
     Corners are pixels of ``image``. The same image gives the same readings from any thread. The pre- and
@@ -103,7 +145,7 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
     for window, place in zip(windows, places, strict=True):
         left, top = window[:2]
         within = place[0] - left, place[1] - top, place[2] - left, place[3] - top
-        looks.append([_moved(reading, 1.0, (left, top)) for reading in read(_on_canvas(image, window), within)])
+        looks.append([_moved(reading, 1.0, (left, top)) for reading in read_flat(_on_canvas(image, window), within)])
     return merged(looks)
 
 
@@ -118,7 +160,7 @@ def read_enlarged(image: Image.Image) -> list[Reading]:
     enlarged = image.resize(size, Image.Resampling.LANCZOS)
     looks: list[list[Reading]] = []
     for tile in _tiles(size):
-        look = [reading for reading in read(enlarged.crop(tile)) if not _is_cut(reading, tile, size)]
+        look = [reading for reading in read_flat(enlarged.crop(tile)) if not _is_cut(reading, tile, size)]
         looks.append([_moved(reading, scale, tile[:2]) for reading in look])
     return merged(looks)
 

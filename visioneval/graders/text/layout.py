@@ -1,18 +1,18 @@
-"""Which text box may continue a line: to the right in its row, or in the row below. Pure geometry.
+"""Where readings are: which are of the same text, and which may continue a line. Pure geometry.
 
 An image has no single reading order: two columns, a price far to the right of its dish, a slogan wrapped in a
-narrow box. So each box may have several successors.
+narrow box. So each box may have several successors: to the right in its row, and in the row below.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
-from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.match import Corners, Reading
 
 _SAME_ROW = 0.5
 """Boxes in a row overlap vertically by at least this share of the smaller height."""
@@ -103,7 +103,7 @@ def in_one_row(first: Reading, second: Reading) -> bool:
     """Whether both are in the same row of the image; not without corners."""
     if first.corners is None or second.corners is None:
         return False
-    return _box(first.corners, 1.0, 0.0).beside(_box(second.corners, 1.0, 0.0))
+    return _turned_box(first.corners, 1.0, 0.0).beside(_turned_box(second.corners, 1.0, 0.0))
 
 
 def _leveled_boxes(corners: Sequence[Corners]) -> list[_Box]:
@@ -112,10 +112,10 @@ def _leveled_boxes(corners: Sequence[Corners]) -> list[_Box]:
     level = [tilt for tilt in tilts if abs(tilt) < _MAX_TILT]
     tilt = median(level) if level else 0.0
     cos, sin = math.cos(tilt), math.sin(tilt)
-    return [_box(quad, cos, sin) for quad in corners]
+    return [_turned_box(quad, cos, sin) for quad in corners]
 
 
-def _box(corners: Corners, cos: float, sin: float) -> _Box:
+def _turned_box(corners: Corners, cos: float, sin: float) -> _Box:
     """The upright box around corners that were turned back by an angle."""
     xs = [x * cos + y * sin for x, y in corners]
     ys = [y * cos - x * sin for x, y in corners]
@@ -176,3 +176,72 @@ def _below(boxes: Sequence[_Box], box: _Box, runs: Sequence[Sequence[int]]) -> l
         return []
     top = min(under, key=lambda item: item[0].top)[0]
     return [first for first_box, first in under if first_box is top or first_box.beside(top)]
+
+
+_OVERLAP = 0.5
+"""The share of the smaller box from which two readings are of the same text."""
+
+
+def merged(looks: Sequence[Sequence[Reading]]) -> list[Reading]:
+    """The readings of all looks, from top to bottom. Where those of several looks overlap, the look with the most and
+    surest characters counts."""
+    readings = [reading for look in looks for reading in look]
+    look_of = [number for number, look in enumerate(looks) for _ in look]
+    kept: list[Reading] = []
+    for group in _overlapping(readings):
+        by_look: dict[int, list[Reading]] = {}
+        for index in group:
+            by_look.setdefault(look_of[index], []).append(readings[index])
+        kept += max(by_look.values(), key=_certainty)
+    return sorted(kept, key=_top_left)
+
+
+def apart(readings: Sequence[Reading], others: Sequence[Reading]) -> list[Reading]:
+    """The readings that are not of the same text as one of the others."""
+    return [reading for reading in readings if not any(overlap(reading, other) for other in others)]
+
+
+def overlap(reading: Reading, other: Reading) -> bool:
+    """Whether two readings are of the same text."""
+    return _overlap(bounds(reading), bounds(other))
+
+
+def around(readings: Sequence[Reading]) -> Corners:
+    """The upright box around readings."""
+    lefts, tops, rights, bottoms = zip(*map(bounds, readings), strict=True)
+    left, top, right, bottom = min(lefts), min(tops), max(rights), max(bottoms)
+    return (left, top), (right, top), (right, bottom), (left, bottom)
+
+
+def bounds(reading: Reading) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom in pixels."""
+    corners: Corners | tuple[()] = reading.corners or ()
+    xs, ys = [x for x, _ in corners] or [0.0], [y for _, y in corners] or [0.0]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def _overlapping(readings: Sequence[Reading]) -> list[list[int]]:
+    """Groups of readings that overlap, directly or through others."""
+    boxes = [bounds(reading) for reading in readings]
+    groups = list(range(len(readings)))
+    for index in range(len(readings)):
+        for other in range(index):
+            if groups[index] != groups[other] and _overlap(boxes[index], boxes[other]):
+                joined, target = groups[index], groups[other]
+                groups = [target if group == joined else group for group in groups]
+    return [[index for index, number in enumerate(groups) if number == group] for group in dict.fromkeys(groups)]
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
+    return width > 0 and height > 0 and width * height >= _OVERLAP * smaller
+
+
+def _certainty(readings: Iterable[Reading]) -> float:
+    return sum(len(reading.text) * reading.confidence for reading in readings)
+
+
+def _top_left(reading: Reading) -> tuple[float, float]:
+    left, top, _, _ = bounds(reading)
+    return top, left
