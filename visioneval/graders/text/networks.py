@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -29,10 +29,7 @@ from visioneval.graders.text.match import Corners
 from visioneval.stopwatch import waiting
 from visioneval.threads import processors
 
-MODELS = {
-    "Det": "PP-OCRv6_det_small.onnx",
-    "Rec": "PP-OCRv6_rec_small.onnx",
-}
+MODELS = {"Det": "PP-OCRv6_det_small.onnx", "Rec": "PP-OCRv6_rec_small.onnx"}
 
 TINY_WEIGHT = 1e-30
 """Weights nearer to 0 than this become 0. They are lost in the rounding of any sum with other weights."""
@@ -45,9 +42,8 @@ With two processors, a run of eight images takes 520 MB instead of 660, and a si
 DETECTING = threading.BoundedSemaphore(DETECTIONS_AT_ONCE)
 """Held by each thread in the detector."""
 
-_GRAPH, _INITIALIZER = 7, 5
-_DATA_TYPE, _RAW_DATA, _FLOAT = 2, 9, 1
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+_GRAPH, _INITIALIZER, _DATA_TYPE, _RAW_DATA, _FLOAT = 7, 5, 2, 9, 1
+"""Numbers of fields in ONNX, and that of its type of 32-bit floats."""
 
 
 def model_path(part: str) -> Path:
@@ -106,49 +102,42 @@ def clear_tiny_weights(model: bytearray) -> None:
 
 def _float_weights(model: bytearray) -> Iterator[tuple[int, int]]:
     """The first and last byte of each tensor of 32-bit floats among the initializers of the graph."""
-    for graph, _, start, end in _fields(model, 0, len(model)):
-        if graph != _GRAPH:
-            continue
-        for initializer, _, first, last in _fields(model, start, end):
-            if initializer != _INITIALIZER:
-                continue
-            tensor = {number: (low, high) for number, _, low, high in _fields(model, first, last)}
-            if _RAW_DATA in tensor and _number(model, tensor[_DATA_TYPE][0])[0] == _FLOAT:
-                yield tensor[_RAW_DATA]
+    for graph, start, end in _fields(model, 0, len(model)):
+        for initializer, first, last in _fields(model, start, end) if graph == _GRAPH else ():
+            if initializer == _INITIALIZER:
+                tensor = {number: (low, high) for number, low, high in _fields(model, first, last)}
+                if _RAW_DATA in tensor and _number(model, tensor[_DATA_TYPE][0])[0] == _FLOAT:
+                    yield tensor[_RAW_DATA]
 
 
-def _fields(data: bytearray, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: number, wire type, and the first and last byte of the value."""
+def _fields(data: bytearray, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message: number, and the first and last byte of the value."""
     while start < end:
         key, start = _number(data, start)
         wire = key & 7
-        if wire == _VARINT:
+        if wire == 0:
             after = _number(data, start)[1]
-        elif wire == _LENGTH:
+        elif wire == 2:
             length, start = _number(data, start)
             after = start + length
-        elif wire in (_FOUR_BYTES, _EIGHT_BYTES):
-            after = start + (4 if wire == _FOUR_BYTES else 8)
+        elif wire in (1, 5):
+            after = start + (8 if wire == 1 else 4)
         else:
             raise ValueError(f"unknown Protocol Buffers wire type: {wire}")
         if after > end:
             raise ValueError("a field extends beyond its message")
-        yield key >> 3, wire, start, after
+        yield key >> 3, start, after
         start = after
 
 
 def _number(data: bytearray, start: int) -> tuple[int, int]:
     """A variable-length integer, and the position behind it."""
-    value = shift = 0
-    while True:
-        if start >= len(data):
-            raise ValueError("the data ends within a number")
-        byte = data[start]
-        start += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, start
+    value = 0
+    for position in range(start, len(data)):
+        value |= (data[position] & 127) << 7 * (position - start)
+        if data[position] < 128:
+            return value, position + 1
+    raise ValueError("the data ends within a number")
 
 
 _Steps = np.ndarray[Any, np.dtype[np.float32]]
@@ -169,15 +158,9 @@ class Line:
     columns: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Networks:
-    detector: Any
-    recognizer: Any
-
-
 def detect(image: Image.Image) -> list[Corners]:
     """The boxes of text in an RGB image, in pixels, from top to bottom. Raises ``GraderError``."""
-    detector = _networks().detector
+    detector, _ = _networks()
     pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
     try:
         prepared = detector.get_preprocess()(pixels)
@@ -197,7 +180,7 @@ def crop(image: Image.Image, box: Corners) -> Image.Image:
 
 def read_line(line: Image.Image) -> Line:
     """Reads an upright RGB image of a line. Raises ``GraderError``."""
-    recognizer = _networks().recognizer
+    _, recognizer = _networks()
     ratio, padded = _ratios(line)
     (result,), (words,) = recognizer.postprocess_op(
         _steps(line)[np.newaxis], True, wh_ratio_list=[ratio], max_wh_ratio=padded
@@ -214,16 +197,10 @@ def log_likelihood(line: Image.Image, text: str) -> float:
     forward variables of connectionist temporal classification (Graves et al. 2006). Raises ``GraderError``.
     """
     steps, signs = _steps(line), _signs()
-    emitted = [steps[:, signs.get(char, [])].sum(axis=1) for char in text]
-    return _forward(steps[:, _BLANK] + steps[:, -1], emitted, text)
-
-
-def _forward(blank: Any, emitted: Sequence[Any], text: str) -> float:
-    """``emitted`` has the probability of each character of the text at each step."""
-    rows = np.empty((len(blank), 2 * len(text) + 1))
-    rows[:, 0::2] = blank[:, np.newaxis]
-    for position, probabilities in enumerate(emitted):
-        rows[:, 2 * position + 1] = probabilities
+    rows = np.empty((len(steps), 2 * len(text) + 1))
+    rows[:, 0::2] = (steps[:, _BLANK] + steps[:, -1])[:, np.newaxis]
+    for position, char in enumerate(text):
+        rows[:, 2 * position + 1] = steps[:, signs.get(char, [])].sum(axis=1)
     # A character may follow the one before without a blank between them, unless they are the same.
     skips = np.zeros(rows.shape[1], bool)
     skips[3::2] = [char != before for before, char in pairwise(text)]
@@ -252,7 +229,7 @@ def _signs() -> Mapping[str, list[int]]:
     """The numbers of the recognizer's signs by the character that they fold to; those of several characters are left
     out."""
     numbers: dict[str, list[int]] = {}
-    for number, sign in enumerate(_networks().recognizer.postprocess_op.character):
+    for number, sign in enumerate(_networks()[1].postprocess_op.character):
         if number != _BLANK and len(folded := fold_character(sign)) == 1 and not sign.isspace():
             numbers.setdefault(folded, []).append(number)
     return numbers
@@ -260,13 +237,13 @@ def _signs() -> Mapping[str, list[int]]:
 
 def _ratios(line: Image.Image) -> tuple[float, float]:
     """Width over height of a line, and of what the recognizer makes of it."""
-    _, height, width = _networks().recognizer.rec_image_shape[:3]
+    _, height, width = _networks()[1].rec_image_shape[:3]
     ratio = line.width / line.height
     return ratio, max(ratio, width / height)
 
 
 def _steps(line: Image.Image) -> _Steps:
-    recognizer = _networks().recognizer
+    _, recognizer = _networks()
     pixels = np.ascontiguousarray(np.asarray(line)[:, :, ::-1])
     try:
         probabilities = recognizer.session(recognizer.resize_norm_img(pixels, _ratios(line)[1])[np.newaxis])
@@ -276,8 +253,8 @@ def _steps(line: Image.Image) -> _Steps:
     return steps
 
 
-def _networks() -> _Networks:
-    """Those of the process, for any thread."""
+def _networks() -> tuple[Any, Any]:
+    """The detector and the recognizer of the process, for any thread."""
     with waiting():
         _lock.acquire()
     try:
@@ -287,7 +264,7 @@ def _networks() -> _Networks:
 
 
 @cache
-def _load() -> _Networks:
+def _load() -> tuple[Any, Any]:
     try:
         sessions = {part: session(part) for part in MODELS}
         from omegaconf import flag_override
@@ -302,7 +279,7 @@ def _load() -> _Networks:
                 settings[part].engine_cfg = settings.EngineConfig[settings[part].engine_type.value]
                 settings[part].model_root_dir = settings.Global.model_root_dir
         settings.Rec.font_path = settings.Global.font_path
-        return _Networks(TextDetector(settings.Det), TextRecognizer(settings.Rec))
+        return TextDetector(settings.Det), TextRecognizer(settings.Rec)
     except GraderError:
         raise
     except Exception as error:
