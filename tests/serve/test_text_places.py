@@ -14,7 +14,7 @@ from report_runs import LABELS, grader, image, report, run_info, save_run
 
 from visioneval.graders.text.check import check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import details
 from visioneval.suite.cases.case import ExpectText
 

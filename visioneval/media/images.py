@@ -46,17 +46,6 @@ class PixelBudget:
         if getattr(self._thread, "has_share", False):
             yield
             return
-        share = self._take(pixels)
-        self._thread.has_share = True
-        try:
-            yield
-        finally:
-            self._thread.has_share = False
-            with self._condition:
-                self._reserved -= share
-                self._condition.notify_all()
-
-    def _take(self, pixels: int) -> int:
         most = max_pixels()
         share, turn = min(pixels, most), object()
         with self._condition:
@@ -68,7 +57,14 @@ class PixelBudget:
             finally:
                 self._waiting.remove(turn)
                 self._condition.notify_all()
-        return share
+        self._thread.has_share = True
+        try:
+            yield
+        finally:
+            self._thread.has_share = False
+            with self._condition:
+                self._reserved -= share
+                self._condition.notify_all()
 
 
 IN_MEMORY = PixelBudget()
@@ -201,26 +197,24 @@ def too_many_pixels(declares: str) -> ImageLimitError:
 
 
 def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:
-    """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
+    """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``.
+
+    Of a usual PNG, checks its rows instead, as Pillow fills missing ones with zeros.
+    """
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
         if verifies_checksums:
             _check_chunks(source)
         with IN_MEMORY.reserve(width * height):
-            _decode(handle, source)
+            data = _bytes_of(source) if handle.format == "PNG" else b""
+            if not data or is_interlaced(data):
+                handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
+                handle.load()
+            if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
+                raise ImageError("the image cannot be decoded: it has no palette for its pixels")
+            if data and not is_complete(data):
+                raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
         return "image/svg+xml" if kind == "svg" else f"image/{kind}", width, height
-
-
-def _decode(handle: Image.Image, source: Path | bytes) -> None:
-    """Decodes an image; of a usual PNG, checks its rows instead, as Pillow fills missing ones with zeros."""
-    data = _bytes_of(source) if handle.format == "PNG" else b""
-    if not data or is_interlaced(data):
-        handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
-        handle.load()
-    if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
-        raise ImageError("the image cannot be decoded: it has no palette for its pixels")
-    if data and not is_complete(data):
-        raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
 
 
 def _bytes_of(source: Path | bytes) -> bytes:

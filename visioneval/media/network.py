@@ -145,14 +145,10 @@ def bucket_files(scheme: str, **options: Any) -> Any:
         # gcsfs reads no proxy from the environment. Its sessions must not read it themselves: they would add
         # passwords of ~/.netrc to requests that have a token.
         is_configured = any("session_kwargs" in fsspec.config.conf.get(name, {}) for name in ("gs", "gcs"))
-        if not is_configured and (proxy := proxy_for(_gcs_url())):
+        url = os.environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
+        if not is_configured and (proxy := proxy_for(url if "://" in url else f"http://{url}")):
             options["session_kwargs"] = {"proxy": proxy_url(proxy)}
     return fsspec.filesystem(scheme, **options)
-
-
-def _gcs_url() -> str:
-    url = os.environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
-    return url if "://" in url else f"http://{url}"
 
 
 @cache

@@ -250,11 +250,19 @@ def _read(data: bytes) -> _Drawing:
         begin = parser.CurrentByteIndex if begin < 0 else begin
         drawing.start(name, attributes)
 
+    def check_doctype(_name: str, _system: str | None, _public: str | None, has_internal_subset: int) -> None:
+        if has_internal_subset:
+            raise ImageError("the SVG declares entities in its DOCTYPE")
+
+    def check_instruction(target: str, content: str) -> None:
+        if target.lower() == "xml-stylesheet":
+            raise _outside(content)
+
     parser.StartElementHandler = start
     parser.EndElementHandler = drawing.end
     parser.CharacterDataHandler = drawing.content
-    parser.StartDoctypeDeclHandler = _check_doctype
-    parser.ProcessingInstructionHandler = _check_instruction
+    parser.StartDoctypeDeclHandler = check_doctype
+    parser.ProcessingInstructionHandler = check_instruction
     try:
         parser.Parse(encoded, True)
     except expat.ExpatError as error:
@@ -264,16 +272,6 @@ def _read(data: bytes) -> _Drawing:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {box}"'
         drawing.text = f'{head} preserveAspectRatio="none">{encoded[begin:].decode()}</svg>'
     return drawing
-
-
-def _check_doctype(_name: str, _system: str | None, _public: str | None, has_internal_subset: int) -> None:
-    if has_internal_subset:
-        raise ImageError("the SVG declares entities in its DOCTYPE")
-
-
-def _check_instruction(target: str, data: str) -> None:
-    if target.lower() == "xml-stylesheet":
-        raise _outside(data)
 
 
 def _outside(what: str) -> ImageError:

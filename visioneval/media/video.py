@@ -142,7 +142,12 @@ def mime_of(path: Path) -> str:
 def sample_frames(path: Path, count: int) -> list[Frame]:
     """The frames of ``sample_images``, each once, with the seconds at which it begins. Raises ``ImageError``."""
     images = {sample.start: sample.image for sample in sample_images(path, count)}
-    return [Frame(start, _jpeg(image)) for start, image in images.items()]
+    frames = []
+    for start, image in images.items():
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=90)
+        frames.append(Frame(start, buffer.getvalue()))
+    return frames
 
 
 def sample_images(path: Path, count: int) -> list[SampledFrame]:
@@ -279,12 +284,6 @@ def _upright(frame: VideoFrame) -> Image.Image:
     image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
     image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
     return image.convert("RGB").rotate(frame.rotation, expand=True)
-
-
-def _jpeg(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=90)
-    return buffer.getvalue()
 
 
 @contextmanager

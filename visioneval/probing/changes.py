@@ -7,7 +7,7 @@ everything passes the output against the changed prompt too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -78,24 +78,20 @@ def _number(_case: TestCase, prompt: str, random: Random) -> Exchange:
     return _of_list("number", _NUMBERS)(_case, prompt, random)
 
 
-def _of_list(kind: str, words: tuple[str, ...]) -> Callable[[TestCase, str, Random], Exchange]:
+def _of_list(kind: str, words: Collection[str]) -> Callable[[TestCase, str, Random], Exchange]:
+    """Exchanges one of these words by another, or a place by its opposite."""
+
     def make(_case: TestCase, prompt: str, random: Random) -> Exchange:
-        named = {word for word in words if re.search(rf"(?<!\w){word}(?!\w)", prompt, re.IGNORECASE)}
-        if not named:
+        present = sorted(word for word in words if re.search(rf"(?<!\w){word}(?!\w)", prompt, re.IGNORECASE))
+        if not present:
             raise CannotPlantError(f"its prompt names no {kind} to exchange")
-        present, absent = sorted(named), [word for word in words if word not in named]
         old = present[int(random.integers(len(present)))]
+        if old in _PLACES:
+            return Exchange(old, _PLACES[old])
+        absent = [word for word in words if word not in present]
         return Exchange(old, absent[int(random.integers(len(absent)))])
 
     return make
-
-
-def _direction(_case: TestCase, prompt: str, random: Random) -> Exchange:
-    named = sorted(word for word in _PLACES if re.search(rf"(?<!\w){word}(?!\w)", prompt, re.IGNORECASE))
-    if not named:
-        raise CannotPlantError("its prompt names no place to exchange")
-    old = named[int(random.integers(len(named)))]
-    return Exchange(old, _PLACES[old])
 
 
 def _word_of_copy(case: TestCase, prompt: str, random: Random) -> Exchange:
@@ -110,7 +106,7 @@ def _word_of_copy(case: TestCase, prompt: str, random: Random) -> Exchange:
 _MAKERS: Mapping[str, Callable[[TestCase, str, Random], Exchange]] = {
     "number": _number,
     "color": _of_list("color", _COLORS),
-    "place": _direction,
+    "place": _of_list("place", _PLACES),
     "object": _of_list("object", _OBJECTS),
     "copy": _word_of_copy,
 }

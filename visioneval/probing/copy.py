@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.errors import ProviderError
-from visioneval.graders.text.match import Corners
+from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Subject
 from visioneval.providers.mock.text import font, tidy

@@ -208,7 +208,7 @@ def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
     """The kinds with these names, or whose names start with them at a dot. Raises ``UsageError`` for others."""
     for pattern in patterns:
         if not any(is_within(kind.name, pattern) for kind in KINDS):
-            names = sorted({prefix for kind in KINDS for prefix in _prefixes(kind.name)})
+            names = sorted({".".join(kind.name.split(".")[:count]) for kind in KINDS for count in (1, 2, 3)})
             raise UsageError(f"--kinds: no kind of change {pattern!r}{did_you_mean(pattern, names)}")
     return tuple(kind for kind in KINDS if not patterns or any(is_within(kind.name, name) for name in patterns))
 
@@ -216,11 +216,6 @@ def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
 def is_within(name: str, prefix: str) -> bool:
     """Whether a kind's name is ``prefix`` or starts with it at a dot."""
     return name == prefix or name.startswith(f"{prefix}.")
-
-
-def _prefixes(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _is_visible(damaged: Pixels, image: Pixels) -> bool:
@@ -239,14 +234,6 @@ def _on_text(edit: Callable[[str, Random], str]) -> Plant:
 
 def _harmless(function: Callable[[Subject, float], Planted | PlantedFile]) -> Plant:
     return lambda subject, strength, _random: function(subject, strength)
-
-
-def _erased_line(subject: Subject, _strength: float, _random: Random) -> Planted:
-    return copy.erased_line(subject.image, subject.copy_line.corners)
-
-
-def _added_line(subject: Subject, _strength: float, random: Random) -> Planted:
-    return copy.added_line(subject, random)
 
 
 def _other_format(subject: Subject, _strength: float, _random: Random) -> PlantedFile:
@@ -289,12 +276,12 @@ KINDS: tuple[Kind, ...] = (
     Kind("pixels.size", _levels("-{} %", 5, 25, 50, scale=0.01), _on_pixels(pixels.resize)),
     Kind("pixels.format", _YES, _other_format),
     Kind("pixels.blank", _YES, _on_pixels(pixels.blank)),
-    Kind("copy.erased", _YES, _erased_line),
+    Kind("copy.erased", _YES, lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners)),
     Kind("copy.letter.replaced", _YES, _on_text(copy.letter_replaced)),
     Kind("copy.letter.dropped", _YES, _on_text(copy.letter_dropped)),
     Kind("copy.letter.doubled", _YES, _on_text(copy.letter_doubled)),
     Kind("copy.letter.swapped", _YES, _on_text(copy.letters_swapped)),
-    Kind("copy.added", _YES, _added_line),
+    Kind("copy.added", _YES, lambda subject, _, random: copy.added_line(subject, random)),
     Kind("copy.case", _YES, _on_text(copy.case_changed)),
     Kind("copy.punctuation", _YES, _on_text(copy.punctuation_changed)),
     Kind("harmless.jpeg", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 
 from visioneval.errors import ImageError, UsageError
-from visioneval.graders.text.match import Corners
+from visioneval.graders.text.layout import Corners
 from visioneval.media import images
 from visioneval.media.urls import is_url
 from visioneval.probing import copy
@@ -225,7 +225,8 @@ def open_subject(original: Original) -> Subject:
         raise ImageError("it was changed after it was generated")
     if (base := original.call.base) is not None and images.sha256(images.read(base.path)) != base.sha256:
         raise ImageError("the image that it edits was changed after it was generated")
-    width, height = _size(data)
+    with images.header(data) as handle:
+        width, height = handle.size
     if width * height > MAX_MEGAPIXELS * 1_000_000:
         raise ImageError(f"more than {MAX_MEGAPIXELS} megapixels")
     if min(width, height) < MIN_SIDE:
@@ -239,11 +240,6 @@ def open_subject(original: Original) -> Subject:
         raise ImageError(f"its color space is {space.name}, which a changed image would lose")
     image = decode(data)
     return Subject(image, data, mime, _region(image, original.call.files.masks), original.call.case.expect)
-
-
-def _size(data: bytes) -> tuple[int, int]:
-    with images.header(data) as handle:
-        return handle.width, handle.height
 
 
 def _region(image: Pixels, masks: Mapping[str, Path]) -> Mask:

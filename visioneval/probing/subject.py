@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from visioneval.errors import ImageError
-from visioneval.graders.text.match import Corners
+from visioneval.graders.text.layout import Corners
 from visioneval.media.images import opened
 from visioneval.suite.cases.case import Expect
 

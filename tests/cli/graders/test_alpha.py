@@ -395,8 +395,7 @@ def test_ocr_reads_a_logo_of_each_color(recorded_readings: None) -> None:
 
 def test_text_that_shows_on_both_backgrounds_is_read_once() -> None:
     pytest.importorskip("rapidocr")
-    from visioneval.graders.text.layout import merged
-    from visioneval.graders.text.match import Reading
+    from visioneval.graders.text.layout import Reading, merged
 
     def reading(text: str, left: float, confidence: float = 0.9) -> Reading:
         right = left + 10 * len(text)

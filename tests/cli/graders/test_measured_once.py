@@ -20,7 +20,7 @@ from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
 from visioneval.graders.text import ocr, second_look
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.running.calls.caching.layout import CacheEntry
 
 pytestmark = pytest.mark.slow

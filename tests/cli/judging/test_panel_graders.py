@@ -15,7 +15,7 @@ from PIL import Image
 from suite_runner import SuiteRunner
 
 from visioneval.graders.text import ocr, second_look
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.records.preferences import read_preferences
 
 pytest_plugins = ("panel_fixtures",)

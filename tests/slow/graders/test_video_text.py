@@ -15,7 +15,7 @@ from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestC
 from visioneval.graders.text import ocr
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.providers.mock.generator import Mock
 
 pytestmark = pytest.mark.usefixtures("reduced_readings")

@@ -22,7 +22,7 @@ from PIL import Image
 
 from visioneval.atomic import write_whole
 from visioneval.graders.text import networks, ocr
-from visioneval.graders.text.match import Corners
+from visioneval.graders.text.layout import Corners
 
 RECORDINGS = Path(__file__).with_name("readings.jsonl")
 RECORDING = "RECORD_READINGS" in os.environ

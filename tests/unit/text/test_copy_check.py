@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from visioneval.graders.text.check import CopyCheck, Extra, check
-from visioneval.graders.text.layout import follows
-from visioneval.graders.text.match import Reading, copy_of, skeleton
+from visioneval.graders.text.layout import Reading, follows
+from visioneval.graders.text.match import copy_of, skeleton
 from visioneval.suite.cases.case import ExpectText
 
 

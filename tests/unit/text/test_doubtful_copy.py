@@ -9,7 +9,7 @@ import pytest
 
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import details, reason
 from visioneval.suite.cases.case import ExpectText
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.graders.text.layout import apart, bounds, merged, overlap
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading, apart, bounds, merged, overlap
 
 
 def box(text: str, left: float, top: float, width: float, height: float = 20, confidence: float = 1.0) -> Reading:

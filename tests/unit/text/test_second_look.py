@@ -11,7 +11,7 @@ from PIL import Image
 
 from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.check import CopyCheck, check
-from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.second_look import FEW, POSSIBLE, SURE, SURE_IN_ONE, is_needed, look_again
 from visioneval.suite.cases.case import ExpectText
 

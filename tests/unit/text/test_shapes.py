@@ -16,7 +16,7 @@ from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestC
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.suite.cases.case import ExpectText
 
 LATIN = ("Grand opening",)

@@ -20,7 +20,7 @@ from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_s
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.glyphs import Gap, gaps
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.spaces import LineLook, LineLooks
 from visioneval.suite.cases.case import ExpectText
 

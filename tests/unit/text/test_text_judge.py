@@ -12,7 +12,7 @@ from visioneval import Grade, ProviderError, Reply
 from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.grader import Text
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 
 SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}
 BOTH = ["SPRING SALE", "10\u201320 % OFF"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from visioneval.graders.text.check import CopyCheck, check
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import doubts_of
 from visioneval.suite.cases.case import ExpectText
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.graders.text import networks, ocr
-from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.layout import Corners, Reading
 
 Rectangle = tuple[int, int, int, int]
 

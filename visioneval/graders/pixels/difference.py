@@ -206,7 +206,7 @@ def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, regi
         cv2.copyTo(np.ascontiguousarray(output[rows]), within.astype(np.uint8), edited)
         fine = _fine(to_lab(base[rows]), to_lab(edited), sigma) & within
         changed[target] = fine[core]
-        rest = (within & ~_grown(fine, 3)).astype(np.float32)
+        rest = (within & (cv2.dilate(fine.astype(np.uint8), np.ones((7, 7), np.uint8)) == 0)).astype(np.float32)
         layers = (*cv2.split(base[rows]), *cv2.split(edited), _grain(grainy[rows]), _grain(edited))
         blocks.append(np.dstack([*(_blocks((layer * rest)[core]) for layer in layers), _blocks(rest[core])]))
     changed |= _broad(np.concatenate(blocks), region.shape) & region
@@ -230,6 +230,17 @@ def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[fl
     top, left = np.unravel_index(int(hits.argmax()), hits.shape)
     share = float(hits[top, left]) / most if most else 0.0
     return share, (int(left), int(top), width, height)
+
+
+def as_box(window: tuple[int, int, int, int] | None) -> dict[str, int] | None:
+    """A window for a record."""
+    return window and dict(zip(("left", "top", "width", "height"), window, strict=True))
+
+
+def place(window: tuple[int, int, int, int]) -> str:
+    """A window in words."""
+    left, top, width, height = window
+    return f"at x {left} to {left + width}, y {top} to {top + height}"
 
 
 def _window_sums(mask: Mask, height: int, width: int) -> NDArray[np.int32]:
@@ -350,11 +361,6 @@ def _extent(flags: Any) -> slice:
     """From the first to the last True."""
     positions = np.flatnonzero(flags)
     return slice(int(positions[0]), int(positions[-1]) + 1)
-
-
-def _grown(mask: Mask, pixels: int) -> Mask:
-    square = np.ones((2 * pixels + 1, 2 * pixels + 1), np.uint8)
-    return cv2.dilate(mask.astype(np.uint8), square).astype(np.bool_)
 
 
 def _bands(shape: tuple[Any, ...], *, halo: int, pixels: int = _BAND_PIXELS) -> Iterator[tuple[slice, slice, slice]]:

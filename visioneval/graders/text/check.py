@@ -21,12 +21,11 @@ from functools import partial
 
 from visioneval.graders.text.alphabet import BULLET, ELLIPSIS, HYPHEN, fold_character, unreadable
 from visioneval.graders.text.edits import nearest, split
-from visioneval.graders.text.layout import in_one_row
+from visioneval.graders.text.layout import Reading, in_one_row
 from visioneval.graders.text.match import (
     Copy,
     Match,
     Page,
-    Reading,
     assign,
     assign_gaps,
     copy_of,
@@ -43,14 +42,6 @@ from visioneval.suite.cases.case import ExpectText
 
 _MARKS = frozenset(f".,:;!?{ELLIPSIS}。，、：；！？")
 """Punctuation behind a line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """The text of a reading, by its index, with a required line in place of what was read instead."""
-
-    reading: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,54 +89,55 @@ def check(
     lines = Lines.of(expected, fold=fold)
     view = View.of(readings, lines, fold=fold, min_confidence=min_confidence)
     matched, unsettled, absent = _required(view, lines, legible)
-    settled = settle(view, lines, absent, matched, unsettled)
-    matched += settled.joined
-    doubts = (*view.pairs(unsettled, "look-alikes"), *settled.doubts)
-    forbidden, uncertain = _forbidden(view.page, lines, [*unsettled, *settled.joined], legible, fold=fold)
+    joined, doubtful, missing, instead = settle(view, lines, absent, matched, unsettled)
+    matched += joined
+    doubts = (*view.pairs(unsettled, "look-alikes"), *doubtful)
+    forbidden, uncertain = _forbidden(view.page, lines, [*unsettled, *joined], legible, fold=fold)
+    known = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain)]
     extra: tuple[Extra, ...] = ()
     unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
-        known = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain)]
-        extra, unsettled_extra = _extra(view, lines, [*known, *settled.instead], doubts, legible)
+        extra, unsettled_extra = _extra(view, lines, [*known, *instead], doubts, legible)
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
     matched_pairs = view.pairs(matched)
     if expected.extra == "allow":
-        known_chars = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+        known_chars = covered(known)
         marks = [_mark(view.page, match, known_chars) for _, match in matched]
         matched_pairs = tuple(replace(pair, mark=mark) for pair, mark in zip(matched_pairs, marks, strict=True))
     is_open = bool(doubts or uncertain or unsettled_extra)
     measured = bool(lines.required) and not doubts
+    chars = {char for line in lines.all for char in line.text if not char.isspace()}
     return CopyCheck(
-        passed=False if settled.missing or forbidden or certain_extra else None if is_open else True,
+        passed=False if missing or forbidden or certain_extra else None if is_open else True,
         recall=len(matched) / len(lines.required) if measured else None,
-        cer=_error_rate(lines.required, settled.missing) if measured else None,
+        cer=sum(miss.edits for miss in missing) / sum(len(line.chars) for line in lines.required) if measured else None,
         matched=matched_pairs,
-        missing=settled.missing,
+        missing=tuple(missing),
         unsettled=doubts,
         forbidden=view.pairs(forbidden),
         unsettled_forbidden=view.pairs(uncertain),
         extra=certain_extra,
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         unsettled_extra=unsettled_extra,
-        folded=_folded(lines) if fold else {},
+        folded={char: fold_character(char) for char in sorted(chars) if fold and fold_character(char) != char},
         spaces=tuple(finding for pair in matched_pairs for finding in _space_findings(pair, readings, fold=fold)),
     )
 
 
-def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[Candidate]:
-    """For each missing line that was nearly read, the readings as they would be with the line.
+def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[tuple[int, str]]:
+    """For each missing line that was nearly read, the readings, by index, and their text as it would be with the line.
 
     Not those of which a part may be a forbidden line: what must not be there is not read as what must.
     """
     view, missed, _ = _nearly_read(readings, expected, min_confidence)
-    nearly_read: list[Candidate] = []
+    nearly_read = []
     for line, match in missed:
         segments = ["".join(view.page.copies[index].chars[start:end]) for index, start, end in match]
         for (index, start, end), part in zip(match, split(line, segments), strict=True):
             copy = view.page.copies[index]
             text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
             if copy_of(text, fold=True).chars != copy.chars:
-                nearly_read.append(Candidate(view.counted[index], text))
+                nearly_read.append((view.counted[index], text))
     return nearly_read
 
 
@@ -234,9 +226,13 @@ def _mark(page: Page, match: Match, known: AbstractSet[tuple[int, int]]) -> str:
 def _required(view: View, lines: Lines, legible: AbstractSet[str]) -> tuple[list[Hit], list[Hit], list[Copy]]:
     """The required lines that were read, with the right spaces if possible, those that may have been, and the rest."""
     on_page = [view.readings[index] for index in view.counted]
-    differs = partial(_differs, on_page, fold=view.fold)
-    options = [sorted(occurrences(view.page, line.chars), key=partial(differs, line)) for line in lines.required]
-    exact = assign(options)
+
+    def has_other_spaces(line: Copy, match: Match) -> bool:
+        return any(findings(line, match, on_page, fold=view.fold, looks=None))
+
+    exact = assign(
+        [sorted(occurrences(view.page, line.chars), key=partial(has_other_spaces, line)) for line in lines.required]
+    )
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
     if not view.fold:
@@ -247,11 +243,6 @@ def _required(view: View, lines: Lines, legible: AbstractSet[str]) -> tuple[list
     gaps = assign_gaps(view.page, absent, [match for _, match in (*matched, *unsettled)], legible)
     unsettled += [(line, match) for line, match in zip(absent, gaps, strict=True) if match is not None]
     return matched, unsettled, [line for line, match in zip(absent, gaps, strict=True) if match is None]
-
-
-def _differs(readings: Sequence[Reading], line: Copy, match: Match, *, fold: bool) -> bool:
-    """Whether a line was read with other spaces."""
-    return any(findings(line, match, readings, fold=fold, looks=None))
 
 
 def _extra(
@@ -354,16 +345,6 @@ def _has_inner_spaces(page: Page, line: Copy, match: Match) -> bool:
     return 0 < spaced < letters
 
 
-def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
-    return sum(miss.edits for miss in missing) / sum(len(line.chars) for line in required)
-
-
-def _folded(lines: Lines) -> dict[str, str]:
-    """The characters of expected lines that are folded for the comparison."""
-    chars = {char for line in lines.all for char in line.text if not char.isspace()}
-    return {char: fold_character(char) for char in sorted(chars) if fold_character(char) != char}
-
-
 _TEXT_SYMBOLS = frozenset("!?%&@#$€£¥")
 _ORNAMENTS = frozenset(f"{HYPHEN}{BULLET}|_~*=<>")
 
@@ -414,7 +395,8 @@ def extras(
     for index, copy in enumerate(page.copies):
         confidence = readings[index].confidence
         covered = [(index, position) in explained for position in range(len(copy.chars))]
-        is_button = _is_in_brackets(copy.chars, covered)
+        is_in_brackets = covered == [False, *[True] * (len(covered) - 2), False]
+        is_button = is_in_brackets and copy.chars[:1] + copy.chars[-1:] in _BRACKETS
         for start, end in _open_runs(covered):
             run = copy.chars[start:end]
             is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
@@ -434,11 +416,6 @@ def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
             start = None
         elif not is_covered and start is None:
             start = position
-
-
-def _is_in_brackets(chars: str, covered: Sequence[bool]) -> bool:
-    """Whether a reading is an expected line and a bracket on both sides."""
-    return chars[:1] + chars[-1:] in _BRACKETS and list(covered) == [False, *[True] * (len(chars) - 2), False]
 
 
 def _is_text(run: str, *, alone: bool) -> bool:

@@ -44,21 +44,17 @@ def nearest(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]]) -> Near
     ``taken`` are the characters (reading, position) that belong to other lines.
     """
     search = _NearestSearch(page, line.chars, taken)
-    for index in _topological_order(page.follows):
-        search.read(index)
-    return search.best
-
-
-def _topological_order(follows: Sequence[Sequence[int]]) -> list[int]:
-    """The readings, each after its predecessors."""
-    before: dict[int, list[int]] = {index: [] for index in range(len(follows))}
-    for index, after in enumerate(follows):
+    before: dict[int, list[int]] = {index: [] for index in range(len(page.follows))}
+    for index, after in enumerate(page.follows):
         for other in after:
             before[other].append(index)
     try:
-        return list(TopologicalSorter(before).static_order())
+        order = list(TopologicalSorter(before).static_order())
     except CycleError:
-        return list(before)
+        order = list(before)
+    for index in order:
+        search.read(index)
+    return search.best
 
 
 class _NearestSearch:
@@ -119,14 +115,6 @@ class _NearestSearch:
         return len(self.origins) - 1
 
 
-def _next_row(row: list[int], target: str, char: str) -> list[int]:
-    """One more character of the reading: ``row[i]`` is its distance to the first ``i`` characters wanted."""
-    next_row = [row[0] + 1]
-    for position, expected in enumerate(target):
-        next_row.append(min(next_row[-1] + 1, row[position + 1] + 1, row[position] + (expected != char)))
-    return next_row
-
-
 def split(line: Copy, reads: Sequence[str]) -> list[str]:
     """The parts of a line, in its own words and spaces, that stand in place of the texts that were read."""
     read, ends = "".join(reads), set(accumulate(map(len, reads)))
@@ -152,21 +140,6 @@ def differences(line: Copy, read: str) -> tuple[str, ...]:
 
     ``read`` contains compared characters. Lists at most four edits, then the number of others.
     """
-    steps = tuple(_steps(line, read))
-    if len(steps) <= _MAX_DIFFERENCES:
-        return steps
-    return (*steps[:_MAX_DIFFERENCES], f"{len(steps) - _MAX_DIFFERENCES} more")
-
-
-def _rows(line: Copy, read: str) -> list[list[int]]:
-    """Row i has the distances of the first i characters that were read to each start of the line."""
-    rows = [list(range(len(line.chars) + 1))]
-    for char in read:
-        rows.append(_next_row(rows[-1], line.chars, char))
-    return rows
-
-
-def _steps(line: Copy, read: str) -> list[str]:
     rows = _rows(line, read)
     steps: list[str] = []
     line_end, read_end = len(line.chars), len(read)
@@ -178,17 +151,26 @@ def _steps(line: Copy, read: str) -> list[str]:
             steps.append(f"missing {line.chars[line_end]} at {line.source[line_end] + 1}")
         elif read_end and distance == rows[read_end - 1][line_end] + 1:
             read_end -= 1
-            steps.append(f"extra {read[read_end]} at {_position(line, line_end)}")
+            position = line.source[line_end] if line_end < len(line.source) else len(line.text)
+            steps.append(f"extra {read[read_end]} at {position + 1}")
         else:
             line_end, read_end = line_end - 1, read_end - 1
             if line.chars[line_end] != read[read_end]:
                 steps.append(f"{read[read_end]} instead of {line.chars[line_end]} at {line.source[line_end] + 1}")
-    return steps[::-1]
+    steps.reverse()
+    more = len(steps) - _MAX_DIFFERENCES
+    return (*steps[:_MAX_DIFFERENCES], *([f"{more} more"] if more > 0 else []))
 
 
-def _position(line: Copy, index: int) -> int:
-    """The position in the written line, counted from 1, of an extra character."""
-    return (line.source[index] if index < len(line.source) else len(line.text)) + 1
+def _rows(line: Copy, read: str) -> list[list[int]]:
+    """Row i has the distances of the first i characters that were read to each start of the line."""
+    rows = [list(range(len(line.chars) + 1))]
+    for char in read:
+        before, row = rows[-1], [rows[-1][0] + 1]
+        for position, expected in enumerate(line.chars):
+            row.append(min(row[-1] + 1, before[position + 1] + 1, before[position] + (expected != char)))
+        rows.append(row)
+    return rows
 
 
 def word_accuracy(expected: Sequence[str], read: Sequence[str]) -> float:

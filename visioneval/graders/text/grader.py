@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unicodedata import unidata_version
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
+from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.text import ocr, reasons, second_look
 from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.config import (
@@ -29,7 +27,7 @@ from visioneval.graders.text.config import (
     unreadable_characters,
 )
 from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
-from visioneval.graders.text.match import Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.spaces import LineLooks, look_at_lines
 from visioneval.graders.text.tesseract import ImageText, read_other_scripts
 from visioneval.graders.text.video import grade_video
@@ -68,7 +66,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         if context.generated.is_video:
-            return await grade_video(self._config, context, expected, _tool_versions)
+            return await grade_video(self._config, context, expected)
         first, text, comparison = await context.once_per_panel("ocr", lambda: self._read(context, expected))
         # Benchmarks report what a reader reads that does not know the answer.
         measured = await self._measured(first, expected)
@@ -88,13 +86,22 @@ class Text:
     ) -> tuple[Sequence[Reading], ImageText, CopyCheck]:
         """The readings of the first look, the text after as many looks as it takes, and its comparison."""
         path, limit = context.generated.path, self._config.min_confidence
-        first = (await context.measure(_reading(path))).readings
+        first = (await ocr.measured(context, "text", partial(_read, path), OcrReadings)).readings
         text = ImageText(first)
         comparison = await self._compare(context, text, expected)
         if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
-            text = ImageText((await context.measure(self._second_look(path, first, expected))).readings)
+            again = await ocr.measured(
+                context,
+                "second look at text",
+                partial(_look_again, path, first, expected, limit),
+                OcrReadings,
+                expected=expected.model_dump(),
+                min_confidence=limit,
+                readings=list(first),
+            )
+            text = ImageText(again.readings)
         if self._config.other_scripts is not None:
-            text = await read_other_scripts(context, text.readings, expected, limit, _tool_versions())
+            text = await read_other_scripts(context, text.readings, expected, limit)
         if text != ImageText(first):
             comparison = await self._compare(context, text, expected)
         if comparison.spaces and self._config.spaces == "exact":
@@ -104,31 +111,15 @@ class Text:
     async def _compare(self, context: GradingContext, text: ImageText, expected: ExpectText) -> CopyCheck:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
         limit, readings, legible = self._config.min_confidence, text.readings, text.legible
-        return await context.measure(
-            Measure(
-                "comparison of copy",
-                {"output": context.generated.path},
-                lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
-                CopyCheck,
-                options={
-                    "expected": expected.model_dump(),
-                    "min_confidence": limit,
-                    "readings": list(readings),
-                    "legible": sorted(legible),
-                },
-                tool_versions=_tool_versions(),
-            )
-        )
-
-    def _second_look(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[OcrReadings]:
-        limit = self._config.min_confidence
-        return Measure(
-            "second look at text",
-            {"output": path},
-            partial(_look_again, path, readings, expected, limit),
-            OcrReadings,
-            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
-            tool_versions=_tool_versions(),
+        return await ocr.measured(
+            context,
+            "comparison of copy",
+            lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
+            CopyCheck,
+            expected=expected.model_dump(),
+            min_confidence=limit,
+            readings=list(readings),
+            legible=sorted(legible),
         )
 
     async def _measured(self, readings: Sequence[Reading], expected: ExpectText) -> dict[str, Score]:
@@ -154,7 +145,7 @@ class Text:
             return _unread_grade(self._config, context, error.replies, str(error))
         except ProviderError as error:
             return _unread_grade(self._config, context, (), str(error))
-        comparison = await asyncio.to_thread(_check_unfolded, judge_reading.readings, expected)
+        comparison = await asyncio.to_thread(check, judge_reading.readings, expected, fold=False)
         if self._config.spaces == "exact":
             comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)
@@ -175,15 +166,6 @@ class OcrReadings:
     readings: tuple[Reading, ...]
 
 
-def _reading(path: Path) -> Measure[OcrReadings]:
-    return Measure("text", {"output": path}, partial(_read, path), OcrReadings, tool_versions=_tool_versions())
-
-
-def _tool_versions() -> dict[str, str]:
-    """The versions of OCR, and of what prepares images for it and looks at glyphs."""
-    return {**TOOL_VERSIONS, "unicode": unidata_version, **ocr.tool_versions(), **ocr.library_versions()}
-
-
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
         return OcrReadings(tuple(ocr.read(load_image(path))))
@@ -200,20 +182,9 @@ async def _with_spaces(context: GradingContext, readings: Sequence[Reading], com
     path = context.generated.path
     indices = other_spaces(comparison, readings)
     doubted = [readings[index] for index in indices]
-    measure = Measure(
-        "spaces of lines",
-        {"output": path},
-        lambda: look_at_lines(path, doubted),
-        LineLooks,
-        options={"readings": doubted},
-        tool_versions=_tool_versions(),
-    )
-    looks = (await context.measure(measure)).looks
+    run = partial(look_at_lines, path, doubted)
+    looks = (await ocr.measured(context, "spaces of lines", run, LineLooks, readings=doubted)).looks
     return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
-
-
-def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
-    return check(readings, expected, fold=False, min_confidence=0.0)
 
 
 def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Reply, ...], error: str) -> Grade:

@@ -7,12 +7,12 @@ narrow box. So each box may have several successors: to the right in its row, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from statistics import median
 
-from visioneval.graders.text.match import Corners, Reading
+Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 
 _SAME_ROW = 0.5
 """Boxes in a row overlap vertically by at least this share of the smaller height."""
@@ -23,6 +23,32 @@ _LINE_GAP = 1.5
 _NEAR = 1.5
 """Boxes at most this many heights of the higher one apart are read together, if both are whole readings."""
 _MAX_TILT = math.radians(40)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A segment of text that a reader saw.
+
+    ``confidence`` is 0 to 1. ``corners`` are pixels (x, y), clockwise from the top left of the text; ``None``
+    if the reader gives no position. ``shown`` are positions in ``text`` whose glyph shows another character than
+    was read, with that character. ``read_as`` is what was read, if the text is the one that the place shows after it
+    was weighed; ``possible`` is a text that it may show.
+    """
+
+    text: str
+    confidence: float = 1.0
+    corners: Corners | None = None
+    shown: tuple[tuple[int, str], ...] = ()
+    read_as: str | None = None
+    possible: str | None = None
+
+    @property
+    def shown_text(self) -> str:
+        """The text with the characters that the glyphs show."""
+        chars = list(self.text)
+        for position, char in self.shown:
+            chars[position] = char
+        return "".join(chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +70,6 @@ class _Box:
         gap = other.top - self.bottom
         is_near = gap <= _LINE_GAP * max(self.height, other.height)
         return is_near and other.top + other.bottom > self.top + self.bottom and not self.beside(other)
-
-    def stacked(self, other: _Box) -> bool:
-        return min(self.right, other.right) > max(self.left, other.left)
 
     def around(self, other: _Box) -> _Box:
         return _Box(
@@ -156,9 +179,7 @@ def _following(
     following.extend(_below(boxes, boxes[index], [[other] for other in range(len(boxes)) if other != index]))
     for run in runs:
         if run[-1] == index:
-            run_box = boxes[index]
-            for other in run:
-                run_box = run_box.around(boxes[other])
+            run_box = reduce(_Box.around, (boxes[other] for other in run))
             following.extend(_below(boxes, run_box, [other for other in runs if other is not run]))
     return tuple(dict.fromkeys(following))
 
@@ -167,10 +188,8 @@ def _below(boxes: Sequence[_Box], box: _Box, runs: Sequence[Sequence[int]]) -> l
     """The first boxes of the runs in the nearest row below that lies under ``box``."""
     under: list[tuple[_Box, int]] = []
     for run in runs:
-        run_box = boxes[run[0]]
-        for other in run:
-            run_box = run_box.around(boxes[other])
-        if box.above(run_box) and box.stacked(run_box):
+        run_box = reduce(_Box.around, (boxes[other] for other in run))
+        if box.above(run_box) and min(box.right, run_box.right) > max(box.left, run_box.left):
             under.append((run_box, run[0]))
     if not under:
         return []
@@ -192,8 +211,8 @@ def merged(looks: Sequence[Sequence[Reading]]) -> list[Reading]:
         by_look: dict[int, list[Reading]] = {}
         for index in group:
             by_look.setdefault(look_of[index], []).append(readings[index])
-        kept += max(by_look.values(), key=_certainty)
-    return sorted(kept, key=_top_left)
+        kept += max(by_look.values(), key=lambda look: sum(len(reading.text) * reading.confidence for reading in look))
+    return sorted(kept, key=lambda reading: (bounds(reading)[1], bounds(reading)[0]))
 
 
 def apart(readings: Sequence[Reading], others: Sequence[Reading]) -> list[Reading]:
@@ -236,12 +255,3 @@ def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float,
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
     return width > 0 and height > 0 and width * height >= _OVERLAP * smaller
-
-
-def _certainty(readings: Iterable[Reading]) -> float:
-    return sum(len(reading.text) * reading.confidence for reading in readings)
-
-
-def _top_left(reading: Reading) -> tuple[float, float]:
-    left, top, _, _ = bounds(reading)
-    return top, left

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
+from visioneval.graders.text import layout
 from visioneval.graders.text.alphabet import (
     APOSTROPHE,
     BULLET,
@@ -32,9 +33,9 @@ from visioneval.graders.text.alphabet import (
     fold_character,
     unreadable,
 )
+from visioneval.graders.text.layout import Reading
 from visioneval.media.characters import is_ignorable
 
-Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 Span = tuple[int, int, int]
 """A reading's index, and the start and (exclusive) end of its compared characters."""
 Match = tuple[Span, ...]
@@ -44,38 +45,23 @@ _SEPARATORS = frozenset(f"|,;:!?()[]{{}}{BULLET}{ELLIPSIS}{QUOTE}、。，；：
 _LEADING = frozenset(f".*_~{HYPHEN}{APOSTROPHE}")
 _TRAILING = frozenset(f".*_~{APOSTROPHE}")
 _LONG_DASHES = "—―"
+_MERGED = {
+    HYPHEN * 2: HYPHEN,
+    APOSTROPHE * 2: QUOTE,
+    COMMA * 2: LOW_QUOTE,
+    DEGREE * 2: DEGREE,
+    **{before + after: ELLIPSIS for before in (".", ELLIPSIS) for after in (".", ELLIPSIS)},
+}
+"""The single character for two marks in a row: "..." becomes "…", "--" becomes "—", and ",," becomes "„".
+
+"5°℃" is "5°C" too.
+"""
 _MIN_JOINED = 2
 _MAX_STEPS = 20_000
 
 # In a sans-serif font these have the same shape, maybe in two sizes, so a reader picks by context.
 _ALIKE = ("Il1|丨ı", "O0o〇○", "cC", "sS", "vV", "wW", "xX×", "zZ", "-一ー")
 _SKELETON = str.maketrans({char: shapes[0] for shapes in _ALIKE for char in shapes})
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A segment of text that a reader saw.
-
-    ``confidence`` is 0 to 1. ``corners`` are pixels (x, y), clockwise from the top left of the text; ``None``
-    if the reader gives no position. ``shown`` are positions in ``text`` whose glyph shows another character than
-    was read, with that character. ``read_as`` is what was read, if the text is the one that the place shows after it
-    was weighed; ``possible`` is a text that it may show.
-    """
-
-    text: str
-    confidence: float = 1.0
-    corners: Corners | None = None
-    shown: tuple[tuple[int, str], ...] = ()
-    read_as: str | None = None
-    possible: str | None = None
-
-    @property
-    def shown_text(self) -> str:
-        """The text with the characters that the glyphs show."""
-        chars = list(self.text)
-        for position, char in self.shown:
-            chars[position] = char
-        return "".join(chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +93,13 @@ def copy_of(text: str, *, fold: bool) -> Copy:
             gaps.add(len(chars))
             continue
         for part in fold_character(char) if fold else ("" if is_ignorable(char) else char):
-            merged = _merge(chars[-1], part) if fold and chars else None
+            merged = _MERGED.get(chars[-1] + part) if fold and chars else None
             if merged:
                 chars[-1] = merged
             else:
                 chars.append(part)
                 source.append(position)
     return Copy(text, "".join(chars), tuple(source), frozenset(gaps))
-
-
-def _merge(before: str, char: str) -> str | None:
-    """The single character for two marks in a row: "..." becomes "…", "--" becomes "—", and ",," becomes "„".
-
-    "5°℃" is "5°C" too.
-    """
-    if char == HYPHEN and before == HYPHEN:
-        return HYPHEN
-    if char == APOSTROPHE and before == APOSTROPHE:
-        return QUOTE
-    if char == COMMA and before == COMMA:
-        return LOW_QUOTE
-    if char == DEGREE and before == DEGREE:
-        return DEGREE
-    if char in (".", ELLIPSIS) and before in (".", ELLIPSIS):
-        return ELLIPSIS
-    return None
 
 
 def skeleton(chars: str) -> str:
@@ -165,14 +133,7 @@ class Page:
         return " ".join(self.copies[index].cut(start, end) for index, start, end in match)
 
 
-def page_of(
-    readings: Sequence[Reading],
-    follows: Sequence[Sequence[int]],
-    near: Sequence[frozenset[int]],
-    expected: Iterable[Copy],
-    *,
-    fold: bool,
-) -> Page:
+def page_of(readings: Sequence[Reading], expected: Iterable[Copy], *, fold: bool) -> Page:
     """Prepares readings for the search. ``expected`` are lines whose words the reader may have joined."""
     copies = tuple(copy_of(reading.text, fold=fold) for reading in readings)
     pieces = frozenset(piece for line in expected for piece in _word_runs(line))
@@ -183,8 +144,8 @@ def page_of(
         tuple(copy_of(reading.shown_text, fold=fold).chars for reading in readings),
         tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
         tuple(frozenset(_edges(copy, pieces)) for copy in copies),
-        tuple(tuple(after) for after in follows),
-        tuple(near),
+        layout.follows(readings),
+        layout.near(readings),
     )
 
 
@@ -213,7 +174,11 @@ def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:
 
 def simplest_first(page: Page, matches: Iterable[Match]) -> list[Match]:
     """One whole reading first, then parts of one, then several."""
-    return sorted(matches, key=lambda match: (len(match), _unmatched_length(page, match), match))
+
+    def unmatched(match: Match) -> int:
+        return sum(page.length(index) - (end - start) for index, start, end in match)
+
+    return sorted(matches, key=lambda match: (len(match), unmatched(match), match))
 
 
 def _matches_at(page: Page, texts: Sequence[str], index: int, start: int, target: str) -> Iterator[Match]:
@@ -229,18 +194,9 @@ def _matches_at(page: Page, texts: Sequence[str], index: int, start: int, target
                 yield ((index, start, len(texts[index])), *tail)
 
 
-def _unmatched_length(page: Page, match: Match) -> int:
-    return sum(page.length(index) - (end - start) for index, start, end in match)
-
-
 def covered(matches: Iterable[Match]) -> set[tuple[int, int]]:
     """The characters (reading, position) of the matches."""
     return {(index, position) for match in matches for index, start, end in match for position in range(start, end)}
-
-
-def overlap(first: Match, second: Match) -> bool:
-    """Whether two matches share a character."""
-    return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in first for b in second)
 
 
 def inside(inner: Match, outer: Match) -> bool:
@@ -264,16 +220,11 @@ def _edges_in_word(word: str) -> Iterator[int]:
     if not (word[:first].endswith(HYPHEN) and word[first : first + 1].isdigit()):  # "-20" is not 20
         yield from range(1, first + 1)
     yield from range(len(word.rstrip("".join(_TRAILING))), len(word))
-    for position in range(1, len(word)):
-        pair = word[position - 1 : position + 1]
-        if any(map(is_ideographic, pair)) or any(_separates(word, index) for index in (position - 1, position)):
-            yield position
-
-
-def _separates(word: str, index: int) -> bool:
-    """Whether the character is a separator outside numbers: "1,000" and "7:30" are single words."""
-    within_number = word[max(index - 1, 0) : index].isdigit() and word[index + 1 : index + 2].isdigit()
-    return word[index] in _SEPARATORS and not within_number
+    for index, char in enumerate(word):
+        # "1,000" and "7:30" are single words.
+        within_number = word[max(index - 1, 0) : index].isdigit() and word[index + 1 : index + 2].isdigit()
+        if is_ideographic(char) or (char in _SEPARATORS and not within_number):
+            yield from {index, index + 1} - {0, len(word)}
 
 
 def is_ideographic(char: str) -> bool:
@@ -330,48 +281,42 @@ def assign(options: Sequence[Sequence[Match]], taken: Sequence[Match] = ()) -> l
     Longer lines come first, each with its simplest option. If that leaves out a line with options, other
     combinations are tried.
     """
-    order = sorted(range(len(options)), key=lambda line: -max(map(_length, options[line]), default=0))
+
+    def length(match: Match) -> int:
+        return sum(end - start for _, start, end in match)
+
+    order = sorted(range(len(options)), key=lambda line: -max(map(length, options[line]), default=0))
     free = [[match for match in options[line] if not _clashes(match, taken)] for line in order]
-    search = _AssignmentSearch(free)
-    search.go(0, ())
-    chosen: list[Match | None] = [None] * len(options)
-    for line, match in zip(order, search.best, strict=True):
-        chosen[line] = match
-    return chosen
+    possible = sum(map(bool, free))
+    best: list[Match | None] = [None] * len(options)
+    best_count, steps = -1, _MAX_STEPS
 
+    def search(line: int, chosen: tuple[Match | None, ...]) -> None:
+        """Depth first; the first path is the greedy one. Bounded in steps."""
+        nonlocal best, best_count, steps
+        steps -= 1
+        count = sum(match is not None for match in chosen)
+        if line == len(free):
+            if count > best_count:
+                best_count, best = count, list(chosen)
+            return
+        if count + len(free) - line <= best_count:
+            return
+        for match in (*free[line], None):
+            if match is None or not _clashes(match, chosen):
+                search(line + 1, (*chosen, match))
+            if steps <= 0 or best_count == possible:
+                return
 
-def _length(match: Match) -> int:
-    return sum(end - start for _, start, end in match)
+    search(0, ())
+    by_line = dict(zip(order, best, strict=True))
+    return [by_line[line] for line in range(len(options))]
 
 
 def _clashes(match: Match, others: Iterable[Match | None]) -> bool:
-    return any(other is not None and overlap(match, other) for other in others)
-
-
-class _AssignmentSearch:
-    """Depth-first search for the best assignment; the first path is the greedy one. Bounded in steps."""
-
-    def __init__(self, options: Sequence[Sequence[Match]]) -> None:
-        self.options = options
-        self.possible = sum(bool(matches) for matches in options)
-        self.best: list[Match | None] = [None] * len(options)
-        self.best_count = -1
-        self.steps = _MAX_STEPS
-
-    def go(self, line: int, chosen: tuple[Match | None, ...]) -> None:
-        self.steps -= 1
-        count = sum(match is not None for match in chosen)
-        if line == len(self.options):
-            if count > self.best_count:
-                self.best_count, self.best = count, list(chosen)
-            return
-        if count + len(self.options) - line <= self.best_count:
-            return
-        for match in (*self.options[line], None):
-            if match is None or not _clashes(match, chosen):
-                self.go(line + 1, (*chosen, match))
-            if self.steps <= 0 or self.best_count == self.possible:
-                return
+    """Whether a match shares a character with one of the others."""
+    spans = [span for other in others if other is not None for span in other]
+    return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in match for b in spans)
 
 
 _MOST_READ = 2

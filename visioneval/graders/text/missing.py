@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from visioneval.graders.text import layout
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.edits import differences, nearest
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.match import (
     Copy,
     Match,
     Page,
-    Reading,
     assign,
     copy_of,
     covered,
@@ -94,8 +93,7 @@ class View:
             if reading.confidence >= min_confidence and copy_of(reading.text, fold=fold).chars
         ]
         on_page = [readings[index] for index in counted]
-        follows, near = layout.follows(on_page), layout.near(on_page)
-        return cls(readings, counted, page_of(on_page, follows, near, lines.all, fold=fold), fold)
+        return cls(readings, counted, page_of(on_page, lines.all, fold=fold), fold)
 
     def pairs(self, hits: Iterable[Hit], doubt: Doubt | None = None) -> tuple[CopyPair, ...]:
         """The hits in terms of the given readings."""
@@ -145,23 +143,14 @@ class Miss:
     parts: tuple[CopyPair, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Lines that were read in parts, those that may be there, and those that are missing.
-
-    ``instead`` is what was read in place of any of them.
-    """
-
-    joined: tuple[Hit, ...]
-    doubts: tuple[CopyPair, ...]
-    missing: tuple[Miss, ...]
-    instead: tuple[Match, ...]
-
-
 def settle(
     view: View, lines: Lines, absent: Sequence[Copy], matched: Sequence[Hit], unsettled: Sequence[Hit]
-) -> Settled:
-    """Decides about the ``absent`` lines. A judge's reading (``fold`` is false) leaves no doubt."""
+) -> tuple[list[Hit], list[CopyPair], list[Miss], list[Match]]:
+    """Decides about the ``absent`` lines. A judge's reading (``fold`` is false) leaves no doubt.
+
+    Returns lines that were read in parts, those that may be there, those that are missing, and what was read in place
+    of any of them.
+    """
     taken = covered(match for _, match in (*matched, *unsettled))
     lower_page = in_lower_case(view.page) if absent else view.page
     faint = _faint_readings(view, lines, absent)
@@ -184,7 +173,7 @@ def settle(
             doubts.append(CopyPair(line.text, *doubt))
         else:
             missing.append(miss)
-    return Settled(tuple(joined), tuple(doubts), tuple(missing), tuple(instead))
+    return joined, doubts, missing, instead
 
 
 def _doubt(view: View, other: _Instead, miss: Miss, others: Sequence[int]) -> tuple[str, Match, Doubt] | None:
@@ -192,7 +181,8 @@ def _doubt(view: View, other: _Instead, miss: Miss, others: Sequence[int]) -> tu
     if miss.faint is not None:
         return _joined_text(view, miss.readings), _places(miss.readings), "faint"
     closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
-    if _is_curved([view.readings[index] for index, _, _ in view.spans(closest)]):
+    tilts = [_tilt(view.readings[index]) for index, _, _ in view.spans(closest)]
+    if tilts and max(tilts) - min(tilts) > _CURVED:
         return view.page.shown(closest), view.spans(closest), "curved"
     unread = [index for index in others if _may_be_misread(view.readings[index])]
     return (_joined_text(view, unread), _places(unread), "unread") if unread and not closest else None
@@ -204,12 +194,6 @@ def _joined_text(view: View, readings: Sequence[int]) -> str:
 
 def _places(readings: Sequence[int]) -> Match:
     return tuple((index, 0, 0) for index in readings)
-
-
-def _is_curved(readings: Sequence[Reading]) -> bool:
-    """Whether readings are tilted against each other."""
-    tilts = [_tilt(reading) for reading in readings]
-    return bool(tilts) and max(tilts) - min(tilts) > _CURVED
 
 
 def _may_be_misread(reading: Reading) -> bool:
@@ -333,7 +317,11 @@ def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> list[_F
 
     options = [
         sorted(
-            (match for match in occurrences(with_faint.page, line.chars) if faint & _indices(with_faint, match)),
+            (
+                match
+                for match in occurrences(with_faint.page, line.chars)
+                if not faint.isdisjoint(index for index, _, _ in with_faint.spans(match))
+            ),
             key=weakest,
             reverse=True,
         )
@@ -343,10 +331,6 @@ def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> list[_F
         None if match is None else (weakest(match), tuple(index for index, _, _ in with_faint.spans(match)))
         for match in assign(options)
     ]
-
-
-def _indices(view: View, match: Match) -> set[int]:
-    return {index for index, _, _ in view.spans(match)}
 
 
 def _miss(

@@ -25,7 +25,7 @@ from PIL import Image
 from visioneval.errors import GraderError
 from visioneval.extras import has_extra, install_command, needs
 from visioneval.graders.text.alphabet import fold_character
-from visioneval.graders.text.match import Corners
+from visioneval.graders.text.layout import Corners
 from visioneval.stopwatch import waiting
 from visioneval.threads import processors
 

@@ -7,20 +7,24 @@ transparency is read on backgrounds on which its text can be seen: white, black,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import Any, TypeVar
+from unicodedata import unidata_version
 
 import cv2
 import numpy as np
 from PIL import Image
 
+from visioneval.graders.base import GradingContext
+from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.difference import TOOL_VERSIONS
 from visioneval.graders.text import networks
 from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
-from visioneval.graders.text.layout import bounds, merged
-from visioneval.graders.text.match import Corners, Reading
+from visioneval.graders.text.layout import Corners, Reading, bounds, merged
 from visioneval.graders.text.networks import model_path
 from visioneval.media.images import on_background
 from visioneval.media.opencv import portable_opencv
@@ -65,6 +69,7 @@ def backgrounds(image: Image.Image) -> tuple[str, ...]:
     return ("white",)
 
 
+T = TypeVar("T")
 Place = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
 
@@ -124,7 +129,8 @@ def read_flat(image: Image.Image, within: Place | None = None) -> list[Reading]:
     readings = []
     for box in networks.detect(prepared):
         corners = _rounded(_scaled(box, 1 / scale, image.size))
-        if within is None or _has_middle(within, corners):
+        x, y = (sum(corner[axis] for corner in corners) / 4 for axis in (0, 1))
+        if within is None or (within[0] <= x <= within[2] and within[1] <= y <= within[3]):
             reading = _read_box(source, _scaled(box, to_source, source.size))
             if reading.text.strip():
                 readings.append(replace(reading, corners=corners))
@@ -140,7 +146,8 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
     looks: list[list[Reading]] = []
     places = list(_standing_out(image, known))
     windows = [_around(place) for place in places]
-    if sum(max(_area(window), _MIN_SIDE**2) for window in windows) > _MAX_WINDOWS_AREA:
+    areas = ((right - left) * (bottom - top) for left, top, right, bottom in windows)
+    if sum(max(area, _MIN_SIDE**2) for area in areas) > _MAX_WINDOWS_AREA:
         return []
     for window, place in zip(windows, places, strict=True):
         left, top = window[:2]
@@ -185,10 +192,6 @@ def _around(place: Place) -> Place:
     return x, y, x + width, y + height
 
 
-def _area(place: Place) -> int:
-    return (place[2] - place[0]) * (place[3] - place[1])
-
-
 def _moved(reading: Reading, scale: float, corner: tuple[int, int]) -> Reading:
     """A reading of a part of the image that was enlarged by ``scale``, with its corners in the image."""
     assert reading.corners is not None
@@ -229,11 +232,6 @@ def _standing_out(image: Image.Image, known: Sequence[Reading]) -> Iterator[Plac
         if min(width, height) >= _MIN_INK:
             left, top = round((x - 16) * scale), round((y - 16) * scale)
             yield left, top, left + round(width * scale), top + round(height * scale)
-
-
-def _has_middle(place: Place, box: Corners) -> bool:
-    x, y = (sum(corner[axis] for corner in box) / 4 for axis in (0, 1))
-    return place[0] <= x <= place[2] and place[1] <= y <= place[3]
 
 
 def _on_canvas(image: Image.Image, window: Place) -> Image.Image:
@@ -282,6 +280,25 @@ def _reading(line: Image.Image, read: networks.Line, box: Corners) -> Reading:
 def _confidence(score: float) -> float:
     """The confidence as recorded and as compared with ``min_confidence``."""
     return round(score, CONFIDENCE_DIGITS)
+
+
+def all_versions() -> dict[str, str]:
+    """The versions of OCR, and of what prepares images for it and looks at glyphs. Raises ``GraderError``."""
+    return {**TOOL_VERSIONS, "unicode": unidata_version, **tool_versions(), **library_versions()}
+
+
+async def measured(
+    context: GradingContext,
+    name: str,
+    run: Callable[[], T],
+    result: type[T],
+    *,
+    tools: Mapping[str, str] | None = None,
+    **options: Any,
+) -> T:
+    """The result of what reads the output, or depends on its text, by ``options``; ``tools`` are further versions."""
+    files, versions = {"output": context.generated.path}, {**all_versions(), **(tools or {})}
+    return await context.measure(Measure(name, files, run, result, options=options, tool_versions=versions))
 
 
 @cache

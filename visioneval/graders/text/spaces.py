@@ -16,8 +16,8 @@ from PIL import Image, ImageOps
 
 from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.glyphs import Gap, gaps
-from visioneval.graders.text.layout import in_one_row
-from visioneval.graders.text.match import Copy, Match, Reading, copy_of, is_ideographic, skeleton
+from visioneval.graders.text.layout import Reading, in_one_row
+from visioneval.graders.text.match import Copy, Match, copy_of, is_ideographic, skeleton
 from visioneval.media.images import load_image, room_for
 from visioneval.media.opencv import portable_opencv
 

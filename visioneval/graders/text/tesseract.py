@@ -18,11 +18,10 @@ from PIL import Image
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import GradingContext
-from visioneval.graders.measures import Measure
-from visioneval.graders.text import alphabet, layout, ocr
+from visioneval.graders.text import alphabet, ocr
 from visioneval.graders.text.edits import nearest
-from visioneval.graders.text.layout import apart
-from visioneval.graders.text.match import Copy, Match, Page, Reading, copy_of, occurrences, page_of
+from visioneval.graders.text.layout import Reading, apart
+from visioneval.graders.text.match import Copy, Match, Page, copy_of, occurrences, page_of
 from visioneval.graders.text.ocr import CONFIDENCE_DIGITS
 from visioneval.media.images import encode_png, load_image, on_background, room_for
 from visioneval.suite.cases.case import ExpectText
@@ -54,7 +53,6 @@ async def read_other_scripts(
     readings: Sequence[Reading],
     expected: ExpectText,
     min_confidence: float,
-    tools: dict[str, str],
 ) -> ImageText:
     """Adds what Tesseract reads of the expected lines in other scripts, at ``min_confidence`` (0 to 1) or more.
 
@@ -70,19 +68,12 @@ async def read_other_scripts(
     for names, texts in by_languages.items():
         if problem := alphabet.missing(names):
             raise GraderError(problem)
-        versions |= alphabet.tool_versions(names)
-        measure = Measure(
-            "text by Tesseract",
-            {"output": path},
-            partial(_read, path, names),
-            TesseractReadings,
-            options={"languages": list(names)},
-            tool_versions={**tools, **alphabet.tool_versions(names)},
+        run, tools = partial(_read, path, names), alphabet.tool_versions(names)
+        versions |= tools
+        by_scale = await ocr.measured(
+            context, "text by Tesseract", run, TesseractReadings, tools=tools, languages=list(names)
         )
-        scales = [
-            [reading for reading in scale if reading.confidence >= min_confidence]
-            for scale in (await context.measure(measure)).scales
-        ]
+        scales = [[reading for reading in scale if reading.confidence >= min_confidence] for scale in by_scale.scales]
         for text in texts:
             by_tesseract, is_legible = _read_line(scales, copy_of(text, fold=True), expected.required.count(text))
             legible |= {text} if is_legible else set()
@@ -98,9 +89,7 @@ def _read(path: Path, languages: Sequence[str]) -> TesseractReadings:
 
 def _read_line(scales: Sequence[Sequence[Reading]], line: Copy, copies: int) -> tuple[list[Reading], bool]:
     """The readings of a line, and whether they decide it: it is there as often as required, or surely misspelled."""
-    pages = [
-        page_of(readings, layout.follows(readings), layout.near(readings), [line], fold=True) for readings in scales
-    ]
+    pages = [page_of(readings, [line], fold=True) for readings in scales]
     exact = [occurrences(page, line.chars) for page in pages]
     scale = max(range(len(pages)), key=lambda number: len(exact[number]))
     if exact[scale]:

@@ -15,13 +15,13 @@ from PIL import Image
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.text import ocr
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
-from visioneval.graders.text.match import Reading, copy_of
+from visioneval.graders.text.layout import Reading
+from visioneval.graders.text.match import copy_of
 from visioneval.graders.text.missing import CopyPair, Miss
 from visioneval.graders.text.reasons import extra_doubt, forbidden_doubt, line_doubt, no_text, quoted, read_instead
 from visioneval.media.video import sample_images
@@ -72,25 +72,16 @@ class LineSeen:
         return max((len(list(row)) for seen, row in groupby(self.seen) if seen), default=0) * step
 
 
-async def grade_video(
-    config: TextGrader, context: GradingContext, expected: ExpectText, versions: Callable[[], dict[str, str]]
-) -> Grade:
+async def grade_video(config: TextGrader, context: GradingContext, expected: ExpectText) -> Grade:
     """Reads the sampled frames and compares each. Raises ``GraderError``."""
     path = context.generated.path
-    measure = Measure(
-        "text of a video",
-        {"output": path},
-        partial(_read, path, config.frames),
-        VideoReadings,
-        options={"frames": config.frames},
-        tool_versions=versions(),
-    )
+    run = partial(_read, path, config.frames)
     try:
-        frames = (await context.measure(measure)).frames
+        video = await ocr.measured(context, "text of a video", run, VideoReadings, frames=config.frames)
     except ImageError as error:
         raise GraderError(f"{path.name}: {error}") from None
-    comparisons = await asyncio.to_thread(_compare, config, frames, expected)
-    return _VideoCopy(config, expected, frames, comparisons).grade(versions())
+    comparisons = await asyncio.to_thread(_compare, config, video.frames, expected)
+    return _VideoCopy(config, expected, video.frames, comparisons).grade()
 
 
 def _read(path: Path, count: int) -> VideoReadings:
@@ -131,7 +122,7 @@ class _VideoCopy:
         self._uncertain = self._first(lambda comparison: comparison.unsettled_forbidden, 1)
         self._maybe_extra = self._first(lambda comparison: comparison.unsettled_extra, config.min_frames)
 
-    def grade(self, tool_versions: dict[str, str]) -> Grade:
+    def grade(self) -> Grade:
         """The grade of the video."""
         key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
         failures = list(self._failures())
@@ -148,7 +139,7 @@ class _VideoCopy:
             reasons={key: "; ".join(failures) or doubts or self._success()},
             details=self._details(),
             error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
-            tool_versions=tool_versions,
+            tool_versions=ocr.all_versions(),
         )
 
     def _line_scores(self, shown: Sequence[bool | None]) -> dict[str, Score]:

@@ -65,7 +65,11 @@ def opened_luma(path: Path) -> Iterator[VideoStream]:
     mime = mime_of(path)
     if mime in ANIMATION_TYPES.values():
         codec = mime.removeprefix("video/")
-        yield VideoStream(codec, pixel_format="rgb24", pixel_aspect=1.0, has_audio=False, frames=_animation_luma(path))
+        frames = (
+            LumaFrame(frame.start, frame.duration, np.asarray(frame.image.convert("L")), rotation=0, hdr=None)
+            for frame in animation_frames(path)
+        )
+        yield VideoStream(codec, pixel_format="rgb24", pixel_aspect=1.0, has_audio=False, frames=frames)
         return
     with opened(str(path), mime) as (container, stream):
         has_audio = _check_packets(container, stream)
@@ -89,11 +93,6 @@ def _check_packets(container: Any, stream: Any) -> bool:
         count += packet.stream_index == stream.index
         check_frames(count, count * pixels)
     return has_audio
-
-
-def _animation_luma(path: Path) -> Iterator[LumaFrame]:
-    for frame in animation_frames(path):
-        yield LumaFrame(frame.start, frame.duration, np.asarray(frame.image.convert("L")), rotation=0, hdr=None)
 
 
 def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
@@ -235,7 +234,8 @@ class _FrameMeasures:
         self._hdr = self._hdr or frame.hdr
         self._starts.append(frame.start)
         self._last_duration = frame.duration
-        self._means.append(_tile_means(luma) / 255)
+        sums, sizes = _tiles(luma)
+        self._means.append(sums / sizes / 255)
         self._is_black.append(bool((luma <= BLACK_LEVEL).mean() >= BLACK_PIXELS))
         self._changes.append(_difference(self._previous, luma)[0])
         is_still = _difference(self._still, luma)[1] <= FROZEN_LEVELS
@@ -253,7 +253,8 @@ class _FrameMeasures:
         is_measured = starts is not None and ends is not None and len(starts) > 1
         frame_rate = len(intervals) / sum(intervals) if intervals else None
         times = list(zip(starts, ends, strict=True)) if starts is not None and ends is not None else []
-        means = np.stack([tiles.ravel() for tiles in self._means]) if self._has_one_size() else None
+        has_one_size = len({tiles.shape for tiles in self._means}) == 1
+        means = np.stack([tiles.ravel() for tiles in self._means]) if has_one_size else None
         is_comparable = is_measured and means is not None and self._hdr is None
         return VideoFacts(
             width=width,
@@ -280,9 +281,6 @@ class _FrameMeasures:
         rises = all(a < b for a, b in pairwise(starts))
         return starts if starts and rises and len(starts) == len(self._starts) else None
 
-    def _has_one_size(self) -> bool:
-        return len({tiles.shape for tiles in self._means}) == 1
-
 
 def _varying_rates(intervals: Sequence[float]) -> tuple[float, float] | None:
     """The lowest and the highest frame rate; ``None`` if the rate is constant."""
@@ -303,11 +301,6 @@ def _tiles(values: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.f
     sums = np.add.reduceat(np.add.reduceat(values, columns, axis=1, dtype=np.uint32), rows, axis=0, dtype=np.uint64)
     heights, widths = np.diff([*rows, values.shape[0]]), np.diff([*columns, values.shape[1]])
     return sums.astype(np.float64), np.outer(heights, widths).astype(np.float64)
-
-
-def _tile_means(values: NDArray[np.uint8]) -> NDArray[np.float64]:
-    sums, sizes = _tiles(values)
-    return sums / sizes
 
 
 def _difference(before: Luma | None, luma: Luma) -> tuple[float, float]:
