@@ -64,8 +64,8 @@ from visioneval.graders.pixels.registration import (
     read_color_spaces,
     read_pixels,
     scale_to_base,
-    softened_alike,
 )
+from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score

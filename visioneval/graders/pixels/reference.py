@@ -51,8 +51,8 @@ from visioneval.graders.pixels.registration import (
     align,
     read_color_spaces,
     read_pixels,
-    softened_alike,
 )
+from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-import asyncio
 import io
 from pathlib import Path
 from typing import Any
 
+import grading
 import numpy as np
 import pytest
 from color_profiles import display_p3, encoded, srgb_of
 from PIL import Image, ImageDraw, ImageFilter
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase
+from visioneval import CaseFiles, Grade, GraderError
 from visioneval.graders.pixels.config import ReferenceGrader
-from visioneval.graders.pixels.reference import Reference, measure_reference
-from visioneval.media.images import image_at, size_of
+from visioneval.graders.pixels.reference import measure_reference
+from visioneval.media.images import size_of
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +32,14 @@ def graded(tmp_path: Path, reference: np.ndarray | bytes, output: np.ndarray | b
     for name, image in (("reference.png", reference), ("out.png", output)):
         data = image if isinstance(image, bytes) else encoded(Image.fromarray(image), None)
         (tmp_path / name).write_bytes(data)
-    shown = image_at(tmp_path / "out.png", (tmp_path / "out.png").read_bytes())
 
     def save(name: str, data: bytes) -> str:
         (tmp_path / name).write_bytes(data)
         return name
 
     files = CaseFiles(reference=tmp_path / "reference.png")
-    context = GradingContext(TestCase(id="c", prompt="p"), TaskType.IMAGE_GENERATION, "p", None, shown, files, save)
-    return asyncio.run(Reference(ReferenceGrader(type="reference", key="ref", **options)).grade(context))
+    config = ReferenceGrader(type="reference", key="ref", **options)
+    return grading.grade(config, tmp_path / "out.png", files=files, save=save)
 
 
 def jpeg(output: np.ndarray, quality: int) -> np.ndarray:

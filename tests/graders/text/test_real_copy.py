@@ -18,7 +18,10 @@ COPY = Path(__file__).resolve().parents[4] / "shared" / "data" / "copy"
 LIMIT = 0.5
 
 pytest.importorskip("rapidocr")
-pytestmark = pytest.mark.skipif(not COPY.is_dir(), reason="the images of shared/data/copy are not here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not COPY.is_dir(), reason="the images of shared/data/copy are not here"),
+]
 
 
 def seen(name: str, expected: ExpectText) -> CopyCheck:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import grading
 import moving_videos
 import numpy as np
 import pytest
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade, GraderError, TestCase
 from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.grader import Video
 from visioneval.graders.video.measure import MAX_POINTS, VideoFacts, flicker, measure_video
 
 
 def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str | None = None, **options: Any) -> Grade:
     case = TestCase.model_validate({"id": "c", "prompt": "p", "task": "video_generation", "expect": expect or {}})
     config = VideoGrader(key="video", type="video", **options)
-    output = Output(path, "0" * 64, "video/mp4", 1, 1)
-    context = GradingContext(case, TaskType.VIDEO_GENERATION, "p", requested, output, CaseFiles(), lambda name, _: name)
-    grade = asyncio.run(Video(config).grade(context))
+    grade = grading.grade(config, path, requested=requested, task="video_generation", expect=expect or {})
     assert set(grade.scores) == set(config.metrics(case))
     return grade
 

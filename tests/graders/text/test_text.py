@@ -1,40 +1,26 @@
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import grading
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade, TestCase
 from visioneval.graders.text.config import TextGrader
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text.grader import Text
 
-pytestmark = pytest.mark.usefixtures("recorded_readings")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
 EDITS = Path(__file__).resolve().parents[4] / "shared" / "data" / "edits"
 
 
 def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade:
-    with Image.open(path) as image:
-        width, height = image.size
-    case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
-    output = Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", width, height)
-    context = GradingContext(
-        case=case,
-        task_type=TaskType.IMAGE_GENERATION,
-        prompt="p",
-        requested_size=None,
-        output=output,
-        files=CaseFiles(),
-        save=lambda name, data: name,
-    )
-    return asyncio.run(Text(TextGrader(type="text", key="copy", **options)).grade(context))
+    expect = {"text": expected} if expected else {}
+    return grading.grade(TextGrader(type="text", key="copy", **options), path, expect=expect)
 
 
 @pytest.fixture

@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grading
 import pytest
 from mock_outputs import request
 from PIL import Image, ImageDraw
 
-from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade, TaskType, TestCase
 from visioneval.graders.text import ocr
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.grader import Text
 from visioneval.graders.text.layout import Reading
 from visioneval.providers.mock.generator import Mock
 
-pytestmark = pytest.mark.usefixtures("reduced_readings")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
 LINES = ["Marrow & Pine", "Doors open Friday", "Join us"]
 EXPECTED = {"required": LINES, "extra": "forbid"}
 
@@ -48,9 +48,7 @@ def graded(path: Path, expected: dict[str, Any] | None = None, **options: Any) -
         {"id": "c", "prompt": "p", "task": "video_generation", "expect": {"text": expected or EXPECTED}}
     )
     config = TextGrader(key="copy", type="text", **{"frames": 3, **options})
-    output = Output(path, "0" * 64, "video/mp4", 1, 1)
-    context = GradingContext(case, TaskType.VIDEO_GENERATION, "p", None, output, CaseFiles(), lambda name, _: name)
-    grade = asyncio.run(Text(config).grade(context))
+    grade = grading.grade(config, path, task="video_generation", expect={"text": expected or EXPECTED})
     assert set(grade.scores) == set(config.metrics(case))
     return grade
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import grading
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 from suite_text import suite
 
-from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.grader import Text
 from visioneval.graders.text.layout import Reading
 from visioneval.suite.cases.case import ExpectText
 
@@ -114,23 +110,10 @@ def flyer(path: Path, *lines: str) -> Path:
     return path
 
 
-def graded(path: Path, expected: dict[str, Any]) -> Grade:
-    case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected}})
-    context = GradingContext(
-        case=case,
-        task_type=TaskType.IMAGE_GENERATION,
-        prompt="p",
-        requested_size=None,
-        output=Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", 560, 330),
-        files=CaseFiles(),
-        save=lambda name, data: pytest.fail(f"saves {name}"),
-    )
-    return asyncio.run(Text(TextGrader(type="text", key="copy")).grade(context))
-
-
 def test_a_flyer_with_shapes_passes_and_shows_them(tmp_path: Path, recorded_readings: None) -> None:
     expected = {"required": ["GRAND OPENING", "20% OFF"], "extra": "forbid"}
-    grade = graded(flyer(tmp_path / "flyer.png", "GRAND OPENING", "20% OFF"), expected)
+    path = flyer(tmp_path / "flyer.png", "GRAND OPENING", "20% OFF")
+    grade = grading.grade(TextGrader(type="text", key="copy"), path, expect={"text": expected})
     assert grade.scores["copy"] is True
     assert grade.error is None
     items = grade.details["doubtful_extra"]

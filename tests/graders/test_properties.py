@@ -1,30 +1,27 @@
 from __future__ import annotations
 
-import asyncio
 import io
 from pathlib import Path
 from typing import Any
 
+import grading
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade, GraderError, TestCase
 from visioneval.graders.properties.config import PropertiesGrader
-from visioneval.graders.properties.grader import Properties, _median, is_flat
+from visioneval.graders.properties.grader import _median, is_flat
 from visioneval.media.images import OPAQUE_FROM
 
 CONFIG = PropertiesGrader(type="properties", key="image")
 
 
 def graded(path: Path, requested: str | None = None, **expect: Any) -> Grade:
-    case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": expect})
-    output = Output(path, "0" * 64, "image/png", 1, 1)
-    context = GradingContext(
-        case, TaskType.IMAGE_GENERATION, "p", requested, output, CaseFiles(), lambda name, data: name
+    grade = grading.grade(CONFIG, path, requested=requested, expect=expect)
+    assert set(grade.scores) == set(
+        CONFIG.metrics(TestCase.model_validate({"id": "c", "prompt": "p", "expect": expect}))
     )
-    grade = asyncio.run(Properties(CONFIG).grade(context))
-    assert set(grade.scores) == set(CONFIG.metrics(case))
     return grade
 
 

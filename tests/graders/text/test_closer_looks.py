@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from pathlib import Path
 from typing import Any
 
+import grading
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade
 from visioneval.graders.text.config import TextGrader
 
 pytest.importorskip("rapidocr")
 
 from visioneval.graders.text import networks, ocr
-from visioneval.graders.text.grader import Text
 from visioneval.graders.text.second_look import POSSIBLE, SURE
 
-pytestmark = pytest.mark.usefixtures("recorded_readings")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
 
 
 def canvas(size: tuple[int, int], *lines: tuple[str, int, tuple[int, int]]) -> Image.Image:
@@ -42,16 +40,8 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         sizes.clear()
         path = tmp_path / "image.png"
         image.save(path)
-        context = GradingContext(
-            case=TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected}}),
-            task_type=TaskType.IMAGE_GENERATION,
-            prompt="p",
-            requested_size=None,
-            output=Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", *image.size),
-            files=CaseFiles(),
-            save=lambda name, data: name,
-        )
-        return asyncio.run(Text(TextGrader(type="text", key="copy")).grade(context)), list(sizes)
+        config = TextGrader(type="text", key="copy")
+        return grading.grade(config, path, expect={"text": expected}), list(sizes)
 
     return grade
 

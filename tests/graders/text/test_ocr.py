@@ -15,6 +15,8 @@ pytest.importorskip("rapidocr")
 
 from visioneval.graders.text import ocr
 
+pytestmark = pytest.mark.slow
+
 FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
 
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from pathlib import Path
 from typing import Any
 
+import grading
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade, GraderError
 from visioneval.graders.text import alphabet
 from visioneval.graders.text.config import TextGrader
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text.grader import Text
 
-pytestmark = pytest.mark.usefixtures("recorded_readings")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
 needs_tesseract = pytest.mark.skipif(alphabet.missing(["rus", "eng"]) is not None, reason="needs tesseract-ocr-rus")
 
 
 def graded(path: Path, **expected: Any) -> Grade:
-    with Image.open(path) as image:
-        size = image.size
-    case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected}})
-    output = Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", *size)
-    context = GradingContext(case, TaskType.IMAGE_GENERATION, "p", None, output, CaseFiles(), lambda name, _: name)
-    return asyncio.run(Text(TextGrader(type="text", key="copy", other_scripts="tesseract")).grade(context))
+    config = TextGrader(type="text", key="copy", other_scripts="tesseract")
+    return grading.grade(config, path, expect={"text": expected})
 
 
 @pytest.fixture

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grading
 import pytest
 from PIL import Image, ImageDraw
 
-from visioneval import CaseFiles, Grade, GradingContext, Output, TaskType, TestCase
+from visioneval import Grade
 from visioneval.graders.measures import Measure, measure_directly
 from visioneval.graders.text import grader, ocr
 from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.glyphs import Gap, gaps
-from visioneval.graders.text.grader import Text
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.spaces import LineLook, LineLooks
 from visioneval.suite.cases.case import ExpectText
@@ -239,19 +237,8 @@ def graded(
         measured.append(task.name)
         return await measure_directly(task)
 
-    context = GradingContext(
-        case=TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected}}),
-        task_type=TaskType.IMAGE_GENERATION,
-        prompt="p",
-        requested_size=None,
-        output=Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", 60, 30),
-        files=CaseFiles(),
-        measure=measure,
-        save=lambda name, data: name,
-    )
-    return asyncio.run(
-        Text(TextGrader(type="text", key="copy", **{"spaces": "exact", **options})).grade(context)
-    ), measured
+    config = TextGrader(type="text", key="copy", **{"spaces": "exact", **options})
+    return grading.grade(config, path, measure=measure, expect={"text": expected}), measured
 
 
 LINE = "Fresh bread from 7 am"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 from collections.abc import Callable
@@ -8,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import grading
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 from pydantic import ValidationError
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase
+from visioneval import CaseFiles, Grade, GraderError, TestCase
 from visioneval.graders.pixels.config import LocalityGrader
-from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
-from visioneval.graders.pixels.registration import amplification
-from visioneval.media.images import image_at, size_of
+from visioneval.graders.pixels.locality import LocalityFinding, measure_locality, outside_failure
+from visioneval.graders.pixels.sharpening import amplification
+from visioneval.media.images import size_of
+
+pytestmark = pytest.mark.slow
 
 DEFAULTS = LocalityGrader(type="locality", key="local")
 Edit = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -346,15 +348,13 @@ def grade(tmp_path: Path, synthetic_edit: Edit) -> Callable[..., Grade]:
         path = output if isinstance(output, Path) else tmp_path / "out.png"
         if not isinstance(output, Path):
             Image.fromarray(output).save(path)
-        output = image_at(path, path.read_bytes())
 
         def save(name: str, data: bytes) -> str:
             (tmp_path / name).write_bytes(data)
             return f"artifacts/{name}"
 
-        case = TestCase(id="c", prompt="p")
-        context = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, output, files, save)
-        return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(context))
+        config = LocalityGrader(type="locality", key="local", **options)
+        return grading.grade(config, path, files=files, save=save)
 
     return run
 
@@ -496,10 +496,7 @@ def _graded(folder: Path, base: np.ndarray, alpha: np.ndarray, output: np.ndarra
     for name, pixels in zip(names, (base, np.dstack([base, alpha]), output), strict=True):
         Image.fromarray(pixels).save(folder / f"{name}.png")
     files = CaseFiles((("base", folder / "base.png"),), {"editable": folder / "mask.png"})
-    generated = image_at(folder / "out.png", (folder / "out.png").read_bytes())
-    case = TestCase(id="c", prompt="p")
-    context = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, generated, files, lambda name, _: name)
-    return asyncio.run(Locality(DEFAULTS).grade(context))
+    return grading.grade(DEFAULTS, folder / "out.png", files=files)
 
 
 def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:

@@ -26,6 +26,8 @@ from visioneval.cli import app
 from visioneval.graders.pixels.reference import measure_reference
 from visioneval.media.opencv import portable_opencv
 
+pytestmark = pytest.mark.slow
+
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 COMMAND = "from visioneval.cli import app; app()"
 EDITS = Path(__file__).resolve().parents[4] / "shared" / "data" / "edits"
