@@ -16,8 +16,8 @@ from PIL import Image
 
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
-from visioneval.probing.damage.kinds import KINDS, Kind, Level, planted
-from visioneval.probing.damage.subject import CannotPlantError, Subject, decode, encode
+from visioneval.probing.kinds import KINDS, Kind, Level, planted
+from visioneval.probing.subject import CannotPlantError, Subject, decode, encode
 from visioneval.suite.cases.case import Expect
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

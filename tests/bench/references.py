@@ -14,8 +14,8 @@ from PIL import Image
 from tests.bench.redraws import changed, images
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.reference import ReferenceFinding, failures, measure_reference
-from visioneval.probing.damage.kinds import KINDS
-from visioneval.probing.damage.subject import CannotPlantError
+from visioneval.probing.kinds import KINDS
+from visioneval.probing.subject import CannotPlantError
 
 LEVELS = {
     "pixels.patch": ("12 px", "48 px"),

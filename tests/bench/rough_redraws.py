@@ -17,8 +17,8 @@ from PIL import Image, ImageFilter
 from tests.bench.redraws import DATA, SIDE, changed, corner
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
-from visioneval.probing.damage.kinds import KINDS
-from visioneval.probing.damage.subject import CannotPlantError
+from visioneval.probing.kinds import KINDS
+from visioneval.probing.subject import CannotPlantError
 
 STRENGTHS = (0.7, 1.2)
 LEVELS = {

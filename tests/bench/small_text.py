@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from visioneval.graders.pixels.color import Mask, Pixels
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
-from visioneval.graders.pixels.transparency import Mask, Pixels
 
 SIDE = 1024
 HEIGHTS = (12, 16, 20, 24, 32, 48, 64)

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from visioneval.graders.text.copy_check import check, other_spaces, with_spaces
-from visioneval.graders.text.reading import contrast
-from visioneval.graders.text.reading.line_looks import look_at_lines
+from visioneval.graders.text import ocr
+from visioneval.graders.text.check import check, other_spaces, with_spaces
+from visioneval.graders.text.spaces import look_at_lines
 from visioneval.media.images import load_image
 from visioneval.suite.cases.case import ExpectText
 
@@ -99,7 +99,7 @@ def damaged(line: str, draw: random.Random) -> Iterator[tuple[str, str]]:
 
 def outcomes(path: Path, required: list[str]) -> Iterator[bool | None]:
     """For each required line that is read, whether its spaces pass."""
-    readings = contrast.read(load_image(path))
+    readings = ocr.read(load_image(path))
     for line in required:
         comparison = check(readings, ExpectText(required=(line,)), fold=True, min_confidence=0.5)
         if comparison.matched:

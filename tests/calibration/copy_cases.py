@@ -17,8 +17,8 @@ from tests.support.images.card_designs import CARDS
 from tests.support.images.cards import Card, blank, encoded
 from tests.support.images.lone_words import draw_word, word_cells
 from tests.support.images.typefaces import ONE_CASE
-from visioneval.probing.damage import copy_edits
-from visioneval.probing.damage.subject import CannotPlantError
+from visioneval.probing import copy
+from visioneval.probing.subject import CannotPlantError
 from visioneval.suite.cases.case import ExpectText
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "copy"
@@ -28,7 +28,7 @@ PER_LINE = 4
 """Mistakes planted in a required line, besides a look-alike."""
 BLANKS = 20
 _ALIKE = ("Il1|", "O0o", "cC", "sS", "vV", "wW", "xX\u00d7", "zZ")
-# A copy of what copy_match.skeleton does today, so that the yardstick stays when the code moves.
+# A copy of what match.skeleton does today, so that the yardstick stays when the code moves.
 _SKELETON = str.maketrans({char: shapes[0] for shapes in _ALIKE for char in shapes})
 
 Part = Literal["shared", "cards", "words"]
@@ -72,12 +72,12 @@ def look_alike(line: str, random: np.random.Generator) -> str:
 
 
 EDITS: tuple[Edit, ...] = (
-    copy_edits.letter_replaced,
-    copy_edits.letter_dropped,
-    copy_edits.letter_doubled,
-    copy_edits.letters_swapped,
-    copy_edits.case_changed,
-    copy_edits.punctuation_changed,
+    copy.letter_replaced,
+    copy.letter_dropped,
+    copy.letter_doubled,
+    copy.letters_swapped,
+    copy.case_changed,
+    copy.punctuation_changed,
 )
 
 
@@ -168,7 +168,7 @@ def _cards(card: Card, half: Half) -> Iterator[CopyImage]:
 def _misdrawn(card: Card) -> tuple[tuple[str, ...], str]:
     """The lines of a card with one mistake that can be seen in its typeface, and its kind."""
     random = np.random.default_rng(zlib.crc32(f"wrong {card.name}".encode()))
-    edits = [edit for edit in EDITS if card.face not in ONE_CASE or edit is not copy_edits.case_changed]
+    edits = [edit for edit in EDITS if card.face not in ONE_CASE or edit is not copy.case_changed]
     while True:
         at, edit = int(random.integers(len(card.lines))), edits[int(random.integers(len(edits)))]
         try:

@@ -12,7 +12,7 @@ import pytest
 from toys import LOOK, Toy
 
 from visioneval import GraderRecord, ProviderError, Record, read_records
-from visioneval.media.pixel_budget import PixelBudget
+from visioneval.media.images import PixelBudget
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
@@ -104,7 +104,7 @@ def test_a_wait_for_a_slot() -> None:
 
 
 def test_a_wait_for_memory_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.media.pixel_budget.max_pixels", lambda: 10)
+    monkeypatch.setattr("visioneval.media.images.max_pixels", lambda: 10)
     budget = PixelBudget()
 
     def decode() -> None:

@@ -24,7 +24,8 @@ from visioneval.media.svg import is_svg
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
 _CODE = (
-    *(f"graders/{name}/**/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
+    *(f"graders/{name}/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
+    "graders/text/*.txt",
     "media/*.py",
 )
 """The files whose code can change a measurement."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from visioneval.bounds import check_frames, max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.color import color_space, in_srgb
-from visioneval.media.images import header, on_background, opened
-from visioneval.media.pixel_budget import IN_MEMORY
+from visioneval.media.images import IN_MEMORY, header, on_background, opened
 
 if TYPE_CHECKING:
     from PIL import Image

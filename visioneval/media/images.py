@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,12 +19,57 @@ from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError
 from visioneval.media import svg
 from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
-from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.media.png import is_complete, is_interlaced
+from visioneval.stopwatch import waiting
 from visioneval.types import Output
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+class PixelBudget:
+    """A weighted semaphore over pixels, first come, first served.
+
+    A request larger than the whole budget is granted when no other is active. Nested requests of a thread reserve
+    nothing, so that a thread never waits for itself.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._waiting: deque[object] = deque()
+        self._reserved = 0
+        self._thread = threading.local()
+
+    @contextmanager
+    def reserve(self, pixels: int) -> Iterator[None]:
+        """Waits until the budget has room for ``pixels``, and reserves them."""
+        if getattr(self._thread, "has_share", False):
+            yield
+            return
+        most = max_pixels()
+        share, turn = min(pixels, most), object()
+        with self._condition:
+            self._waiting.append(turn)
+            try:
+                with waiting():
+                    self._condition.wait_for(lambda: self._waiting[0] is turn and self._reserved + share <= most)
+                self._reserved += share
+            finally:
+                self._waiting.remove(turn)
+                self._condition.notify_all()
+        self._thread.has_share = True
+        try:
+            yield
+        finally:
+            self._thread.has_share = False
+            with self._condition:
+                self._reserved -= share
+                self._condition.notify_all()
+
+
+IN_MEMORY = PixelBudget()
+"""The pixel budget of this process."""
+
 
 MAX_BYTES = 256 * 1024 * 1024
 
@@ -150,26 +197,24 @@ def too_many_pixels(declares: str) -> ImageLimitError:
 
 
 def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:
-    """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
+    """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``.
+
+    Of a usual PNG, checks its rows instead, as Pillow fills missing ones with zeros.
+    """
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
         if verifies_checksums:
             _check_chunks(source)
         with IN_MEMORY.reserve(width * height):
-            _decode(handle, source)
+            data = _bytes_of(source) if handle.format == "PNG" else b""
+            if not data or is_interlaced(data):
+                handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
+                handle.load()
+            if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
+                raise ImageError("the image cannot be decoded: it has no palette for its pixels")
+            if data and not is_complete(data):
+                raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
         return "image/svg+xml" if kind == "svg" else f"image/{kind}", width, height
-
-
-def _decode(handle: Image.Image, source: Path | bytes) -> None:
-    """Decodes an image; of a usual PNG, checks its rows instead, as Pillow fills missing ones with zeros."""
-    data = _bytes_of(source) if handle.format == "PNG" else b""
-    if not data or is_interlaced(data):
-        handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
-        handle.load()
-    if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
-        raise ImageError("the image cannot be decoded: it has no palette for its pixels")
-    if data and not is_complete(data):
-        raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
 
 
 def _bytes_of(source: Path | bytes) -> bytes:

@@ -1,11 +1,13 @@
 """SVGs as pixels: drawn by resvg, without anything outside of the file, in a process that has limits.
 
 resvg draws local files that an SVG names, and any size that it declares. So an SVG is read first: what refers to
-something outside, and what a still drawing does not show, is refused, and the size is bounded before it is drawn.
+something outside, and what a still drawing does not show, is refused, and the size is bounded before it is drawn. So is
+what resvg leaves out without a word: CSS that it does not know, and images that it cannot decode.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -13,18 +15,19 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from unicodedata import category
+from urllib.parse import unquote_to_bytes
 from xml.parsers import expat
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError, MissingExtraError
 from visioneval.extras import has_extra, needs
-from visioneval.media.svg_content import CSS_ATTRIBUTES, check_css, check_embedded
 
 MAX_SVG_BYTES = 10_000_000
 MAX_ELEMENTS = 100_000
@@ -247,11 +250,19 @@ def _read(data: bytes) -> _Drawing:
         begin = parser.CurrentByteIndex if begin < 0 else begin
         drawing.start(name, attributes)
 
+    def check_doctype(_name: str, _system: str | None, _public: str | None, has_internal_subset: int) -> None:
+        if has_internal_subset:
+            raise ImageError("the SVG declares entities in its DOCTYPE")
+
+    def check_instruction(target: str, content: str) -> None:
+        if target.lower() == "xml-stylesheet":
+            raise _outside(content)
+
     parser.StartElementHandler = start
     parser.EndElementHandler = drawing.end
     parser.CharacterDataHandler = drawing.content
-    parser.StartDoctypeDeclHandler = _check_doctype
-    parser.ProcessingInstructionHandler = _check_instruction
+    parser.StartDoctypeDeclHandler = check_doctype
+    parser.ProcessingInstructionHandler = check_instruction
     try:
         parser.Parse(encoded, True)
     except expat.ExpatError as error:
@@ -261,16 +272,6 @@ def _read(data: bytes) -> _Drawing:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {box}"'
         drawing.text = f'{head} preserveAspectRatio="none">{encoded[begin:].decode()}</svg>'
     return drawing
-
-
-def _check_doctype(_name: str, _system: str | None, _public: str | None, has_internal_subset: int) -> None:
-    if has_internal_subset:
-        raise ImageError("the SVG declares entities in its DOCTYPE")
-
-
-def _check_instruction(target: str, data: str) -> None:
-    if target.lower() == "xml-stylesheet":
-        raise _outside(data)
 
 
 def _outside(what: str) -> ImageError:
@@ -306,3 +307,79 @@ def _length(text: str | None) -> float | None:
 
 def _local(name: str) -> str:
     return name.rpartition(":")[2].lower()
+
+
+CSS_ATTRIBUTES = frozenset((
+    "style", "fill", "stroke", "stop-color", "flood-color", "lighting-color", "color", "filter", "clip-path",
+    "mask", "marker", "marker-start", "marker-mid", "marker-end", "cursor", "opacity", "fill-opacity",
+    "stroke-opacity", "stop-opacity", "stroke-width", "stroke-dasharray", "font-size", "x", "y", "width", "height",
+    "r", "cx", "cy", "rx", "ry", "dx", "dy",
+))  # fmt: skip
+"""Attributes whose values are CSS."""
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"(?<![\w-])(-?[a-z][a-z-]*)\(([^()]*)", re.IGNORECASE)
+_COLORS = ("rgb", "rgba", "hsl", "hsla")
+_FUNCTIONS = frozenset((
+    "url", "media", "matrix", "translate", "translatex", "translatey", "scale", "scalex", "scaley", "rotate",
+    "skewx", "skewy", "blur", "brightness", "contrast", "drop-shadow", "grayscale", "hue-rotate", "invert",
+    "opacity", "saturate", "sepia",
+))  # fmt: skip
+"""The functions that resvg knows, besides those of colors, and what may precede a parenthesis."""
+_PLAIN_COLOR = re.compile(r"[\s\d.,%+-]*")
+_UNKNOWN_RULES = re.compile(
+    r"@(?:font-face|supports|layer|container|scope|media(?!\s*(?:print|\(\s*(?:prefers-color-scheme\s*:\s*dark|"
+    r"prefers-reduced-motion|prefers-contrast|forced-colors))))\b|:root\b|:last-child\b|:(?:first|last|only)-of-type\b|"
+    r"(?:^|[{;])\s*(?:r|cx|cy|rx|ry|x|y|rotate|scale|translate)\s*:|"
+    r"(?:^|[{;])\s*background(?:-color|-image)?\s*:(?!\s*(?:none|transparent))|"
+    r"(?:^|[{;\s])transform\s*:[^;}]{0,200}\d(?:px|deg|rad|turn|%|r?em)",
+    re.IGNORECASE,
+)
+"""Rules for screens, selectors and properties that a browser applies and resvg does not."""
+
+_FORMATS = ["PNG", "JPEG", "GIF", "WEBP"]
+
+
+def check_css(text: str) -> None:
+    """Raises ``ImageError`` for style rules, or the value of an attribute, that resvg does not know."""
+    text = _COMMENT.sub(" ", text)
+    unknown = None if (rule := _UNKNOWN_RULES.search(text)) is None else rule[0].strip("{; \t\r\n")
+    for name, value in _FUNCTION.findall(text):
+        is_color = name.lower() in _COLORS
+        if (is_color and not _PLAIN_COLOR.fullmatch(value)) or not (is_color or name.lower() in _FUNCTIONS):
+            unknown = unknown or f"{name}({value})"
+    if unknown:
+        shown = " ".join(unknown.split())
+        raise ImageError(f"the SVG has CSS that is not drawn ({shown:.40}): write plain SVG attributes")
+
+
+def check_embedded(address: str) -> None:
+    """Raises ``ImageError`` for an image as ``data:`` that is damaged, too large, or of another type than it says."""
+    head, _, content = address.strip().partition(",")
+    declared = head.partition("/")[2].partition(";")[0].lower()
+    try:
+        kind, mode = _decoded(unquote_to_bytes(content), is_base64=";base64" in head.lower())
+    except Exception:  # decoders may raise anything for a hostile file
+        raise ImageError(
+            f"the SVG has an embedded image ({head:.40}) that is damaged, or over the limit of {MEGAPIXELS.limit:,}"
+            f" million pixels ({MEGAPIXELS.hint})"
+        ) from None
+    if declared.replace("jpg", "jpeg") != kind:
+        raise ImageError(f"the SVG has an embedded image that is no {declared}: write data:image/{kind}")
+    if mode == "CMYK":
+        raise ImageError("the SVG has an embedded image in CMYK, whose colors are not drawn right: embed it as RGB")
+
+
+def _decoded(data: bytes, *, is_base64: bool) -> tuple[str, str]:
+    """The type and the mode of an image that decodes. Raises anything."""
+    from PIL import Image
+
+    data = base64.b64decode(data + b"==") if is_base64 else data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about sizes, which are checked here
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            image.verify()  # the checksums of a PNG, which decoding ignores
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            if image.width * image.height > max_pixels():
+                raise ValueError
+            image.load()
+            return (image.format or "").lower(), image.mode

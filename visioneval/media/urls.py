@@ -12,18 +12,76 @@ import re
 import socket
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
-from visioneval.media.buckets import bucket_files, size_in_bucket
-from visioneval.media.hub import HUB, fetch_from_hub, is_hub_file
-from visioneval.media.inflate import ACCEPTED, Inflater
-from visioneval.media.network import ProxyError, proxy_for, proxy_url, tls_context
+from visioneval.media.network import (
+    ACCEPTED,
+    Inflater,
+    ProxyError,
+    bucket_files,
+    proxy_for,
+    proxy_url,
+    size_in_bucket,
+    tls_context,
+)
 
 if TYPE_CHECKING:
     import aiohttp
+
+
+HUB = "huggingface.co"
+"""The host whose name in ``VISIONEVAL_TRUSTED_HOSTS`` lets an untrusted suite read datasets."""
+
+
+def is_hub_file(url: str) -> bool:
+    """Whether a URL names a file of a dataset on the Hub."""
+    parts = urlsplit(url)
+    return parts.netloc == "datasets" and parts.path.count("/") >= 2 and not parts.query
+
+
+def fetch_from_hub(url: str, limit: int) -> bytes:
+    """Reads a file of at most ``limit`` bytes. Raises ``ImportError`` without the extra, and ``UsageError``."""
+    from huggingface_hub import HfFileSystem, get_hf_file_metadata, get_token, hf_hub_download, hf_hub_url
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+    try:
+        resolved = HfFileSystem().resolve_path(url)
+        options = {"repo_type": resolved.repo_type, "revision": resolved.revision}
+        size = get_hf_file_metadata(hf_hub_url(resolved.repo_id, resolved.path_in_repo, **options)).size
+        if size is not None and size > limit:
+            raise UsageError(f"over the limit of {limit:,} bytes")
+        file = hf_hub_download(resolved.repo_id, resolved.path_in_repo, **options)
+    except GatedRepoError:
+        raise UsageError(_denied("the dataset is gated", has_token=bool(get_token()))) from None
+    except LocalEntryNotFoundError:
+        raise UsageError("the Hub cannot be reached, and its cache does not have the file") from None
+    except EntryNotFoundError:
+        raise UsageError("there is no such file") from None
+    except (RepositoryNotFoundError, FileNotFoundError):
+        message = "there is no such dataset or revision, or it is private"
+        raise UsageError(_denied(message, has_token=bool(get_token()))) from None
+    data = Path(file).read_bytes()
+    if len(data) > limit:
+        raise UsageError(f"over the limit of {limit:,} bytes")
+    return data
+
+
+def _denied(reason: str, *, has_token: bool) -> str:
+    if has_token:
+        return f"{reason}: the Hub's token on this machine has no access to it"
+    return f"{reason}: to read it with a token, set HF_TOKEN"
+
 
 TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
 TRUSTED_PROJECTS = "VISIONEVAL_TRUSTED_PROJECTS"

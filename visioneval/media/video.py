@@ -1,7 +1,5 @@
 """Videos on disk: their type and size, and frames sampled from them. Limits are checked before decoding.
 
-``video_luma`` reads all frames of a video.
-
 Needs PyAV (the extra ``video``).
 """
 
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.bounds import MAX_FRAMES, max_pixels
-from visioneval.errors import ImageError, MissingExtraError
+from visioneval.errors import ImageError, MissingExtraError, WrongTaskError
 from visioneval.extras import has_extra, needs
+from visioneval.media import images
 from visioneval.media.animation import (
     ANIMATION_TYPES,
     SampledFrame,
@@ -26,13 +25,14 @@ from visioneval.media.animation import (
     shown_at_middles,
     still_kind,
 )
-from visioneval.media.images import MAX_BYTES, check_size, identify, sha256
-from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.types import Output
+from visioneval.media.animation import EXTENSIONS as ANIMATION_EXTENSIONS
+from visioneval.media.images import IN_MEMORY, MAX_BYTES, check_size, identify, sha256
+from visioneval.types import Output, TaskType
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from PIL import Image
+
 
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 LARGEST_SIDE = 1536
@@ -142,7 +142,12 @@ def mime_of(path: Path) -> str:
 def sample_frames(path: Path, count: int) -> list[Frame]:
     """The frames of ``sample_images``, each once, with the seconds at which it begins. Raises ``ImageError``."""
     images = {sample.start: sample.image for sample in sample_images(path, count)}
-    return [Frame(start, _jpeg(image)) for start, image in images.items()]
+    frames = []
+    for start, image in images.items():
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=90)
+        frames.append(Frame(start, buffer.getvalue()))
+    return frames
 
 
 def sample_images(path: Path, count: int) -> list[SampledFrame]:
@@ -281,12 +286,6 @@ def _upright(frame: VideoFrame) -> Image.Image:
     return image.convert("RGB").rotate(frame.rotation, expand=True)
 
 
-def _jpeg(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=90)
-    return buffer.getvalue()
-
-
 @contextmanager
 def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     """Opens a video and its first video stream, within the limits. Raises ``ImageError``.
@@ -314,3 +313,28 @@ def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
                 yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise ImageError(f"the video cannot be decoded: {getattr(error, 'strerror', None) or error}") from error
+
+
+def artifact(data: bytes, task: TaskType) -> Output:
+    """Describes an encoded image or video; the caller sets its path.
+
+    Raises ``ImageError`` if it is neither, ``WrongTaskError`` if it moves and the task asks for an image.
+    """
+    is_video = video_mime(data[:64]) is not None
+    if task is TaskType.VIDEO_GENERATION:
+        return video_at(Path(), data)
+    if is_video:
+        raise WrongTaskError("this is a video: set 'task: video_generation' in its case")
+    image = images.image_at(Path(), data)
+    if animation_of(data) is not None:
+        raise WrongTaskError(
+            "this is an animation, which is measured as a video: set 'task: video_generation' in its case"
+            + ("" if can_read_videos() else f" ({needs('video')})")
+        )
+    return image
+
+
+def ending(mime: str) -> str:
+    """The file suffix of a MIME type, with its dot."""
+    kind = mime.split("/")[1]
+    return (images.EXTENSIONS | EXTENSIONS | ANIMATION_EXTENSIONS)[kind]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from PIL import Image
+
 from visioneval.aio import gather_all
 from visioneval.analysis.probe import ProbedCell
 from visioneval.errors import ClosingError, ImageError
-from visioneval.media.formats import ending
-from visioneval.media.images import identify, sha256
+from visioneval.media.images import identify, on_checkerboard, sha256
+from visioneval.media.video import ending
 from visioneval.probing.changes import Change, changes_of, planted_or_reason
-from visioneval.probing.damage.kinds import COPY
-from visioneval.probing.damage.subject import PlantedFile, Subject
-from visioneval.probing.originals import Original
+from visioneval.probing.kinds import COPY
+from visioneval.probing.originals import Original, as_control, open_subject, with_lines
 from visioneval.probing.prepare import PreparedProbe
-from visioneval.probing.subjects import as_control, open_subject, with_lines
-from visioneval.probing.thumbnails import side_by_side
+from visioneval.probing.subject import Box, Pixels, PlantedFile, Subject, decode
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
@@ -237,3 +238,30 @@ def _probed_cell(original: Original, change: Change, record: Record, detail: str
         unmeasured=unmeasured,
         detail=detail,
     )
+
+
+SIDE = 320
+CONTEXT = 2.5
+"""A cutout is this many times as large as the damage."""
+
+
+def side_by_side(before: Pixels, after: PlantedFile) -> tuple[bytes, bytes]:
+    """Both images as WebP, at most ``SIDE`` pixels on their longer side, on a checkered ground if transparent."""
+    image = decode(after.data)
+    box = after.box if image.shape[:2] == before.shape[:2] else None
+    return _cutout(before, box), _cutout(image, box)
+
+
+def _cutout(image: Pixels, box: Box | None) -> bytes:
+    shown = Image.fromarray(image)
+    if box is not None:
+        left, top, width, height = box
+        side = max(CONTEXT * width, CONTEXT * height, 96)
+        x, y = left + width / 2 - side / 2, top + height / 2 - side / 2
+        shown = shown.crop(
+            (max(0, round(x)), max(0, round(y)), min(shown.width, round(x + side)), min(shown.height, round(y + side)))
+        )
+    shown.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    on_checkerboard(shown).save(buffer, "WEBP", quality=82, method=2)
+    return buffer.getvalue()

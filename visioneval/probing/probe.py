@@ -16,9 +16,8 @@ from visioneval.analysis.probe import (
     weakest_caught,
 )
 from visioneval.errors import count_of
-from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import ProbeMeasurements, measure
-from visioneval.probing.prepare import PreparedProbe, ProbeRequest, prepare_probe
+from visioneval.probing.prepare import PreparedProbe, ProbeRequest, cost_lines, prepare_probe
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Listener
 from visioneval.running.loading import SuiteOptions

@@ -15,7 +15,7 @@ import httpx2
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
 from visioneval.media.images import MAX_BYTES
-from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
+from visioneval.media.network import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
 """A header for every request: ``check_reply`` supports only these codings."""

@@ -14,9 +14,8 @@ from panel_runs import MODELS, record_of
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.graders.text import second_look
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.reading import ocr
+from visioneval.graders.text import ocr, second_look
+from visioneval.graders.text.layout import Reading
 from visioneval.records.preferences import read_preferences
 
 pytest_plugins = ("panel_fixtures",)
@@ -82,7 +81,9 @@ class TestOtherGraders:
         asked: int,
     ) -> None:
         reads: list[str] = []
-        monkeypatch.setattr(ocr, "read", lambda image: reads.append("ocr") or [Reading(line, 0.99) for line in lines])
+        monkeypatch.setattr(
+            ocr, "read_flat", lambda image: reads.append("ocr") or [Reading(line, 0.99) for line in lines]
+        )
         monkeypatch.setattr(second_look, "look_again", lambda images, readings, *_: reads.append("again") or readings)
         says = {name: {"lines": ["SALE"]} for name in "abc"}
         grader = {"key": "copy", "type": "text", "extract": ["ocr", "judge"], "judge": ["a", "b", "c"]}

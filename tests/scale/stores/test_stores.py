@@ -11,7 +11,7 @@ import pytest
 from stores import FaultyStore, Machines, forget_clients
 
 from visioneval import StorageError, UsageError
-from visioneval.media import buckets
+from visioneval.media import network
 from visioneval.records.stores import claims
 from visioneval.records.stores import store as store_module
 from visioneval.records.stores.claims import RunClaim, read_claim
@@ -123,7 +123,7 @@ def test_a_first_listing_has_a_time_limit(
     machines: Machines, first_call: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """gcsfs repeats it for almost a minute."""
-    monkeypatch.setattr(buckets, "ANSWER_S", 0.2)
+    monkeypatch.setattr(network, "ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(StorageError, match=r"^cannot list gs://bkt/runs: no answer in 0\.2 seconds: check the"):

@@ -19,7 +19,7 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval import UsageError
-from visioneval.media import buckets
+from visioneval.media import network
 from visioneval.media.urls import client_message, fetch
 from visioneval.suite.loading.datasets.tables import read_rows
 
@@ -158,7 +158,7 @@ def test_a_bucket_that_denies_access_is_reported_on_one_line(
 def test_a_bucket_that_does_not_answer_is_reported_soon_and_on_one_line(
     toy: Toy, monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str
 ) -> None:
-    monkeypatch.setattr(buckets, "ANSWER_S", 0.5)
+    monkeypatch.setattr(network, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv(endpoint, f"http://127.0.0.1:{silent.getsockname()[1]}")
         result = run(toy, name)
@@ -169,7 +169,7 @@ def test_a_bucket_that_does_not_answer_is_reported_soon_and_on_one_line(
 
 
 def test_gcsfs_prints_no_traceback(tmp_path: Path) -> None:
-    code = "from visioneval.media.buckets import bucket_files; bucket_files('gs'); import gcsfs.core;"
+    code = "from visioneval.media.network import bucket_files; bucket_files('gs'); import gcsfs.core;"
     code += "gcsfs.core.logger.exception('out of retries')"
     done = subprocess.run(
         [sys.executable, "-c", code],

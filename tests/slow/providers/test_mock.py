@@ -15,7 +15,7 @@ from mock_outputs import generated, output, request, text
 from PIL import Image
 
 from visioneval import CaseFiles, Editor, Generator, ProviderError, TaskType
-from visioneval.graders.text.reading import ocr
+from visioneval.graders.text import ocr
 from visioneval.media.images import load_image
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
@@ -52,7 +52,7 @@ def read(recorded_readings: None):
     """Reads an image's lines, top to bottom, without their spaces."""
 
     def lines(image: Image.Image) -> list[str]:
-        readings = ocr.read(image.convert("RGB"))
+        readings = ocr.read_flat(image.convert("RGB"))
         return [reading.text.replace(" ", "") for reading in readings if reading.confidence >= 0.5]
 
     return lines

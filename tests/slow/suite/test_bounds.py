@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import app
 from visioneval.errors import TemplateError
-from visioneval.media.pixel_budget import PixelBudget
+from visioneval.media.images import PixelBudget
 from visioneval.templates.render import render
 
 TEN = list(range(10))

@@ -21,8 +21,8 @@ import pytest
 from PIL import Image
 
 from visioneval.atomic import write_whole
-from visioneval.graders.text.copy_match import Corners
-from visioneval.graders.text.reading import networks, ocr, ocr_models
+from visioneval.graders.text import networks, ocr
+from visioneval.graders.text.layout import Corners
 
 RECORDINGS = Path(__file__).with_name("readings.jsonl")
 RECORDING = "RECORD_READINGS" in os.environ
@@ -66,7 +66,7 @@ def versions() -> str:
     Without the version of onnxruntime, whose releases change confidences in their last digits: every fresh environment
     would read anew. Tests whose subject is OCR take no recorded readings.
     """
-    code = inspect.getsource(networks) + inspect.getsource(ocr_models)
+    code = inspect.getsource(networks)
     tools = {name: version for name, version in ocr.tool_versions().items() if name != "onnxruntime"}
     return json.dumps({**tools, "code": hashlib.sha256(code.encode()).hexdigest()})
 

@@ -16,7 +16,7 @@ from visioneval.graders.gecko.reading import ParsedQuestions, read_json, read_qu
 from visioneval.graders.pairwise import grader as pairwise
 from visioneval.graders.rubric import grader as rubric
 from visioneval.graders.rubric.config import PassFail, ScaleScore
-from visioneval.graders.text import judge as text_judge
+from visioneval.graders.text import grader as text_judge
 from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Tool, ToolCall
 from visioneval.providers.conversation import run_tool

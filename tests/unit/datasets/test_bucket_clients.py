@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from visioneval.media import buckets
+from visioneval.media import network
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_only_a_metadata_server_that_does_not_exist_is_skipped(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    buckets._skip_missing_metadata_server.__wrapped__()
+    network._skip_missing_metadata_server.__wrapped__()
     assert os.environ.get("NO_GCE_CHECK") == expected

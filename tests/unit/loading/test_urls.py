@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.media.inflate import CodingError, Inflater
+from visioneval.media.network import CodingError, Inflater
 from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, origin_of, url_problem
 
 Problems = Callable[..., list[str]]

@@ -22,10 +22,10 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import SampleDistance
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.color import Pixels
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS, mean_delta_e, mean_ssim
 from visioneval.graders.pixels.reference import compared_region
 from visioneval.graders.pixels.registration import align, read_pixels
-from visioneval.graders.pixels.transparency import Pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Output

@@ -1,12 +1,13 @@
 """Visible differences between images: color difference, structural similarity, and changed pixels.
 
 Images are ``(height, width, 3)`` arrays of 8-bit sRGB, or premultiplied RGBA if one of a pair has transparency
-(``transparency.comparable``), which is compared on black and on white, pixel by pixel the worse of the two; maps are
+(``color.comparable``), which is compared on black and on white, pixel by pixel the worse of the two; maps are
 ``(height, width)``. Large images are processed in bands, so that the float copies stay small.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -14,15 +15,22 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from visioneval.graders.pixels.color import ciede2000, ciede2000_of_bytes, lab_of_linear, linear_light, to_lab
-from visioneval.graders.pixels.transparency import (
+from visioneval.graders.pixels.color import (
     Floats,
     Mask,
     Pixels,
+    ciede2000,
+    ciede2000_of_bytes,
+    lab_of_linear,
+    linear_light,
     on_backgrounds,
+    on_checkerboard,
+    to_lab,
     with_alpha,
 )
+from visioneval.media.images import encode_png
 
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
@@ -198,7 +206,7 @@ def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, regi
         cv2.copyTo(np.ascontiguousarray(output[rows]), within.astype(np.uint8), edited)
         fine = _fine(to_lab(base[rows]), to_lab(edited), sigma) & within
         changed[target] = fine[core]
-        rest = (within & ~_grown(fine, 3)).astype(np.float32)
+        rest = (within & (cv2.dilate(fine.astype(np.uint8), np.ones((7, 7), np.uint8)) == 0)).astype(np.float32)
         layers = (*cv2.split(base[rows]), *cv2.split(edited), _grain(grainy[rows]), _grain(edited))
         blocks.append(np.dstack([*(_blocks((layer * rest)[core]) for layer in layers), _blocks(rest[core])]))
     changed |= _broad(np.concatenate(blocks), region.shape) & region
@@ -222,6 +230,17 @@ def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[fl
     top, left = np.unravel_index(int(hits.argmax()), hits.shape)
     share = float(hits[top, left]) / most if most else 0.0
     return share, (int(left), int(top), width, height)
+
+
+def as_box(window: tuple[int, int, int, int] | None) -> dict[str, int] | None:
+    """A window for a record."""
+    return window and dict(zip(("left", "top", "width", "height"), window, strict=True))
+
+
+def place(window: tuple[int, int, int, int]) -> str:
+    """A window in words."""
+    left, top, width, height = window
+    return f"at x {left} to {left + width}, y {top} to {top + height}"
 
 
 def _window_sums(mask: Mask, height: int, width: int) -> NDArray[np.int32]:
@@ -344,11 +363,6 @@ def _extent(flags: Any) -> slice:
     return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
-def _grown(mask: Mask, pixels: int) -> Mask:
-    square = np.ones((2 * pixels + 1, 2 * pixels + 1), np.uint8)
-    return cv2.dilate(mask.astype(np.uint8), square).astype(np.bool_)
-
-
 def _bands(shape: tuple[Any, ...], *, halo: int, pixels: int = _BAND_PIXELS) -> Iterator[tuple[slice, slice, slice]]:
     """The rows to read (with ``halo`` rows around), the part of them to keep, and its rows in the image."""
     height, width = shape[0], shape[1]
@@ -357,3 +371,42 @@ def _bands(shape: tuple[Any, ...], *, halo: int, pixels: int = _BAND_PIXELS) -> 
         bottom = min(height, top + step)
         first, last = max(0, top - halo), min(height, bottom + halo)
         yield slice(first, last), slice(top - first, bottom - first), slice(top, bottom)
+
+
+GREYS = 64
+_OUTSIDE, _INSIDE, _OUTLINE, _WINDOW_BOX = range(GREYS, GREYS + 4)
+_COLORS = ((230, 30, 40), (30, 120, 230), (255, 255, 255), (255, 215, 0))
+_MAP_SIDE = 2048
+
+
+def difference_map(
+    output: Pixels,
+    changed_outside: Mask,
+    changed_inside: Mask | None = None,
+    inside: Mask | None = None,
+    window: tuple[int, int, int, int] | None = None,
+) -> bytes:
+    """A PNG for people: the image in dark greys, on a checkerboard where it is transparent, with the changes outside in
+    red and inside in blue.
+
+    The edge of ``inside`` is white, ``window`` (left, top, width, height) has a yellow box. Images over
+    2048 pixels per side are reduced.
+    """
+    canvas = (luma(on_checkerboard(output)) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
+    canvas[changed_outside] = _OUTSIDE
+    if changed_inside is not None:
+        canvas[changed_inside] = _INSIDE
+    scale = min(1.0, _MAP_SIDE / max(canvas.shape))
+    size = (max(1, round(canvas.shape[1] * scale)), max(1, round(canvas.shape[0] * scale)))
+    canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_NEAREST).astype(np.uint8)
+    if inside is not None:
+        inside_small = cv2.resize(inside.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+        outlines, _ = cv2.findContours(inside_small, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+        cv2.drawContours(canvas, outlines, -1, _OUTLINE, 1)
+    if window is not None:
+        left, top, width, height = (round(side * scale) for side in window)
+        cv2.rectangle(canvas, (left - 3, top - 3), (left + width + 2, top + height + 2), _WINDOW_BOX, 2)
+    image = Image.fromarray(canvas)
+    greys = [level * 255 // (GREYS - 1) for level in range(GREYS) for _ in range(3)]
+    image.putpalette([*greys, *itertools.chain(*_COLORS)])
+    return encode_png(image, compression=4)  # less than half the time of the default, and 6 % more bytes

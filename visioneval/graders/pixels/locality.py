@@ -38,34 +38,34 @@ from typing import Any
 import cv2
 import numpy as np
 
-from visioneval.errors import GraderError, ImageError
+from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.changes import REST, IsolatedChange, Redraw, isolated_change, measure_redraw
+from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
+    as_box,
     changed_exactly,
-    changed_visibly,
     detail_ratio,
+    difference_map,
     different,
     mean_ssim,
+    place,
     worst_window,
 )
-from visioneval.graders.pixels.difference_map import difference_map
-from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
-from visioneval.graders.pixels.redrawn import REST, Redraw, measure_redraw
 from visioneval.graders.pixels.registration import (
-    AlignedPair,
     ColorSpaces,
     Registration,
     align,
+    decoded,
     read_color_spaces,
     read_pixels,
     scale_to_base,
 )
 from visioneval.graders.pixels.sharpening import softened_alike
-from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
@@ -112,7 +112,7 @@ def measure_locality(
     dilated = _dilated(editable, dilate)
     aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
     outside, inside = ~dilated & aligned.valid, editable & aligned.valid
-    share, window, ssim, sharpness, sharpening = None, None, None, None, 0.0
+    share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         unedited = aligned.base.copy()
         cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
@@ -120,12 +120,10 @@ def measure_locality(
         sharpness = detail_ratio(aligned.base, unedited, outside)
     isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
     redraw = measure_redraw(aligned.base, aligned.output, outside) if redrawn else None
-    alike = aligned
-    if not exact:
-        alike, sharpening = softened_alike(aligned, outside)
+    alike, sharpening = (aligned, 0.0) if exact else softened_alike(aligned, outside)
     pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
     changed_outside, changed_inside = (
-        changed_exactly(*pair, region) if exact else _changed_visibly(alike, region) for region in (outside, inside)
+        changed_exactly(*pair, region) if exact else alike.changed_visibly(region) for region in (outside, inside)
     )
     differing = changed_outside if exact else changed_outside & different(aligned.base, aligned.output)
     if outside.any():
@@ -188,7 +186,9 @@ class Locality:
 def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int, redrawn: bool) -> LocalityFinding:
     """Measures the files of an edit. Raises ``GraderError`` if one does not decode, or the mask does not fit."""
     with room_for(base, mask, output):
-        base_pixels, editable = read_pixels(base, as_stored=exact), _read_mask(mask)
+        base_pixels = read_pixels(base, as_stored=exact)
+        with decoded(mask):
+            editable = np.asarray(load_mask(mask)) > 0
         if editable.shape != base_pixels.shape[:2]:
             raise GraderError(f"the mask {mask} is {_size(editable)}, the base image {base} is {_size(base_pixels)}")
         pixels = read_pixels(output, as_stored=exact)
@@ -273,8 +273,7 @@ def _spread_failure(finding: LocalityFinding, config: LocalityGrader) -> str | N
     share, worst, window = finding.changed_outside, finding.worst_window, finding.window
     if share is None or worst is None or window is None:
         return None
-    left, top, width, height = window
-    at = f"at x {left} to {left + width}, y {top} to {top + height}"
+    at = place(window)
     if share > config.max_changed_outside:
         limit = percent(config.max_changed_outside)
         return (
@@ -302,13 +301,12 @@ def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
             f" {redraw.overall:g} or more (CIE76), above the limit of {config.max_redraw:g}, {undone}"
         )
     if redraw.content > config.max_content_change:
-        left, top, width, height = redraw.window
         cause = redraw.cause
         if cause == "sharpness":
             word = "gained" if redraw.local_sharpness > 0 else "lost"
             cause += f" (detail {word} {percent(abs(redraw.local_sharpness))} of its contrast)"
         return (
-            f"outside the mask, the {cause} changed at x {left} to {left + width}, y {top} to {top + height}:"
+            f"outside the mask, the {cause} changed {place(redraw.window)}:"
             f" by {redraw.content:g} (CIE76) more than {REST:g} times the rest, above the limit of"
             f" {config.max_content_change:g}, {undone}"
         )
@@ -318,9 +316,8 @@ def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
 def _isolated_failure(isolated: IsolatedChange | None, config: LocalityGrader) -> str | None:
     if isolated is None or isolated.window is None or isolated.pixels <= config.max_isolated_change:
         return None
-    left, top, width, height = isolated.window
     return (
-        f"outside the mask, {isolated.pixels:,} pixels at x {left} to {left + width}, y {top} to {top + height}"
+        f"outside the mask, {isolated.pixels:,} pixels {place(isolated.window)}"
         f" changed visibly, above the limit of {config.max_isolated_change:,}, while the area around them is identical"
     )
 
@@ -337,6 +334,10 @@ def _unmeasured(finding: LocalityFinding, config: LocalityGrader) -> str | None:
 
 
 def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) -> dict[str, Any]:
+    redraw = finding.redraw
+    limits = ["max_changed_outside", "max_worst_window", "max_isolated_change"]
+    limits += ["max_content_change", "max_redraw"] if config.tolerance == "redrawn" else []
+    limits += ["min_changed_inside", "max_shift", "max_magnification", "min_sharpness_outside", "dilate"]
     return {
         "tolerance": config.tolerance,
         "base_size": "x".join(map(str, finding.base_size)),
@@ -348,42 +349,12 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
         **({"alpha_outside": dict(finding.alpha_outside)} if finding.alpha_outside else {}),
-        "window": dict(zip(("left", "top", "width", "height"), finding.window, strict=True))
-        if finding.window
-        else None,
-        "isolated_window": dict(zip(("left", "top", "width", "height"), finding.isolated.window, strict=True))
-        if finding.isolated and finding.isolated.window
-        else None,
-        "limits": {
-            "max_changed_outside": config.max_changed_outside,
-            "max_worst_window": config.max_worst_window,
-            "max_isolated_change": config.max_isolated_change,
-            **(
-                {"max_content_change": config.max_content_change, "max_redraw": config.max_redraw}
-                if config.tolerance == "redrawn"
-                else {}
-            ),
-            "min_changed_inside": config.min_changed_inside,
-            "max_shift": config.max_shift,
-            "max_magnification": config.max_magnification,
-            "min_sharpness_outside": config.min_sharpness_outside,
-            "dilate": config.dilate,
-        },
-        **(
-            {
-                "redraw_window": dict(zip(("left", "top", "width", "height"), finding.redraw.window, strict=True)),
-                "redraw_sharpness": finding.redraw.sharpness,
-            }
-            if finding.redraw
-            else {}
-        ),
+        "window": as_box(finding.window),
+        "isolated_window": as_box(finding.isolated.window if finding.isolated else None),
+        "limits": {name: getattr(config, name) for name in limits},
+        **({"redraw_window": as_box(redraw.window), "redraw_sharpness": redraw.sharpness} if redraw else {}),
         "difference_map": map_path,
     }
-
-
-def _changed_visibly(aligned: AlignedPair, region: Mask) -> Mask:
-    coarseness = aligned.registration.coarseness
-    return changed_visibly(aligned.base, aligned.output, region, grainy=aligned.whole_base, coarseness=coarseness)
 
 
 def _share(changed: Mask, region: Mask) -> float | None:
@@ -400,13 +371,6 @@ def _dilated(mask: Mask, pixels: int) -> Mask:
     # Squared distances are integers, so a limit halfway between two of them is safe from rounding errors.
     dilated: Mask = distance < math.sqrt(pixels**2 + 0.5)
     return dilated & bool(mask.any())
-
-
-def _read_mask(path: Path) -> Mask:
-    try:
-        return np.asarray(load_mask(path)) > 0
-    except ImageError as error:
-        raise GraderError(f"{path}: {error}") from error
 
 
 def _size(array: Any) -> str:

@@ -31,17 +31,19 @@ from pathlib import Path
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
-    changed_visibly,
+    as_box,
+    difference_map,
     different,
     mean_delta_e,
     mean_ssim,
+    place,
     worst_window,
 )
-from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import (
     AlignedPair,
     ColorSpaces,
@@ -51,9 +53,10 @@ from visioneval.graders.pixels.registration import (
     read_pixels,
 )
 from visioneval.graders.pixels.sharpening import softened_alike
-from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
+
+_LIMITS = ("min_ssim", "max_delta_e", "max_worst_window", "max_shift", "max_magnification")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,7 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     aligned = align(reference, output)
     region = compared_region(aligned)
     alike, sharpening = softened_alike(aligned, region)
-    changed = changed_visibly(
-        alike.base,
-        alike.output,
-        region,
-        grainy=alike.whole_base,
-        coarseness=aligned.registration.coarseness,
-    )
+    changed = alike.changed_visibly(region)
     worst, window = worst_window(changed, region)
     return ReferenceFinding(
         image_size=(output.shape[1], output.shape[0]),
@@ -149,15 +146,9 @@ class Reference:
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
                 "sharpening": finding.sharpening,
-                "window": finding.window and dict(zip(("left", "top", "width", "height"), finding.window, strict=True)),
+                "window": as_box(finding.window),
                 **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
-                "limits": {
-                    "min_ssim": config.min_ssim,
-                    "max_delta_e": config.max_delta_e,
-                    "max_worst_window": config.max_worst_window,
-                    "max_shift": config.max_shift,
-                    "max_magnification": config.max_magnification,
-                },
+                "limits": {name: getattr(config, name) for name in _LIMITS},
                 "difference_map": map_path,
             },
             tool_versions=TOOL_VERSIONS,
@@ -187,9 +178,8 @@ def failures(finding: ReferenceFinding, config: ReferenceGrader) -> list[str]:
             f"above the limit of {config.max_delta_e:g}"
         )
     if finding.window is not None and finding.worst_window > config.max_worst_window:
-        left, top, width, height = finding.window
         reasons.append(
-            f"{percent(finding.worst_window)} of the window at x {left} to {left + width}, y {top} to {top + height}"
+            f"{percent(finding.worst_window)} of the window {place(finding.window)}"
             f" changed visibly, above the limit of {percent(config.max_worst_window)}"
             f" ({percent(finding.changed)} of all pixels changed)"
         )

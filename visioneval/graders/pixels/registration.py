@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
+from visioneval.graders.pixels.color import Floats, Mask, Pixels, comparable, percent
 from visioneval.graders.pixels.config import RegisteringGrader
-from visioneval.graders.pixels.difference import SCORE_DIGITS, different, exceeds, luma
-from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable, percent
+from visioneval.graders.pixels.difference import SCORE_DIGITS, changed_visibly, different, exceeds, luma
 from visioneval.media.images import color_space_of, load_image
 
 MAX_DISTORTION = 0.02
@@ -118,16 +119,28 @@ class AlignedPair:
     valid: Mask
     registration: Registration
 
+    def changed_visibly(self, region: Mask) -> Mask:
+        """The visibly changed pixels of ``region``."""
+        coarseness = self.registration.coarseness
+        return changed_visibly(self.base, self.output, region, grainy=self.whole_base, coarseness=coarseness)
+
+
+@contextmanager
+def decoded(path: Path) -> Iterator[None]:
+    """Raises ``GraderError`` with the path if an image does not decode."""
+    try:
+        yield
+    except ImageError as error:
+        raise GraderError(f"{path}: {error}") from error
+
 
 def read_pixels(path: Path, *, as_stored: bool = False) -> Pixels:
     """An image file as 8-bit sRGB, ``(height, width, 3)``; RGBA, ``(height, width, 4)``, if it has transparency.
 
     With ``as_stored``, in the color space of the file. Raises ``GraderError`` with the path if it does not decode.
     """
-    try:
+    with decoded(path):
         return np.asarray(load_image(path, as_stored=as_stored))
-    except ImageError as error:
-        raise GraderError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +165,8 @@ def read_color_spaces(base: Path, output: Path) -> ColorSpaces:
     """The color spaces of two files. Raises ``GraderError`` with the path if one does not decode."""
     spaces = []
     for path in (base, output):
-        try:
+        with decoded(path):
             spaces.append(color_space_of(path))
-        except ImageError as error:
-            raise GraderError(f"{path}: {error}") from error
     first, second = spaces
     return ColorSpaces(first.name, second.name, first.is_same(second))
 
@@ -219,8 +230,6 @@ def _at_working_size(aligned: AlignedPair, fixed: Mask) -> tuple[Floats, Floats,
     """Both as one channel, and ``fixed``, at most ``_LONGEST`` pixels a side: enough for sub-pixel shifts."""
     height, width = fixed.shape
     scale = min(1.0, _LONGEST / max(height, width))
-    if scale == 1.0:
-        return _outlines(aligned.base), _outlines(aligned.output), fixed
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     base, image = (cv2.resize(pixels, size, interpolation=cv2.INTER_AREA) for pixels in (aligned.base, aligned.output))
     fixed_small = cv2.resize(fixed.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0

@@ -14,9 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from visioneval.graders.pixels.color import Floats, Mask, Pixels
 from visioneval.graders.pixels.difference import luma
 from visioneval.graders.pixels.registration import AlignedPair
-from visioneval.graders.pixels.transparency import Floats, Mask, Pixels
 
 MIN_AMPLIFICATION = 0.03
 """A smaller one is ignored: rounding and codecs reach that."""
@@ -56,7 +56,9 @@ def amplification(base: Pixels, output: Pixels, region: Mask) -> tuple[float, ..
     Empty if it does not, or by more than ``MAX_AMPLIFICATION``. Both images have the same size; of a large image, as
     many rows from its middle are measured as make up ``_FIT_PIXELS``.
     """
-    rows = _rows_to_fit(region)
+    height, width = region.shape
+    count = min(height, max(64, _FIT_PIXELS // width))
+    rows = slice((height - count) // 2, (height + count) // 2)
     before, after, inside = luma(base[rows, :, :3]), luma(output[rows, :, :3]), region[rows]
     layers = np.stack([before - _blurred(before, sigma) for sigma in _SCALES])
     use = inside & (after > 2) & (after < 253)
@@ -109,12 +111,6 @@ def _far_from_transparency(image: Pixels) -> Mask:
     alpha, square = np.ascontiguousarray(image[..., 3]), np.ones((2 * _EDGE + 1, 2 * _EDGE + 1), np.uint8)
     opaque: Mask = cv2.erode(alpha, square, borderValue=255) == 255
     return opaque
-
-
-def _rows_to_fit(region: Mask) -> slice:
-    height, width = region.shape
-    count = min(height, max(64, _FIT_PIXELS // width))
-    return slice((height - count) // 2, (height + count) // 2)
 
 
 def _blurred(values: NDArray[np.float32], sigma: float) -> Floats:

@@ -25,16 +25,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.color import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
-from visioneval.graders.pixels.transparency import Pixels, on_backgrounds, premultiplied
+from visioneval.graders.pixels.registration import decoded
 from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
-from visioneval.graders.sizes import check_size
 from visioneval.media.color import color_space
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
+from visioneval.suite.cases.case import Expect, pixel_size
 from visioneval.types import Score
 
 BLANK_LEVELS = 12
@@ -44,6 +44,10 @@ _LOST_ALPHA = (
     "the image to edit has transparent pixels, but every pixel of the output is opaque"
     " ('expect: {alpha: any}' accepts that)"
 )
+_WRONG_ALPHA = {
+    True: "every pixel is opaque, expected transparency",
+    False: "some pixels are transparent, expected none",
+}
 BLANK_PIXELS = 1e-5
 """The share of pixels of a blank image that may differ."""
 MAX_BASES = 4096
@@ -67,36 +71,26 @@ class FileFacts:
 
 def read_facts(path: Path) -> FileFacts:
     """Inspects the first frame of a file. Raises ``ImageError`` if it does not decode."""
-    with room_for(path):
-        return _facts(path)
-
-
-def _facts(path: Path) -> FileFacts:
-    with header(path) as handle:
-        kind, mode, colors = FORMATS[handle.format or ""], handle.mode, color_space(handle).name
-        orientation = int(handle.getexif().get(0x0112, 1))
-    image = load_image(path)
-    (width, height), transparent = image.size, is_transparent(image)
-    pixels = np.asarray(image)
-    del image  # a second copy of all pixels
-    return FileFacts(
-        width=width,
-        height=height,
-        format=kind,
-        mode=mode,
-        frames=frames(path),
-        exif_orientation=orientation,
-        transparent=transparent,
-        blank=_is_blank(pixels),
-        color_space=colors,
-    )
-
-
-@portable_opencv()
-def _is_blank(output: Pixels) -> bool:
-    """Whether RGB or straight RGBA pixels are flat on every background."""
-    shown = output if output.shape[2] == 3 else premultiplied(output)
-    return all(is_flat(pixels) for (pixels,) in on_backgrounds(shown))
+    with room_for(path), portable_opencv():
+        with header(path) as handle:
+            kind, mode, colors = FORMATS[handle.format or ""], handle.mode, color_space(handle).name
+            orientation = int(handle.getexif().get(0x0112, 1))
+        image = load_image(path)
+        (width, height), transparent = image.size, is_transparent(image)
+        pixels = np.asarray(image)
+        del image  # a second copy of all pixels
+        shown = pixels if pixels.shape[2] == 3 else premultiplied(pixels)
+        return FileFacts(
+            width=width,
+            height=height,
+            format=kind,
+            mode=mode,
+            frames=frames(path),
+            exif_orientation=orientation,
+            transparent=transparent,
+            blank=all(is_flat(flat) for (flat,) in on_backgrounds(shown)),
+            color_space=colors,
+        )
 
 
 @portable_opencv()
@@ -164,29 +158,31 @@ class Properties:
         measure = Measure(
             "properties", {"output": path}, partial(read_facts, path), FileFacts, tool_versions=TOOL_VERSIONS
         )
-        try:
+        with decoded(path):
             facts = await context.measure(measure)
-        except ImageError as error:
-            raise GraderError(f"{path}: {error}") from error
         scores: dict[str, Score] = {}
         reasons: dict[str, str] = {}
         unknown = None
+
+        def add(name: str, score: Score, why: str | None) -> None:
+            scores[f"{key}.{name}"] = score
+            if why is not None:
+                reasons[f"{key}.{name}"] = why
+
         if expect.size is not None or expect.aspect_ratio is not None:
-            scores[f"{key}.size"], why, unknown = check_size(facts.width, facts.height, expect, context.requested_size)
-            _add_reason(reasons, f"{key}.size", why)
+            fits, why, unknown = check_size(facts.width, facts.height, expect, context.requested_size)
+            add("size", fits, why)
         if expect.format is not None:
-            scores[f"{key}.format"] = facts.format == expect.format
-            _add_reason(reasons, f"{key}.format", _format_failure(facts, expect.format))
+            is_right = facts.format == expect.format
+            add("format", is_right, None if is_right else f"the file is {facts.format}, expected {expect.format}")
         if keeps_alpha(context.case):
             if await self._is_base_transparent(context.files.base):
-                scores[f"{key}.alpha"] = facts.transparent
-                _add_reason(reasons, f"{key}.alpha", None if facts.transparent else _LOST_ALPHA)
+                add("alpha", facts.transparent, None if facts.transparent else _LOST_ALPHA)
         elif isinstance(expect.alpha, bool):
-            scores[f"{key}.alpha"] = facts.transparent == expect.alpha
-            _add_reason(reasons, f"{key}.alpha", _alpha_failure(facts, expect.alpha))
+            is_right = facts.transparent == expect.alpha
+            add("alpha", is_right, None if is_right else _WRONG_ALPHA[expect.alpha])
         checks = [*scores.values(), not facts.blank]
-        scores[f"{key}.blank"] = facts.blank
-        _add_reason(reasons, f"{key}.blank", "the image is blank: one flat color" if facts.blank else None)
+        add("blank", facts.blank, "the image is blank: one flat color" if facts.blank else None)
         scores[key] = False if False in checks else None if None in checks else True
         return Grade(
             scores=scores, reasons=reasons, details=_details(facts), error=unknown, tool_versions=TOOL_VERSIONS
@@ -205,32 +201,13 @@ class Properties:
         return known
 
 
-def _format_failure(facts: FileFacts, expected: str) -> str | None:
-    return None if facts.format == expected else f"the file is {facts.format}, expected {expected}"
-
-
-def _alpha_failure(facts: FileFacts, expected: bool) -> str | None:
-    if facts.transparent == expected:
-        return None
-    if expected:
-        return "every pixel is opaque, expected transparency"
-    return "some pixels are transparent, expected none"
-
-
 def _has_transparent_pixels(path: Path) -> bool:
     """Whether an image has transparent pixels. Raises ``GraderError`` if it does not decode."""
-    try:
+    with decoded(path):
         if not has_alpha(path):
             return False
         with room_for(path):
             return is_transparent(load_image(path))
-    except ImageError as error:
-        raise GraderError(f"{path}: {error}") from error
-
-
-def _add_reason(reasons: dict[str, str], metric: str, why: str | None) -> None:
-    if why is not None:
-        reasons[metric] = why
 
 
 def _details(facts: FileFacts) -> dict[str, object]:
@@ -248,3 +225,40 @@ def _details(facts: FileFacts) -> dict[str, object]:
     if facts.exif_orientation != 1:
         details["exif_orientation"] = facts.exif_orientation
     return details
+
+
+ASPECT_TOLERANCE = 0.01
+"""The allowed deviation of width / height from the expected ratio, as a share."""
+
+
+def check_size(
+    width: int, height: int, expect: Expect, requested: str | None, medium: str = "image", pixel_aspect: float = 1.0
+) -> tuple[bool | None, str | None, str | None]:
+    """Whether the size is right, the failure, and the error if that is unknown (then the first is ``None``).
+
+    ``width`` and ``height`` are pixels in display orientation; ``requested`` is the size that the model run asked for,
+    and ``pixel_aspect`` the width of a pixel over its height.
+    """
+    failures, error = [], None
+    actual = f"{width}x{height}"
+    expected = requested if expect.size == "requested" else expect.size
+    if expect.size == "requested" and not _is_size(requested):
+        requested_text = "no size" if requested is None else f"the size {requested!r}"
+        error = f"expect.size is 'requested', but the model run requests {requested_text}"
+    elif expected is not None and pixel_size(expected) != (width, height):
+        failures.append(f"the {medium} is {actual}, expected {expected}")
+    if expect.aspect_ratio is not None:
+        across, down = map(int, expect.aspect_ratio.split(":"))
+        ratio = width * pixel_aspect / height / (across / down)
+        if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is exactly 1 % off
+            failures.append(f"the {medium} is {actual}, expected an aspect ratio of {expect.aspect_ratio}")
+    if failures:
+        return False, "; ".join(failures), error
+    return (True, None, None) if error is None else (None, None, error)
+
+
+def _is_size(text: str | None) -> bool:
+    try:
+        return text is not None and bool(pixel_size(text))
+    except ValueError:
+        return False

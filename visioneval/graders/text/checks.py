@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.graders.text.alphabet import cannot_read, unreadable
+from visioneval.graders.text.alphabet import cannot_read, languages, missing, unreadable
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.scripts import languages, missing
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import Problems
 from visioneval.suite.entries.graders import is_video

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.graders.text.words import words
 from visioneval.suite.cases.case import ExpectText, TestCase
 from visioneval.suite.entries.graders import (
     AMOUNT_DOWN,
@@ -173,6 +172,8 @@ class TextGrader(BaseGrader, PanelOptions):
 
     def measured(self, expected: ExpectText) -> tuple[TextScore, ...]:
         """The scores of ``measure``; none without a word to compare."""
+        from visioneval.graders.text.alphabet import words
+
         return self.measure if self.measure and words(expected.required) else ()
 
     def template_contexts(

@@ -1,31 +1,49 @@
-"""Exact copy: compares the text in an image with the lines that it must and must not show."""
+"""Exact copy: compares the text in an image with the lines that it must and must not show.
+
+Local OCR reads it, or a vision judge: line by line from the image, or from a description of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from unicodedata import unidata_version
+from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
-from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text import reasons, second_look
-from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.other_scripts import ImageText, read_other_scripts
-from visioneval.graders.text.reading import contrast, ocr
-from visioneval.graders.text.reading.line_looks import LineLooks, look_at_lines
-from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.graders.pixels.difference import SCORE_DIGITS
+from visioneval.graders.text import ocr, reasons, second_look
+from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
+from visioneval.graders.text.config import (
+    CHECK,
+    DESCRIBE,
+    LIST,
+    TEXTS,
+    TextGrader,
+    text_contexts,
+    unreadable_characters,
+)
+from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.layout import Reading
+from visioneval.graders.text.spaces import LineLooks, look_at_lines
+from visioneval.graders.text.tesseract import ImageText, read_other_scripts
 from visioneval.graders.text.video import grade_video
-from visioneval.judging.ask import OffSchemaError, reply_texts
+from visioneval.judging.ask import (
+    MAX_REPLY_CHARS,
+    Answer,
+    Ask,
+    OffSchemaError,
+    answer_details,
+    ask_for_json,
+    object_schema,
+    reply_texts,
+)
 from visioneval.media.images import load_image, room_for, size_of
-from visioneval.providers.base import Reply
+from visioneval.providers.base import Question, Reply
+from visioneval.records.model import digest
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
@@ -48,7 +66,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         if context.generated.is_video:
-            return await grade_video(self._config, context, expected, _tool_versions)
+            return await grade_video(self._config, context, expected)
         first, text, comparison = await context.once_per_panel("ocr", lambda: self._read(context, expected))
         # Benchmarks report what a reader reads that does not know the answer.
         measured = await self._measured(first, expected)
@@ -68,13 +86,22 @@ class Text:
     ) -> tuple[Sequence[Reading], ImageText, CopyCheck]:
         """The readings of the first look, the text after as many looks as it takes, and its comparison."""
         path, limit = context.generated.path, self._config.min_confidence
-        first = (await context.measure(_reading(path))).readings
+        first = (await ocr.measured(context, "text", partial(_read, path), OcrReadings)).readings
         text = ImageText(first)
         comparison = await self._compare(context, text, expected)
         if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
-            text = ImageText((await context.measure(self._second_look(path, first, expected))).readings)
+            again = await ocr.measured(
+                context,
+                "second look at text",
+                partial(_look_again, path, first, expected, limit),
+                OcrReadings,
+                expected=expected.model_dump(),
+                min_confidence=limit,
+                readings=list(first),
+            )
+            text = ImageText(again.readings)
         if self._config.other_scripts is not None:
-            text = await read_other_scripts(context, text.readings, expected, limit, _tool_versions())
+            text = await read_other_scripts(context, text.readings, expected, limit)
         if text != ImageText(first):
             comparison = await self._compare(context, text, expected)
         if comparison.spaces and self._config.spaces == "exact":
@@ -84,31 +111,15 @@ class Text:
     async def _compare(self, context: GradingContext, text: ImageText, expected: ExpectText) -> CopyCheck:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
         limit, readings, legible = self._config.min_confidence, text.readings, text.legible
-        return await context.measure(
-            Measure(
-                "comparison of copy",
-                {"output": context.generated.path},
-                lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
-                CopyCheck,
-                options={
-                    "expected": expected.model_dump(),
-                    "min_confidence": limit,
-                    "readings": list(readings),
-                    "legible": sorted(legible),
-                },
-                tool_versions=_tool_versions(),
-            )
-        )
-
-    def _second_look(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[OcrReadings]:
-        limit = self._config.min_confidence
-        return Measure(
-            "second look at text",
-            {"output": path},
-            partial(_look_again, path, readings, expected, limit),
-            OcrReadings,
-            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
-            tool_versions=_tool_versions(),
+        return await ocr.measured(
+            context,
+            "comparison of copy",
+            lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
+            CopyCheck,
+            expected=expected.model_dump(),
+            min_confidence=limit,
+            readings=list(readings),
+            legible=sorted(legible),
         )
 
     async def _measured(self, readings: Sequence[Reading], expected: ExpectText) -> dict[str, Score]:
@@ -129,12 +140,12 @@ class Text:
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison without folding: a judge can tell a dash from a hyphen."""
         try:
-            judge_reading = await text_judge.read(context, self._config)
+            judge_reading = await ask_for_lines(context, self._config)
         except OffSchemaError as error:
             return _unread_grade(self._config, context, error.replies, str(error))
         except ProviderError as error:
             return _unread_grade(self._config, context, (), str(error))
-        comparison = await asyncio.to_thread(_check_unfolded, judge_reading.readings, expected)
+        comparison = await asyncio.to_thread(check, judge_reading.readings, expected, fold=False)
         if self._config.spaces == "exact":
             comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)
@@ -155,23 +166,14 @@ class OcrReadings:
     readings: tuple[Reading, ...]
 
 
-def _reading(path: Path) -> Measure[OcrReadings]:
-    return Measure("text", {"output": path}, partial(_read, path), OcrReadings, tool_versions=_tool_versions())
-
-
-def _tool_versions() -> dict[str, str]:
-    """The versions of OCR, and of what prepares images for it and looks at glyphs."""
-    return {**TOOL_VERSIONS, "unicode": unidata_version, **ocr.tool_versions(), **ocr.library_versions()}
-
-
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
-        return OcrReadings(tuple(contrast.read(load_image(path))))
+        return OcrReadings(tuple(ocr.read(load_image(path))))
 
 
 def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, limit: float) -> OcrReadings:
     with room_for(path):
-        images = contrast.on_backgrounds(load_image(path))
+        images = ocr.on_backgrounds(load_image(path))
         return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
 
 
@@ -180,20 +182,9 @@ async def _with_spaces(context: GradingContext, readings: Sequence[Reading], com
     path = context.generated.path
     indices = other_spaces(comparison, readings)
     doubted = [readings[index] for index in indices]
-    measure = Measure(
-        "spaces of lines",
-        {"output": path},
-        lambda: look_at_lines(path, doubted),
-        LineLooks,
-        options={"readings": doubted},
-        tool_versions=_tool_versions(),
-    )
-    looks = (await context.measure(measure)).looks
+    run = partial(look_at_lines, path, doubted)
+    looks = (await ocr.measured(context, "spaces of lines", run, LineLooks, readings=doubted)).looks
     return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
-
-
-def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
-    return check(readings, expected, fold=False, min_confidence=0.0)
 
 
 def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Reply, ...], error: str) -> Grade:
@@ -206,7 +197,7 @@ def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Re
     )
 
 
-def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReading) -> Grade:
+def _with_criteria(graded: Grade, key: str, judge_reading: JudgeReading) -> Grade:
     """Fails a grade if the description does not meet the criteria, even with the right copy."""
     if judge_reading.criteria_met is not False:
         return graded
@@ -238,3 +229,105 @@ def _grade(
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
         tool_versions=tool_versions,
     )
+
+
+_LINES = {"lines": TEXTS}
+_DESCRIBED = {"description": {"type": "string"}}
+_CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
+
+MAX_LINES = 1000
+"""The most lines in a reply; no image shows more."""
+MAX_LINE_CHARS = 20_000
+"""The most characters in all lines of a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReading:
+    """What the judge read. ``criteria_met`` is ``None`` unless the case has criteria and ``describe`` is on."""
+
+    readings: tuple[Reading, ...]
+    details: Mapping[str, Any]
+    replies: tuple[Reply, ...]
+    template_sha256: str
+    schema_sha256: str
+    criteria_met: bool | None = None
+    reason: str = ""
+
+
+async def ask_for_lines(context: GradingContext, config: TextGrader) -> JudgeReading:
+    """Asks the judge.
+
+    Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
+    """
+    ask = context.ask_own_judge
+    part = await asyncio.to_thread(context.show, context.generated.path)
+    if not config.describe:
+        answer = await ask_for_json(
+            ask, _question(_instructions(LIST, context), _LINES, part), partial(_reply_problems, _LINES)
+        )
+        return JudgeReading(
+            _answered_lines(answer), answer_details(answer), answer.replies, *_hashes(context, _LINES, LIST)
+        )
+    question = _question(_instructions(DESCRIBE, context), _DESCRIBED, part)
+    described = await ask_for_json(ask, question, _description_problems, {"description": "-"})
+    answer = await _check_description(ask, context, described)
+    return JudgeReading(
+        _answered_lines(answer),
+        {**answer_details(described, answer), "description": _description(described)[:MAX_REPLY_CHARS]},
+        (*described.replies, *answer.replies),
+        *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
+        criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,
+        reason=str(answer.data.get("reason", "")),
+    )
+
+
+async def _check_description(ask: Ask, context: GradingContext, described: Answer) -> Answer:
+    """The second call, which sees no image."""
+    question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)
+    needed = _CHECKED if context.case.criteria else _LINES  # without criteria, nothing reads the rest
+    try:
+        return await ask_for_json(ask, question, partial(_reply_problems, needed), {"criteria_met": True, "reason": ""})
+    except OffSchemaError as error:
+        raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
+
+
+def _description(answer: Answer) -> str:
+    return str(answer.data.get("description", ""))
+
+
+def _description_problems(data: Any) -> list[str]:
+    """The description is a value in a JSON object, since truncated prose cannot be recognized."""
+    text = data.get("description") if isinstance(data, dict) else None
+    return [] if isinstance(text, str) and text.strip() else ["'description' is not text or is empty"]
+
+
+def _instructions(template: str, context: GradingContext, description: str = "") -> str:
+    template_context = text_contexts(context.case, context.prompt, description, describe=template != LIST)
+    return context.templates.render(template, template_context[template])
+
+
+def _hashes(context: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
+    return context.templates.digest(*templates), digest(properties)
+
+
+def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> Question:
+    return Question(parts=(instructions, *parts), schema=object_schema(properties), names=tuple(properties))
+
+
+def _reply_problems(names: Collection[str], data: Any) -> list[str]:
+    if not isinstance(data, dict):
+        return ["the answer is not a JSON object"]
+    if missing := [name for name in names if name not in data]:
+        return [f"the key {name!r} is missing" for name in missing]
+    lines = data["lines"]
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return ["'lines' is not a list of strings"]
+    if len(lines) > MAX_LINES or sum(map(len, lines)) > MAX_LINE_CHARS:
+        return [f"'lines' has over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
+    if "criteria_met" in names and not isinstance(data["criteria_met"], bool):
+        return ["'criteria_met' is not true or false"]
+    return []
+
+
+def _answered_lines(answer: Answer) -> tuple[Reading, ...]:
+    return tuple(Reading(line) for item in answer.data["lines"] for line in item.splitlines() if line.strip())

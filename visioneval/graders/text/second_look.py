@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_check import candidates, check, torn_lines
-from visioneval.graders.text.copy_match import Corners, Reading, copy_of
-from visioneval.graders.text.reading import networks, ocr
-from visioneval.graders.text.reading.merging import apart, around, merged, overlap
+from visioneval.graders.text import networks, ocr
+from visioneval.graders.text.check import candidates, check, torn_lines
+from visioneval.graders.text.layout import Corners, Reading, apart, around, merged, overlap
+from visioneval.graders.text.match import copy_of
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.cases.case import ExpectText
 
@@ -101,14 +101,14 @@ def _weighed(
     current, weighed = _in_one_piece(images, readings, expected, min_confidence), set[tuple[Reading, str]]()
     for _ in range(_ROUNDS):
         changed: set[int] = set()
-        for candidate in candidates(current, expected, min_confidence=min_confidence):
-            reading = current[candidate.reading]
-            if candidate.reading in changed or (reading, candidate.text) in weighed:
+        for index, text in candidates(current, expected, min_confidence=min_confidence):
+            reading = current[index]
+            if index in changed or (reading, text) in weighed:
                 continue
-            weighed.add((reading, candidate.text))
-            current[candidate.reading] = _decided(images, reading, candidate.text)
-            if current[candidate.reading].text != reading.text:
-                changed.add(candidate.reading)
+            weighed.add((reading, text))
+            current[index] = _decided(images, reading, text)
+            if current[index].text != reading.text:
+                changed.add(index)
         if not changed:
             break
     return current

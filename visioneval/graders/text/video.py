@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
+from visioneval.graders.text import ocr
+from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_hits import CopyPair
-from visioneval.graders.text.copy_instead import Miss
-from visioneval.graders.text.copy_match import Reading, copy_of
-from visioneval.graders.text.doubts import extra_doubt, forbidden_doubt, line_doubt, quoted
-from visioneval.graders.text.reading import contrast
-from visioneval.graders.text.reasons import no_text, read_instead
-from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.layout import Reading
+from visioneval.graders.text.match import copy_of
+from visioneval.graders.text.missing import CopyPair, Miss
+from visioneval.graders.text.reasons import extra_doubt, forbidden_doubt, line_doubt, no_text, quoted, read_instead
 from visioneval.media.video import sample_images
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
+T = TypeVar("T")
 MAX_LISTED = 50
 """Texts of one kind in a record."""
 
@@ -74,25 +72,20 @@ class LineSeen:
         return max((len(list(row)) for seen, row in groupby(self.seen) if seen), default=0) * step
 
 
-async def grade_video(
-    config: TextGrader, context: GradingContext, expected: ExpectText, versions: Callable[[], dict[str, str]]
-) -> Grade:
+async def grade_video(config: TextGrader, context: GradingContext, expected: ExpectText) -> Grade:
     """Reads the sampled frames and compares each. Raises ``GraderError``."""
     path = context.generated.path
-    measure = Measure(
-        "text of a video",
-        {"output": path},
-        partial(_read, path, config.frames),
-        VideoReadings,
-        options={"frames": config.frames},
-        tool_versions=versions(),
-    )
+    run = partial(_read, path, config.frames)
     try:
-        frames = (await context.measure(measure)).frames
+        video = await ocr.measured(context, "text of a video", run, VideoReadings, frames=config.frames)
     except ImageError as error:
         raise GraderError(f"{path.name}: {error}") from None
-    comparisons = await asyncio.to_thread(_compare, config, frames, expected)
-    return _VideoCopy(config, expected, frames, comparisons).grade(versions())
+    comparisons = await asyncio.to_thread(
+        lambda: [
+            check(frame.readings, expected, fold=True, min_confidence=config.min_confidence) for frame in video.frames
+        ]
+    )
+    return _VideoCopy(config, expected, video.frames, comparisons).grade()
 
 
 def _read(path: Path, count: int) -> VideoReadings:
@@ -103,16 +96,12 @@ def _read(path: Path, count: int) -> VideoReadings:
         pixels = image.tobytes()
         if pixels not in known:
             known.clear()
-            known[pixels] = tuple(contrast.read(image))
+            known[pixels] = tuple(ocr.read(image))
         return known[pixels]
 
     return VideoReadings(
         tuple(FrameReadings(sample.seconds, readings(sample.image)) for sample in sample_images(path, count))
     )
-
-
-def _compare(config: TextGrader, frames: Sequence[FrameReadings], expected: ExpectText) -> list[CopyCheck]:
-    return [check(frame.readings, expected, fold=True, min_confidence=config.min_confidence) for frame in frames]
 
 
 class _VideoCopy:
@@ -126,14 +115,28 @@ class _VideoCopy:
         comparisons: Sequence[CopyCheck],
     ) -> None:
         self._config, self._expected, self._frames, self._comparisons = config, expected, frames, comparisons
+        self._step = 2 * frames[0].seconds
+        """The seconds for which a sampled frame stands: those of a part, and the first frame is from its middle."""
+        least = config.min_frames
         self._lines = [_line_seen(line, expected, comparisons) for line in dict.fromkeys(expected.required)]
-        self._extra = self._lasting(lambda comparison: [extra.label for extra in comparison.extra])
-        self._doubtful = self._lasting(lambda comparison: [extra.label for extra in comparison.doubtful_extra])
-        self._forbidden = self._pairs(lambda comparison: comparison.forbidden)
-        self._uncertain = self._first(lambda comparison: comparison.unsettled_forbidden, 1)
-        self._maybe_extra = self._first(lambda comparison: comparison.unsettled_extra, config.min_frames)
+        self._extra = self._times(lambda found: [extra.label for extra in found.extra], least)
+        self._doubtful = self._times(lambda found: [extra.label for extra in found.doubtful_extra], least)
+        self._forbidden = self._times(lambda found: [(pair.line, pair.read) for pair in found.forbidden])
+        # Without the places, which are others in each frame.
+        self._uncertain = self._times(lambda found: [replace(pair, spans=()) for pair in found.unsettled_forbidden])
+        self._maybe_extra = self._times(
+            lambda found: [replace(pair, spans=()) for pair in found.unsettled_extra], least
+        )
 
-    def grade(self, tool_versions: dict[str, str]) -> Grade:
+    def _times(self, items_of: Callable[[CopyCheck], Iterable[T]], least: int = 1) -> dict[T, list[float]]:
+        """What at least this many frames show, with the seconds of these frames."""
+        times: dict[T, list[float]] = {}
+        for frame, comparison in zip(self._frames, self._comparisons, strict=True):
+            for item in dict.fromkeys(items_of(comparison)):
+                times.setdefault(item, []).append(frame.seconds)
+        return {item: seconds for item, seconds in times.items() if len(seconds) >= least}
+
+    def grade(self) -> Grade:
         """The grade of the video."""
         key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
         failures = list(self._failures())
@@ -150,7 +153,7 @@ class _VideoCopy:
             reasons={key: "; ".join(failures) or doubts or self._success()},
             details=self._details(),
             error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
-            tool_versions=tool_versions,
+            tool_versions=ocr.all_versions(),
         )
 
     def _line_scores(self, shown: Sequence[bool | None]) -> dict[str, Score]:
@@ -159,17 +162,12 @@ class _VideoCopy:
         edits = sum(line.edits * line.copies for line in self._lines)
         characters = sum(len(copy_of(line.line, fold=True).chars) * line.copies for line in self._lines)
         shown_copies = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
-        step = self._step()
-        longest = min(line.longest(step) for line in self._lines)
+        longest = min(line.longest(self._step) for line in self._lines)
         return {
             f"{key}.recall": shown_copies / sum(copies) if certain else None,
             f"{key}.cer": min(edits / characters, 1.0) if certain and characters else None,
             f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain else None,
         }
-
-    def _step(self) -> float:
-        """The seconds for which a sampled frame stands: those of a part, and the first frame is from its middle."""
-        return 2 * self._frames[0].seconds
 
     def _benchmark_scores(self) -> dict[str, Score]:
         """The scores of ``measure``, of the frame with the best one."""
@@ -185,43 +183,20 @@ class _VideoCopy:
         }
         return {f"{self._config.key}.{name}": best[name]() for name in self._config.measured(self._expected)}
 
-    def _lasting(self, texts_of: Callable[[CopyCheck], Sequence[str]]) -> dict[str, list[float]]:
-        """The texts that at least ``min_frames`` frames show, with the seconds of these frames."""
-        times: dict[str, list[float]] = {}
-        for frame, comparison in zip(self._frames, self._comparisons, strict=True):
-            for text in dict.fromkeys(texts_of(comparison)):
-                times.setdefault(text, []).append(frame.seconds)
-        return {text: seconds for text, seconds in times.items() if len(seconds) >= self._config.min_frames}
-
-    def _pairs(self, pairs_of: Callable[[CopyCheck], Sequence[Any]]) -> dict[tuple[str, str], list[float]]:
-        """The forbidden lines as they were read, with the seconds of the frames."""
-        times: dict[tuple[str, str], list[float]] = {}
-        for frame, comparison in zip(self._frames, self._comparisons, strict=True):
-            for pair in pairs_of(comparison):
-                times.setdefault((pair.line, pair.read), []).append(frame.seconds)
-        return times
-
-    def _first(self, pairs_of: Callable[[CopyCheck], Sequence[CopyPair]], least: int) -> list[CopyPair]:
-        """One pair for each line and text in at least this many frames."""
-        counts = Counter(pair for comparison in self._comparisons for pair in _one_each(pairs_of(comparison)))
-        return [pair for pair, count in counts.items() if count >= least]
-
     def _failures(self) -> Iterator[str]:
         least, count = self._config.min_frames, len(self._frames)
+        nothing = None if any(frame.readings for frame in self._frames) else no_text("in the sampled frames")
         for line in self._lines:
             if line.is_shown(least) is False:
                 seen = line.seen.count(True)
                 text = f"{quoted(line.line)} is in {seen} of {count} sampled frames, at least {least} expected"
-                instead = None if line.miss is None or any(line.seen) else read_instead(line.miss) or self._no_text()
+                instead = None if line.miss is None or any(line.seen) else read_instead(line.miss) or nothing
                 yield f"{text}: {instead}" if instead else text
         for (line_text, read), seconds in self._forbidden.items():
             as_read = "" if read == line_text else f", read as {quoted(read)}"
             yield f"forbidden {quoted(line_text)} is present at {seconds[0]:.2f} s{as_read}"
         for text, seconds in self._extra.items():
             yield f"extra text: {text} (in {len(seconds)} of {count} sampled frames, from {seconds[0]:.2f} s)"
-
-    def _no_text(self) -> str | None:
-        return None if any(frame.readings for frame in self._frames) else no_text("in the sampled frames")
 
     def _doubts(self, shown: Sequence[bool | None]) -> Iterator[str]:
         for line, is_shown in zip(self._lines, shown, strict=True):
@@ -238,57 +213,53 @@ class _VideoCopy:
         return ", ".join(parts)
 
     def _details(self) -> dict[str, Any]:
-        step = self._step()
         required = [
             {
                 "line": line.line,
                 "frames": line.seen.count(True),
-                "longest_s": round(line.longest(step), 3),
+                "longest_s": round(line.longest(self._step), 3),
                 "nearest": line.miss.nearest if line.miss and not line.seen.count(True) else None,
             }
             for line in self._lines
         ]
-        sampled = [
-            {"seconds": round(frame.seconds, 3), "text": " / ".join(reading.text for reading in frame.readings)[:500]}
-            for frame in self._frames
-        ]
+        seconds = [round(frame.seconds, 3) for frame in self._frames]
+        texts = [" / ".join(reading.text for reading in frame.readings)[:500] for frame in self._frames]
+        sampled = [{"seconds": second, "text": text} for second, text in zip(seconds, texts, strict=True)]
         details: dict[str, Any] = {"extract": "ocr", "required": required, "sampled": sampled}
-        for name, texts in (("extra", self._extra), ("doubtful_extra", self._doubtful)):
-            items = list(texts.items())[:MAX_LISTED]
-            details[name] = [{"text": text, "seconds": [round(time, 3) for time in times]} for text, times in items]
-        forbidden = list(self._forbidden.items())[:MAX_LISTED]
-        details["forbidden"] = [
-            {"line": line, "read": read, "seconds": [round(time, 3) for time in times]}
-            for (line, read), times in forbidden
-        ]
+        for name, texts_seen in (("extra", self._extra), ("doubtful_extra", self._doubtful)):
+            details[name] = [{"text": text, "seconds": times} for text, times in _listed(texts_seen)]
+        pairs = _listed(self._forbidden)
+        details["forbidden"] = [{"line": line, "read": read, "seconds": times} for (line, read), times in pairs]
         if self._lines:
-            shares = [
-                sum(line.seen[number] is True for line in self._lines) / len(self._lines)
-                for number in range(len(self._frames))
-            ]
-            seconds = [round(frame.seconds, 3) for frame in self._frames]
-            details["over_time"] = {"seconds": seconds, "required_text": [round(share, 4) for share in shares]}
+            frames = zip(*(line.seen for line in self._lines), strict=True)
+            shares = [round(frame.count(True) / len(self._lines), 4) for frame in frames]
+            details["over_time"] = {"seconds": seconds, "required_text": shares}
         return details
+
+
+def _without_places(pairs: Iterable[CopyPair]) -> list[CopyPair]:
+    """The places are others in each frame."""
+    return [replace(pair, spans=()) for pair in pairs]
+
+
+def _listed(seen: dict[T, list[float]]) -> list[tuple[T, list[float]]]:
+    return [(item, [round(time, 3) for time in times]) for item, times in list(seen.items())[:MAX_LISTED]]
 
 
 def _line_seen(line: str, expected: ExpectText, comparisons: Sequence[CopyCheck]) -> LineSeen:
     copies = expected.required.count(line)
     seen: list[bool | None] = []
-    best: tuple[int, Miss | None] | None = None
+    misses: list[Miss | None] = []
     for comparison in comparisons:
         matched = sum(pair.line == line for pair in comparison.matched)
         unsettled = sum(pair.line == line for pair in comparison.unsettled)
         seen.append(True if matched >= copies else None if matched + unsettled >= copies else False)
-        miss = min(
-            (miss for miss in comparison.missing if miss.line == line), key=lambda item: item.edits, default=None
-        )
-        edits = 0 if miss is None else miss.edits
-        best = (edits, miss) if best is None or edits < best[0] else best
-    assert best is not None
+        of_line = (miss for miss in comparison.missing if miss.line == line)
+        misses.append(min(of_line, key=lambda miss: miss.edits, default=None))
+    best = min(misses, key=_edits)
     doubts = (pair for comparison in comparisons for pair in comparison.unsettled if pair.line == line)
-    return LineSeen(line, copies, tuple(seen), *best, next(doubts, None))
+    return LineSeen(line, copies, tuple(seen), _edits(best), best, next(doubts, None))
 
 
-def _one_each(pairs: Sequence[CopyPair]) -> set[CopyPair]:
-    """The pairs without the places, which are others in each frame."""
-    return {replace(pair, spans=()) for pair in pairs}
+def _edits(miss: Miss | None) -> int:
+    return 0 if miss is None else miss.edits

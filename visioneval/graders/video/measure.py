@@ -1,22 +1,148 @@
-"""What is measured in a video, frame by frame, without any limit of a grader. Pure functions of the file's bytes."""
+"""What is measured in a video, frame by frame, without any limit of a grader. Pure functions of the file's bytes.
+
+All frames are read as luma, with their times. The work is bounded before the first frame is decoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.errors import GraderError
+from visioneval.bounds import check_frames
+from visioneval.errors import GraderError, ImageError
 from visioneval.extras import needs
-from visioneval.graders.video.flicker import flicker
-from visioneval.graders.video.series import OverTime, over_time
-from visioneval.media.video_luma import Luma, LumaFrame, opened_luma
+from visioneval.media.animation import ANIMATION_TYPES, animation_frames
+from visioneval.media.images import check_size
+from visioneval.media.video import mime_of, opened, packets
+
+Luma = NDArray[np.uint8]
+"""``(height, width)``, 0 (black) to 255 (white), whatever the range and the depth in the file."""
+
+_TRANSFERS = {16: "PQ", 18: "HLG"}
+"""Transfer characteristics of HDR, by their number in ITU-T H.273."""
+_FULL_RANGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LumaFrame:
+    """A frame: ``start`` in seconds from the first one, and ``duration`` in seconds; ``None`` if they are unknown."""
+
+    start: float | None
+    duration: float | None
+    luma: Luma
+    rotation: int
+    """Degrees, counterclockwise, by which a player turns it."""
+    hdr: str | None
+    """The transfer function of HDR, ``PQ`` or ``HLG``, with which luma is not comparable to that of other videos."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoStream:
+    """What the file says about its video. ``pixel_aspect`` is the width of a pixel over its height."""
+
+    codec: str
+    pixel_format: str
+    pixel_aspect: float
+    has_audio: bool
+    """Whether there is any sound, silence included."""
+    frames: Iterator[LumaFrame]
+    """Raises ``ImageError`` at a frame that does not decode."""
+
+
+@contextmanager
+def opened_luma(path: Path) -> Iterator[VideoStream]:
+    """Opens a video to read its frames once. Raises ``ImageError`` if it is cut off, damaged or over the limits."""
+    mime = mime_of(path)
+    if mime in ANIMATION_TYPES.values():
+        codec = mime.removeprefix("video/")
+        frames = (
+            LumaFrame(frame.start, frame.duration, np.asarray(frame.image.convert("L")), rotation=0, hdr=None)
+            for frame in animation_frames(path)
+        )
+        yield VideoStream(codec, pixel_format="rgb24", pixel_aspect=1.0, has_audio=False, frames=frames)
+        return
+    with opened(str(path), mime) as (container, stream):
+        has_audio = _check_packets(container, stream)
+    with opened(str(path), mime) as (container, stream):
+        context, shape = stream.codec_context, stream.sample_aspect_ratio
+        yield VideoStream(
+            codec=context.name,
+            pixel_format=context.pix_fmt or "unknown",
+            pixel_aspect=float(shape) if shape else 1.0,
+            has_audio=has_audio,
+            frames=_frames(container, stream),
+        )
+
+
+def _check_packets(container: Any, stream: Any) -> bool:
+    """Whether the file has sound. Raises ``ImageError`` if it is cut off or its frames are over the limits."""
+    count, has_audio = 0, False
+    pixels = stream.codec_context.width * stream.codec_context.height
+    for packet in packets(container, stream):
+        has_audio = has_audio or packet.stream.type == "audio"
+        count += packet.stream_index == stream.index
+        check_frames(count, count * pixels)
+    return has_audio
+
+
+def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
+    rate = stream.average_rate
+    first, pixels = None, 0
+    for number, frame in enumerate(container.decode(stream)):
+        check_size(frame.width, frame.height)
+        pixels += frame.width * frame.height
+        check_frames(number + 1, pixels)
+        if frame.is_corrupt:
+            raise ImageError(f"the video is damaged: its frame {number + 1:,} does not decode")
+        first = frame.pts if first is None else first
+        unit = frame.time_base
+        yield LumaFrame(
+            start=float((frame.pts - first) * unit)
+            if frame.pts is not None
+            else float(number / rate)
+            if rate
+            else None,
+            duration=float(frame.duration * unit) if frame.duration else float(1 / rate) if rate else None,
+            luma=_luma(frame),
+            rotation=int(frame.rotation),
+            hdr=_TRANSFERS.get(getattr(frame, "color_trc", None) or 0),
+        )
+
+
+def _luma(frame: Any) -> Luma:
+    """The luma of a frame. That of usual formats is read as it is, so that it does not depend on the processor."""
+    name, bits = frame.format.name, frame.format.components[0].bits
+    is_deep = 8 < bits <= 16 and name.endswith("le")
+    is_plain = (name.startswith("yuv") and frame.format.is_planar and (bits == 8 or is_deep)) or name.startswith("nv")
+    if not is_plain:
+        gray: Luma = frame.reformat(format="gray").to_ndarray()
+        return gray
+    plane = frame.planes[0]
+    samples = np.frombuffer(plane, np.dtype("<u2") if is_deep else np.dtype(np.uint8))
+    rows = samples.reshape(plane.height, -1)[:, : plane.width]
+    values: Luma = (rows >> (bits - 8)).astype(np.uint8)
+    if name.startswith("yuvj") or frame.color_range == _FULL_RANGE:
+        return values
+    full: Luma = _from_limited_range()[values]
+    return full
+
+
+@cache
+def _from_limited_range() -> Luma:
+    """The full range, 0 to 255, of luma from 16 to 235 (ITU-R BT.709)."""
+    levels: Luma = ((np.arange(256) - 16) * (255 / 219)).clip(0, 255).round().astype(np.uint8)
+    return levels
+
 
 TILES = (9, 16)
 """Rows and columns of tiles; fewer in a tiny video."""
@@ -108,7 +234,8 @@ class _FrameMeasures:
         self._hdr = self._hdr or frame.hdr
         self._starts.append(frame.start)
         self._last_duration = frame.duration
-        self._means.append(_tile_means(luma) / 255)
+        sums, sizes = _tiles(luma)
+        self._means.append(sums / sizes / 255)
         self._is_black.append(bool((luma <= BLACK_LEVEL).mean() >= BLACK_PIXELS))
         self._changes.append(_difference(self._previous, luma)[0])
         is_still = _difference(self._still, luma)[1] <= FROZEN_LEVELS
@@ -126,7 +253,8 @@ class _FrameMeasures:
         is_measured = starts is not None and ends is not None and len(starts) > 1
         frame_rate = len(intervals) / sum(intervals) if intervals else None
         times = list(zip(starts, ends, strict=True)) if starts is not None and ends is not None else []
-        means = np.stack([tiles.ravel() for tiles in self._means]) if self._has_one_size() else None
+        has_one_size = len({tiles.shape for tiles in self._means}) == 1
+        means = np.stack([tiles.ravel() for tiles in self._means]) if has_one_size else None
         is_comparable = is_measured and means is not None and self._hdr is None
         return VideoFacts(
             width=width,
@@ -153,9 +281,6 @@ class _FrameMeasures:
         rises = all(a < b for a, b in pairwise(starts))
         return starts if starts and rises and len(starts) == len(self._starts) else None
 
-    def _has_one_size(self) -> bool:
-        return len({tiles.shape for tiles in self._means}) == 1
-
 
 def _varying_rates(intervals: Sequence[float]) -> tuple[float, float] | None:
     """The lowest and the highest frame rate; ``None`` if the rate is constant."""
@@ -176,11 +301,6 @@ def _tiles(values: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.f
     sums = np.add.reduceat(np.add.reduceat(values, columns, axis=1, dtype=np.uint32), rows, axis=0, dtype=np.uint64)
     heights, widths = np.diff([*rows, values.shape[0]]), np.diff([*columns, values.shape[1]])
     return sums.astype(np.float64), np.outer(heights, widths).astype(np.float64)
-
-
-def _tile_means(values: NDArray[np.uint8]) -> NDArray[np.float64]:
-    sums, sizes = _tiles(values)
-    return sums / sizes
 
 
 def _difference(before: Luma | None, luma: Luma) -> tuple[float, float]:
@@ -215,3 +335,78 @@ def _black_stretches(times: Sequence[Stretch], is_black: Sequence[bool]) -> tupl
                 start = stretches.pop()[0]
             stretches.append((start, end))
     return tuple(stretches)
+
+
+REVERTS_WITHIN_S = 0.1
+"""A change that comes back later is motion or light of the scene."""
+WINDOW_S = 0.5
+FLICKERING_AREA = 0.25
+"""The share of the image that must change together, as for flashes in Rec. ITU-R BT.1702-3 and WCAG 2.2."""
+
+
+def flicker(means: NDArray[np.float64], frame_rate: float) -> float | None:
+    """How much the luminance jumps and jumps back, from 0 (not at all) to 1 (black and white in turns).
+
+    ``means`` is the luminance of each frame's tiles, ``(frames, tiles)``, 0 to 1. A frame's tile stands out by the
+    smaller of its differences to the frames before and after it, at most 0.1 s away, if it is brighter or darker
+    than both; so neither a cut nor a fade stands out. A frame stands out by as much as a quarter of its area does at
+    least, in the same direction: in an image that moves, parts get brighter while others get darker. The flicker is
+    the mean over the half second in which that is largest. ``None`` for fewer than three frames.
+
+    Source: pairs of opposing changes in luminance over a quarter of the image are the flashes of Rec. ITU-R BT.1702-3
+    (2023) and of WCAG 2.2 (general flash). Those count flashes from 10 % on; this measures smaller ones too.
+    """
+    if len(means) < 3:
+        return None
+    brighter, darker = np.zeros(means.shape), np.zeros(means.shape)
+    for step in range(1, max(1, int(REVERTS_WITHIN_S * frame_rate + 1e-9)) + 1):
+        if 2 * step >= len(means):
+            break
+        middle = means[step:-step]
+        to_before, to_after = middle - means[: -2 * step], middle - means[2 * step :]
+        for standing_out, reverted in (
+            (brighter, np.minimum(to_before, to_after)),
+            (darker, np.minimum(-to_before, -to_after)),
+        ):
+            np.maximum(standing_out[step:-step], reverted, out=standing_out[step:-step])
+    by_frame = np.maximum(
+        *(np.quantile(part, 1 - FLICKERING_AREA, axis=1, method="lower") for part in (brighter, darker))
+    )
+    by_frame = by_frame[1:-1]
+    window = min(len(by_frame), max(1, round(WINDOW_S * frame_rate)))
+    sums = np.cumsum([0.0, *by_frame])
+    return float((sums[window:] - sums[:-window]).max() / window)
+
+
+MAX_POINTS = 240
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """Series of at most ``MAX_POINTS`` points; each stands for the frames from its second until the next.
+
+    ``luminance`` is the mean, 0 (black) to 1 (white). ``change`` is the largest mean absolute difference of luma to the
+    frame before, 0 to 1.
+    """
+
+    seconds: tuple[float, ...]
+    luminance: tuple[float, ...]
+    change: tuple[float, ...]
+
+
+def over_time(times: Sequence[tuple[float, float]], means: NDArray[np.float64], changes: Sequence[float]) -> OverTime:
+    """The series of frames with ``times`` (start and end), tile ``means`` (0 to 1) and ``changes`` (levels of 255)."""
+    bounds = np.unique(np.linspace(0, len(times), min(len(times), MAX_POINTS), endpoint=False, dtype=int))
+    parts = list(zip(bounds, [*bounds[1:], len(times)], strict=True))
+
+    def points(values: Sequence[float], combine: Callable[[Sequence[float]], float]) -> tuple[float, ...]:
+        return tuple(round(float(combine(values[first:last])), _DIGITS) for first, last in parts)
+
+    luminance = [float(tiles.mean()) for tiles in means]
+    shares = [change / 255 for change in changes]
+    return OverTime(
+        seconds=tuple(round(times[first][0], 3) for first, _ in parts),
+        luminance=points(luminance, lambda values: sum(values) / len(values)),
+        change=points(shares, max),
+    )

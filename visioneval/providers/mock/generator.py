@@ -17,8 +17,16 @@ from PIL import Image, ImageChops, ImageFilter, ImageOps, PngImagePlugin
 from pydantic import ValidationError
 
 from visioneval.errors import ImageError, ProviderError
-from visioneval.media.images import FORMATS, check_size, header, load_image, load_mask, on_background, room_for
-from visioneval.media.pixel_budget import IN_MEMORY
+from visioneval.media.images import (
+    FORMATS,
+    IN_MEMORY,
+    check_size,
+    header,
+    load_image,
+    load_mask,
+    on_background,
+    room_for,
+)
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.mock import video
 from visioneval.providers.mock.config import VIDEO_SIZE, MockParams

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from visioneval.errors import StorageError, UsageError
 from visioneval.extras import install_command
-from visioneval.media.buckets import bucket_files, first_answer
+from visioneval.media.network import bucket_files, first_answer
 from visioneval.media.urls import BUCKETS, client_message, is_denied
 
 ItemT = TypeVar("ItemT")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ImageError
-from visioneval.media.formats import artifact
-from visioneval.media.video import video_file
+from visioneval.media.video import artifact, video_file
 from visioneval.providers.base import Address, Download, Downloader, Generation, OutputFile
 from visioneval.records.fields import MOST_PIXELS
 from visioneval.records.operations import DownloadFiles, url_digest

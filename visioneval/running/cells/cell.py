@@ -14,7 +14,7 @@ from pathlib import Path
 from visioneval.aio import primary_error
 from visioneval.errors import ImageError
 from visioneval.media import images
-from visioneval.media.formats import artifact
+from visioneval.media.video import artifact
 from visioneval.records.model import CellError, Record
 from visioneval.records.run_folders import file_inside, is_inside
 from visioneval.running.calls.calls import GenerationResult

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from visioneval.errors import ProviderError, StoppedError
-from visioneval.media.formats import ending
+from visioneval.media.video import ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.model import CellError, Record
 from visioneval.records.operations import DownloadFiles, OperationFile

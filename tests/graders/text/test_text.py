@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grading
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from visioneval import Grade, TestCase
+from visioneval.graders.text.config import TextGrader
+
+pytest.importorskip("rapidocr")
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
+EDITS = Path(__file__).resolve().parents[4] / "shared" / "data" / "edits"
+
+
+def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade:
+    expect = {"text": expected} if expected else {}
+    return grading.grade(TextGrader(type="text", key="copy", **options), path, expect=expect)
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Any:
+    def make_sign(*lines: str, mode: str = "RGB") -> Path:
+        image = Image.new("RGB", (700, 120 * len(lines) + 40), "white")
+        pen = ImageDraw.Draw(image)
+        for row, line in enumerate(lines):
+            pen.text((40, 30 + 120 * row), line, font=ImageFont.load_default(size=56), fill="black")
+        path = tmp_path / ("sign.tif" if mode == "CMYK" else "sign.png")
+        image.convert(mode).save(path)
+        return path
+
+    return make_sign
+
+
+@pytest.mark.parametrize(("name", "passes"), [("poster_output.jpg", True), ("poster_input.jpg", False)])
+def test_the_real_poster(name: str, passes: bool) -> None:
+    if not EDITS.is_dir():
+        pytest.skip("../shared/data is not here")
+    grade = graded(EDITS / name, {"required": ["PLANE", "SNOW", "THE"], "forbidden": ["TRAIN"]})
+    assert grade.scores["copy"] is passes
+    assert grade.scores["copy.recall"] == (1 if passes else 2 / 3)
+    both = {"required": ["THE", "SNOW", "in NEW ENGLAND!", "MAINE RAILROAD"]}
+    assert graded(EDITS / name, both).scores["copy"] is True
+
+
+def test_a_real_image_without_text() -> None:
+    if not EDITS.is_dir():
+        pytest.skip("../shared/data is not here")
+    grade = graded(EDITS / "pendant_output.jpg", {"required": ["FOR RENT"]})
+    assert grade.scores == {"copy": False, "copy.recall": 0.0, "copy.cer": 1.0}
+
+
+def test_one_line_is_reported_in_the_singular(sign: Any) -> None:
+    assert graded(sign("20% OFF"), {"required": ["20% OFF"]}).reasons == {"copy": "required line found"}
+
+
+def test_exact_copy_passes_and_all_details_are_recorded(sign: Any) -> None:
+    grade = graded(sign("BUTTER & FLOUR", "20% OFF"), {"required": ["BUTTER & FLOUR", "20% OFF"], "extra": "forbid"})
+    assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0, "copy.doubtful_extra": 0}
+    assert grade.reasons == {"copy": "all 2 required lines found, nothing extra"}
+    assert grade.error is None
+    assert grade.tool_versions.keys() == {"rapidocr", "onnxruntime", "model"}
+    details = json.loads(json.dumps(grade.details))
+    assert [line["text"] for line in details["lines"]] == ["BUTTER & FLOUR", "20% OFF"]
+    assert all(len(line["box"]) == 4 and line["confidence"] > 0.9 and line["counted"] for line in details["lines"])
+    assert details["found"][0] == {"line": "BUTTER & FLOUR", "read": "BUTTER & FLOUR", "readings": [0]}
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        ("Fresh bread from 7 am", "required line found"),
+        ("Freshbread from 7 am", '"Fresh bread from 7 am": the space between "Fresh" and "bread" is missing'),
+        ("Fresh br ead from 7 am", '"Fresh bread from 7 am": a space stands within "bread"'),
+    ],
+)
+def test_the_gaps_between_glyphs_decide_on_spaces(sign: Any, shown: str, reason: str) -> None:
+    expected = {"required": ["Fresh bread from 7 am"]}
+    grade = graded(sign(shown), expected, spaces="exact")
+    assert (grade.scores["copy"], grade.reasons["copy"]) == (reason == "required line found", reason)
+    assert graded(sign(shown), expected).scores["copy"] is True
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "L", "RGBA", "P"])
+def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
+    assert graded(sign("GRAND OPENING", mode=mode), {"required": ["GRAND OPENING"]}).scores["copy"] is True
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        ("BUTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTER & FLOUR" (missing T at 4)'),
+        ("BUTTTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTTTER & FLOUR" (extra T at 5)'),
+        ("GYM", 'missing "BUTTER & FLOUR": nothing similar was read in 1 line of text'),
+    ],
+)
+def test_the_reason_describes_the_mismatch(sign: Any, shown: str, reason: str) -> None:
+    grade = graded(sign(shown), {"required": ["BUTTER & FLOUR"]})
+    assert grade.scores["copy"] is False
+    assert grade.reasons["copy"] == reason
+    assert grade.error is None
+
+
+def test_forbidden_and_extra_text_is_named(sign: Any) -> None:
+    grade = graded(sign("SALE", "TRAINING", "TRAIN"), {"required": ["SALE"], "forbidden": ["TRAIN"], "extra": "forbid"})
+    assert grade.reasons["copy"] == (
+        'forbidden "TRAIN" is present; extra text: TRAINING (confidence 1.00); '
+        "list text that may be there under 'allowed', or raise 'min_confidence' (0.5)"
+    )
+    assert grade.scores["copy"] is False
+
+
+def test_look_alikes_are_null_with_the_cause(sign: Any) -> None:
+    grade = graded(sign("LOBBY"), {"required": ["L0BBY"]})
+    assert grade.scores == {"copy": None, "copy.recall": None, "copy.cer": None}
+    assert grade.error is not None
+    assert grade.error.endswith("differs only in look-alike characters; 'extract: [ocr, judge]' lets a judge decide")
+
+
+def test_a_line_below_the_confidence_is_undecided(sign: Any) -> None:
+    grade = graded(sign("SALE"), {"required": ["SALE"]}, min_confidence=1.0)
+    assert grade.scores["copy"] is None
+    assert '"SALE" was read as "SALE", at a confidence that is too low' in grade.reasons["copy"]
+    assert grade.details["lines"][0]["counted"] is False
+
+
+@pytest.mark.parametrize(
+    ("expected", "passed", "reason"),
+    [
+        ({"required": ["SALE ✓"]}, None, '"SALE ✓" may be "SALE": local OCR cannot read ✓'),
+        ({"required": ["SALT ✓"]}, False, 'missing "SALT ✓"'),
+        ({"required": ["Жить"]}, None, '"Жить" may be there: local OCR cannot read Ж и т ь'),
+        ({"forbidden": ["ŞALE"]}, None, 'forbidden "ŞALE" may be present, read as "SALE": local OCR cannot read Ş'),
+        ({"forbidden": ["ŤAVA"]}, True, "nothing forbidden"),
+        ({"forbidden": ["Привет"]}, None, 'forbidden "Привет" may be present: local OCR cannot read'),
+        ({"allowed": ["SALE ✓"], "extra": "forbid"}, None, 'extra text "SALE" may be the expected "SALE ✓"'),
+    ],
+)
+def test_characters_that_ocr_cannot_read_leave_it_undecided(
+    sign: Any, expected: dict[str, Any], passed: bool | None, reason: str
+) -> None:
+    grade = graded(sign("SALE"), expected)
+    assert grade.scores["copy"] is passed
+    assert grade.reasons["copy"].startswith(reason)
+    assert (grade.error is not None and reason in grade.error) is (passed is None)
+    assert any("unreadable" in pair for pair in grade.details["unsettled"]) is (passed is None)
+
+
+def test_scores_are_the_declared_metrics(sign: Any) -> None:
+    for expected in ({"required": ["A"]}, {"forbidden": ["A"]}, {"extra": "forbid"}, None):
+        case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
+        declared = TextGrader(type="text", key="copy").metrics(case)
+        assert graded(sign("SALE"), expected).scores.keys() == declared.keys()

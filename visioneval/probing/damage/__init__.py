@@ -1,1 +1,0 @@
-"""Damage and harmless changes as pure functions of pixels or bytes, a strength and a random generator."""

@@ -1,0 +1,297 @@
+"""Every kind of change with its strengths, from weak to strong. A kind's name starts with its group.
+
+``pixels`` and ``copy`` are damage. ``harmless`` are changes that nobody would call damage: other encodings, rounding
+errors of usual pipelines, and redraws.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import cv2
+import numpy as np
+from PIL import Image, ImageFilter
+
+from visioneval.errors import UsageError
+from visioneval.media.opencv import portable_opencv
+from visioneval.probing import copy, pixels
+from visioneval.probing.subject import CannotPlantError, Mask, Pixels, Planted, PlantedFile, Subject, encode
+from visioneval.suite.loading.messages import did_you_mean
+
+_DECODING = (0xE0, 0xEE)
+"""Application segments of a JPEG that change how it decodes: JFIF, and the color transform of Adobe."""
+
+
+def jpeg(subject: Subject, quality: float) -> PlantedFile:
+    """Encoded as JPEG of this quality, 1 to 95."""
+    _check_format(subject, "jpeg")
+    if subject.is_transparent:
+        raise CannotPlantError("JPEG would drop its transparency")
+    return PlantedFile(_saved(subject.image, "JPEG", quality=round(quality)), "image/jpeg")
+
+
+def webp(subject: Subject, quality: float) -> PlantedFile:
+    """Encoded as lossy WebP of this quality, 1 to 100."""
+    _check_format(subject, "webp")
+    return PlantedFile(_saved(subject.image, "WEBP", quality=round(quality), method=2), "image/webp")
+
+
+def other_png(subject: Subject, _strength: float) -> PlantedFile:
+    """The same pixels as a PNG of OpenCV's encoder."""
+    _check_format(subject, "png")
+    to_bgr = cv2.COLOR_RGBA2BGRA if subject.image.shape[2] == 4 else cv2.COLOR_RGB2BGR
+    is_written, data = cv2.imencode(".png", cv2.cvtColor(subject.image, to_bgr), [cv2.IMWRITE_PNG_COMPRESSION, 1])
+    if not is_written:
+        raise CannotPlantError("OpenCV cannot encode it")
+    return PlantedFile(data.tobytes(), "image/png")
+
+
+def without_metadata(subject: Subject, _strength: float) -> PlantedFile:
+    """The same pixels without metadata. A JPEG is not encoded again."""
+    if subject.mime != "image/jpeg":
+        return PlantedFile(encode(subject.image, subject.mime), subject.mime)
+    with Image.open(io.BytesIO(subject.data)) as handle:
+        if handle.getexif().get(0x0112, 1) != 1:
+            raise CannotPlantError("its metadata rotates it")
+    return PlantedFile(_without_segments(subject.data), subject.mime)
+
+
+def resized_and_back(subject: Subject, share: float) -> Planted:
+    """Scaled down by ``share`` of each side and back to its size."""
+    height, width = subject.image.shape[:2]
+    image = Image.fromarray(subject.image)
+    small = image.resize((max(1, round(width * (1 - share))), max(1, round(height * (1 - share)))), _LANCZOS)
+    return Planted(np.asarray(small.resize((width, height), _LANCZOS), dtype=np.uint8))
+
+
+@portable_opencv()
+def half_pixel_shift(subject: Subject, _strength: float) -> Planted:
+    """Shifted by half a pixel to the right and down."""
+    height, width = subject.image.shape[:2]
+    moved = cv2.warpAffine(
+        subject.image,
+        np.array([[1, 0, 0.5], [0, 1, 0.5]]),
+        (width, height),
+        flags=cv2.INTER_CUBIC,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    return Planted(np.asarray(moved, dtype=np.uint8))
+
+
+def gamma(subject: Subject, exponent: float) -> Planted:
+    """Every channel raised to ``exponent``, in shares of 255."""
+    table = np.rint((np.arange(256) / 255) ** exponent * 255).astype(np.uint8)
+    changed = subject.image.copy()
+    changed[..., :3] = table[subject.image[..., :3]]
+    return Planted(changed)
+
+
+def sharpened(subject: Subject, percent: float) -> Planted:
+    """An unsharp mask with a radius of 2 pixels; its colors alone, not its transparency."""
+    changed = subject.image.copy()
+    colors = Image.fromarray(np.ascontiguousarray(subject.image[..., :3]))
+    changed[..., :3] = np.asarray(colors.filter(ImageFilter.UnsharpMask(2, round(percent), 0)))
+    return Planted(changed)
+
+
+def grain(subject: Subject, sigma: float, random: np.random.Generator) -> Planted:
+    """Gaussian grain of ``sigma`` levels of 255, the same in all channels."""
+    changed = subject.image.copy()
+    noise = random.normal(0, sigma, (*subject.image.shape[:2], 1))
+    changed[..., :3] = np.clip(np.rint(subject.image[..., :3] + noise), 0, 255).astype(np.uint8)
+    return Planted(changed)
+
+
+@portable_opencv()
+def redrawn(subject: Subject, share: float, random: np.random.Generator) -> Planted:
+    """What a model that paints every pixel again leaves: moved smoothly by up to ``share`` of the shorter side, with
+    another tone by up to 8 levels, and with its finest detail smoothed and sharpened."""
+    height, width = subject.image.shape[:2]
+    waves = random.uniform(0, 2 * np.pi, 4)
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
+    reach = share * min(height, width) / np.sqrt(2)
+    across = columns + reach * np.sin(3 * rows / height + 2 * columns / width + waves[0])
+    down = rows + reach * np.sin(2 * rows / height + 3 * columns / width + waves[1])
+    moved = cv2.remap(
+        subject.image,
+        across.astype(np.float32),
+        down.astype(np.float32),
+        cv2.INTER_CUBIC,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    levels = np.arange(256)
+    table = np.clip(np.rint(levels + 8 * np.sin(np.pi * levels / 255) * np.sin(waves[2])), 0, 255).astype(np.uint8)
+    colors = cv2.GaussianBlur(table[np.ascontiguousarray(moved[..., :3])], (0, 0), 0.8)
+    sharp = Image.fromarray(np.asarray(colors, np.uint8)).filter(ImageFilter.UnsharpMask(1.5, 100, 0))
+    return Planted(np.asarray(np.dstack([np.asarray(sharp), moved[..., 3:]]), np.uint8))
+
+
+_LANCZOS = Image.Resampling.LANCZOS
+
+
+def _check_format(subject: Subject, name: str) -> None:
+    expected = subject.expect.format
+    if expected is not None and expected != name:
+        raise CannotPlantError(f"its case expects the format {expected}")
+
+
+def _saved(image: Pixels, kind: str, **options: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def _without_segments(data: bytes) -> bytes:
+    """A JPEG without its comments and application segments, except those that change how it decodes."""
+    segments, at = [data[:2]], 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
+        marker, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4])
+        if marker in _DECODING or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
+            segments.append(data[at:end])
+        at = end
+    return b"".join((*segments, data[at:]))
+
+
+Random = np.random.Generator
+Plant = Callable[[Subject, float, Random], Planted | PlantedFile]
+
+HARMLESS = "harmless"
+COPY = "copy"
+VISIBLE = 2
+"""Damage that changes no channel of any pixel by this many levels is no damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A strength: its text and number in tables, and the value that the function gets."""
+
+    label: str
+    value: float
+    number: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of change. ``needs_region``: it changes what a mask does not allow to change."""
+
+    name: str
+    levels: tuple[Level, ...]
+    plant: Plant
+    needs_region: bool = False
+
+    @property
+    def group(self) -> str:
+        """``pixels``, ``copy`` or ``harmless``."""
+        return self.name.partition(".")[0]
+
+
+def planted(kind: Kind, level: Level, subject: Subject, seed: str) -> PlantedFile:
+    """The changed file; the same for the same subject, kind, level and seed. Raises ``CannotPlantError``.
+
+    All levels of a kind share the generator's state, so that damage of several strengths lies in similar places.
+    """
+    if kind.needs_region and not subject.region.any():
+        raise CannotPlantError("its mask covers all of it")
+    random = np.random.default_rng(int.from_bytes(sha256(f"{seed}\0{kind.name}".encode()).digest()[:8]))
+    result = kind.plant(subject, level.value, random)
+    if isinstance(result, PlantedFile):
+        return result
+    if kind.group != HARMLESS and not _is_visible(result.image, subject.image):
+        raise CannotPlantError("it would look the same")
+    return PlantedFile(encode(result.image, subject.mime), subject.mime, result.box)
+
+
+def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
+    """The kinds with these names, or whose names start with them at a dot. Raises ``UsageError`` for others."""
+    for pattern in patterns:
+        if not any(is_within(kind.name, pattern) for kind in KINDS):
+            names = sorted({".".join(kind.name.split(".")[:count]) for kind in KINDS for count in (1, 2, 3)})
+            raise UsageError(f"--kinds: no kind of change {pattern!r}{did_you_mean(pattern, names)}")
+    return tuple(kind for kind in KINDS if not patterns or any(is_within(kind.name, name) for name in patterns))
+
+
+def is_within(name: str, prefix: str) -> bool:
+    """Whether a kind's name is ``prefix`` or starts with it at a dot."""
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
+def _is_visible(damaged: Pixels, image: Pixels) -> bool:
+    if damaged.shape != image.shape:
+        return True
+    return int(np.abs(damaged.astype(np.int16) - image).max()) >= VISIBLE
+
+
+def _on_pixels(function: Callable[[Pixels, float, Random, Mask], Planted]) -> Plant:
+    return lambda subject, strength, random: function(subject.image, strength, random, subject.region)
+
+
+def _on_text(edit: Callable[[str, Random], str]) -> Plant:
+    return lambda subject, _strength, random: copy.set_line(subject, edit(subject.copy_line.text, random))
+
+
+def _harmless(function: Callable[[Subject, float], Planted | PlantedFile]) -> Plant:
+    return lambda subject, strength, _random: function(subject, strength)
+
+
+def _other_format(subject: Subject, _strength: float, _random: Random) -> PlantedFile:
+    if subject.expect.format is None:
+        raise CannotPlantError("its case expects no format")
+    mime = "image/webp" if subject.mime == "image/png" else "image/png"
+    return PlantedFile(encode(subject.image, mime), mime)
+
+
+def _levels(unit: str, *numbers: float, scale: float = 1) -> tuple[Level, ...]:
+    return tuple(Level(unit.format(f"{number:g}"), number * scale, number) for number in numbers)
+
+
+_YES = (Level("", 1.0),)
+_PERCENT = "{} %"
+
+KINDS: tuple[Kind, ...] = (
+    Kind("pixels.patch", _levels("{} px", 4, 8, 12, 24, 48), _on_pixels(pixels.patch), needs_region=True),
+    Kind("pixels.stroke", _levels("{} px", 1, 2, 4), _on_pixels(pixels.stroke), needs_region=True),
+    Kind("pixels.recolor", _levels("dE {}", 5, 10, 20, 40), _on_pixels(pixels.recolor), needs_region=True),
+    Kind("pixels.blur", _levels("sigma {}", 0.5, 1, 2, 4), _on_pixels(pixels.blur), needs_region=True),
+    Kind("pixels.noise", _levels("sigma {}", 2, 5, 10, 20), _on_pixels(pixels.noise), needs_region=True),
+    Kind("pixels.shift", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.shift), needs_region=True),
+    Kind("pixels.zoom", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.zoom), needs_region=True),
+    Kind("pixels.flip", _YES, _on_pixels(pixels.flip), needs_region=True),
+    Kind("pixels.erased", _levels(_PERCENT, 5, 10, 20, scale=0.01), _on_pixels(pixels.erase), needs_region=True),
+    Kind("pixels.moved", _levels(_PERCENT, 2, 5, 10, scale=0.01), _on_pixels(pixels.move), needs_region=True),
+    Kind(
+        "pixels.background", _levels("dE {}", 5, 10, 20, 40), _on_pixels(pixels.repaint_background), needs_region=True
+    ),
+    Kind(
+        "pixels.watermark",
+        _levels(_PERCENT, 5, 10, 20, 40, scale=0.01),
+        _on_pixels(pixels.watermark),
+        needs_region=True,
+    ),
+    Kind("pixels.warped", _levels(_PERCENT, 1, 2, 4, scale=0.01), _on_pixels(pixels.warp), needs_region=True),
+    Kind("pixels.letter", _levels(_PERCENT, 3, 5, scale=0.01), _on_pixels(pixels.letter), needs_region=True),
+    Kind("pixels.alpha", _YES, _on_pixels(pixels.flatten)),
+    Kind("pixels.size", _levels("-{} %", 5, 25, 50, scale=0.01), _on_pixels(pixels.resize)),
+    Kind("pixels.format", _YES, _other_format),
+    Kind("pixels.blank", _YES, _on_pixels(pixels.blank)),
+    Kind("copy.erased", _YES, lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners)),
+    Kind("copy.letter.replaced", _YES, _on_text(copy.letter_replaced)),
+    Kind("copy.letter.dropped", _YES, _on_text(copy.letter_dropped)),
+    Kind("copy.letter.doubled", _YES, _on_text(copy.letter_doubled)),
+    Kind("copy.letter.swapped", _YES, _on_text(copy.letters_swapped)),
+    Kind("copy.added", _YES, lambda subject, _, random: copy.added_line(subject, random)),
+    Kind("copy.case", _YES, _on_text(copy.case_changed)),
+    Kind("copy.punctuation", _YES, _on_text(copy.punctuation_changed)),
+    Kind("harmless.jpeg", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),
+    Kind("harmless.webp", _levels("q{}", 90, 75), _harmless(webp)),
+    Kind("harmless.resized", _levels("-{} %", 10, 25, scale=0.01), _harmless(resized_and_back)),
+    Kind("harmless.half_pixel", _YES, _harmless(half_pixel_shift)),
+    Kind("harmless.gamma", (Level("0.98", 0.98, 0.98),), _harmless(gamma)),
+    Kind("harmless.metadata", _YES, _harmless(without_metadata)),
+    Kind("harmless.png", _YES, _harmless(other_png)),
+    Kind("harmless.sharpened", _levels(_PERCENT, 50, 100), _harmless(sharpened)),
+    Kind("harmless.grain", _levels("sigma {}", 1, 3), grain),
+    Kind("harmless.redrawn", _levels(_PERCENT, 0.2, 0.5, scale=0.01), redrawn),
+)
