@@ -16,7 +16,7 @@ import pybase64
 
 from visioneval.errors import ProviderError
 from visioneval.providers.error_replies import beginning
-from visioneval.providers.lenient_json import BYTE_ORDER_MARK, read_answer, read_beginning
+from visioneval.providers.reply_json import BYTE_ORDER_MARK, read_answer, read_beginning
 
 _DATA_URL = re.compile(r"data:(?P<kind>[^,]{0,200}),", re.IGNORECASE)
 _BASE64 = re.compile("[A-Za-z0-9+/]*")

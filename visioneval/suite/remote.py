@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -54,6 +54,8 @@ class Remote(Frozen):
     default_key: ClassVar[str] = ""
     usual_keys: ClassVar[frozenset[str]] = frozenset()
     """Variables with a key for the provider's own hosts. They are never sent to other hosts."""
+    priced_as: ClassVar[str | None] = None
+    """The provider's name in genai-prices."""
 
     base_url: Url | None = Field(
         default=None,
@@ -80,6 +82,16 @@ class Remote(Frozen):
     @property
     def base_url_warning(self) -> str | None:
         """What is probably missing in ``base_url``."""
+        return None
+
+    @classmethod
+    def public_name(cls, model: str) -> tuple[str, str] | None:
+        """The provider and the model in genai-prices; ``None`` if the provider is not there."""
+        return None if cls.priced_as is None else (cls.priced_as, model)
+
+    @classmethod
+    def listed_price(cls, model: str) -> Mapping[str, float] | None:  # noqa: ARG003 - most have no list
+        """The price in a list of the provider's own, with the names of the suite's ``prices``."""
         return None
 
     def host_problem(self, *, trusted: bool) -> str | None:
@@ -148,6 +160,7 @@ class OpenAIOptions(Remote):
     """The OpenAI API, or a compatible server (vLLM, Ollama, llama.cpp, LocalAI)."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ("api.openai.com",)
+    priced_as: ClassVar[str | None] = "openai"
     default_key: ClassVar[str] = "OPENAI_API_KEY"
     usual_keys: ClassVar[frozenset[str]] = OPENAI_KEYS
 
@@ -187,6 +200,7 @@ class GeminiOptions(Remote):
     """The Gemini Developer API, or Vertex AI if ``google`` is set."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com")
+    priced_as: ClassVar[str | None] = "google"
     default_key: ClassVar[str] = "GEMINI_API_KEY"
     usual_keys: ClassVar[frozenset[str]] = GEMINI_KEYS
 

@@ -55,19 +55,16 @@ def test_models_and_providers_are_known_without_an_import() -> None:
 
 def test_prices_come_from_its_list() -> None:
     price = catalog.listed_price("fal_ai/fal-ai/flux-pro/v1.1")
-    assert price is not None
-    assert price.model_dump(exclude_none=True) == {"per_image": 0.04}
+    assert price == {"per_image": 0.04}
     judge = catalog.listed_price("openai/gpt-5.4")
-    assert judge is not None
-    assert (judge.input_per_million, judge.output_per_million) == (2.5, 15.0)
+    assert judge == {"input_per_million": 2.5, "output_per_million": 15.0}
     assert catalog.listed_price("fal_ai/none") is None
 
 
 def test_a_model_that_bills_tokens_has_no_price_by_image() -> None:
     """The list's price of an image is one of 1 MP. One of 16 MP takes more tokens, and thinking does too."""
     price = catalog.listed_price("gemini/gemini-3-pro-image-preview")
-    assert price is not None
-    assert price.model_dump(exclude_none=True) == {"input_per_million": 2.0, "output_per_million": 120.0}
+    assert price == {"input_per_million": 2.0, "output_per_million": 120.0}
 
 
 def test_a_free_token_leaves_the_price_by_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,14 +77,12 @@ def test_a_free_token_leaves_the_price_by_image(monkeypatch: pytest.MonkeyPatch)
     }
     monkeypatch.setattr(catalog, "_models", lambda: {"shop/preview": {**free, "output_cost_per_image": 0.039}})
     price = catalog.listed_price("shop/preview")
-    assert price is not None
-    assert price.model_dump(exclude_none=True) == {"per_image": 0.039}
+    assert price == {"per_image": 0.039}
 
 
 def test_an_image_has_the_highest_of_its_prices_by_size_and_quality() -> None:
     price = catalog.listed_price("bedrock/amazon.titan-image-generator-v2:0")
-    assert price is not None
-    assert price.model_dump(exclude_none=True) == {"per_image": 0.012}
+    assert price == {"per_image": 0.012}
 
 
 def test_a_listed_price_is_the_cost_of_an_image() -> None:

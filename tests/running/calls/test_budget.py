@@ -15,24 +15,29 @@ from typer.testing import CliRunner
 
 from visioneval import BudgetError
 from visioneval.cli import app
+from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
-    GENERATED_TOKENS,
     Budget,
     CallSize,
     CostBound,
     bound_of,
-    minimum_generation_size,
+    smallest_size,
     stated_maximum,
 )
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
+from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import BaseProvider
+from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow
 
 
+OPENAI, IMAGE = OpenAIProvider(provider="openai"), TaskType.IMAGE_GENERATION
 GENERATE = RateLimitKey("openai", "gpt-image-2", "generate")
 JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")
 CUSTOM = RateLimitKey("mine:Generate", None, "generate")
@@ -387,20 +392,20 @@ def test_failed_first_call_lets_the_next_start() -> None:
         ("openai", {"input_per_million": 10}, JUDGE, CallSize(0, 1_000, 50), 0.01, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
-        ("openai", {"output_per_million": 100}, GENERATE, minimum_generation_size("openai", {}, 2), 1.6384, False),
+        ("openai", {"output_per_million": 100}, GENERATE, smallest_size(OPENAI, {}, 2, IMAGE), 1.6384, False),
         (
             "else",
             {"per_call": 1},
             GENERATE,
-            minimum_generation_size("openai", {}, 1),
-            GENERATED_TOKENS * 30 / 1e6,
+            smallest_size(OPENAI, {}, 1, IMAGE),
+            8_192 * 30 / 1e6,
             False,
         ),
         (
             "else",
             {"per_call": 1},
             GENERATE,
-            minimum_generation_size("openai", {"quality": "low"}, 1),
+            smallest_size(OPENAI, {"quality": "low"}, 1, IMAGE),
             512 * 30 / 1e6,
             False,
         ),
@@ -422,14 +427,15 @@ def test_maximum_cost_of_a_call(
 
 
 @pytest.mark.parametrize(
-    ("provider", "params", "most"),
+    ("entry", "params", "most"),
     [
-        ("openai", {"max_output_tokens": 500}, 500),
-        ("openai", {"max_completion_tokens": 500, "n": 3}, 1_500),
-        ("gemini", {"maxOutputTokens": 500}, 500),
-        ("openai", {"reasoning": {"effort": "low"}}, None),
-        ("mine:Judge", {"max_output_tokens": 500}, None),
+        (OPENAI, {"max_output_tokens": 500}, 500),
+        (OPENAI, {"max_completion_tokens": 500, "n": 3}, 1_500),
+        (OpenAIJudge(provider="openai", model="m"), {"max_output_tokens": 500}, 500),
+        (GeminiProvider(provider="gemini"), {"maxOutputTokens": 500}, 500),
+        (OPENAI, {"reasoning": {"effort": "low"}}, None),
+        (CustomJudge(provider="mine:Judge"), {"max_output_tokens": 500}, None),
     ],
 )
-def test_stated_maximum_of_tokens(provider: str, params: dict[str, Any], most: int | None) -> None:
-    assert stated_maximum(provider, params) == most
+def test_stated_maximum_of_tokens(entry: BaseProvider | BaseJudge, params: dict[str, Any], most: int | None) -> None:
+    assert stated_maximum(entry, params) == most

@@ -10,23 +10,24 @@ from toys import LOOK, Toy
 
 from visioneval import Question
 from visioneval.providers.base import AddressPart, ImagePart, Tool, ToolCall, Turn, VideoPart
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
 from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
     FRAME_TOKENS,
-    GENERATED_TOKENS,
     IMAGE_TOKENS,
     VIDEO_TOKENS,
     CallSize,
     budget_warnings,
     generation_size,
-    minimum_generation_size,
     paid_configs,
     prices_of,
     question_size,
+    smallest_size,
 )
 from visioneval.running.calls.estimate import estimate
 from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.types import TaskType
 
 OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE: dict[str, Any] = {"provider": "openai", "model": "gpt-5.4"}
@@ -80,7 +81,7 @@ class TestGenerationSize:
             toy.write({"prompt": "blue"}, editing, models=[{"provider": "mine:Generate", "params": {"n": 1}}])
         )
         first, edit = (generation_size(call) for call in plan.calls())
-        assert first == CallSize(1, FRAME_TOKENS + len("blue") + len('{"n":1}'), None, GENERATED_TOKENS)
+        assert first == CallSize(1, FRAME_TOKENS + len("blue") + len('{"n":1}'), None, 8_192)
         assert edit.input_tokens == first.input_tokens + 2 * IMAGE_TOKENS
 
     def test_all_images_of_a_call_count(self, toy: Toy) -> None:
@@ -90,11 +91,11 @@ class TestGenerationSize:
         assert (size.images, size.likely_output_tokens) == (3, 3 * 512)
 
     def test_the_quality_bounds_the_output(self) -> None:
-        sizes = [
-            minimum_generation_size("openai", {"quality": q}, 1).likely_output_tokens for q in ("low", "medium", "high")
-        ]
-        assert sizes == [512, 2048, GENERATED_TOKENS]
-        assert minimum_generation_size("gemini", {"quality": "low"}, 2).likely_output_tokens == 2 * 4096
+        openai, gemini = OpenAIProvider(provider="openai"), GeminiProvider(provider="gemini")
+        sizes = [smallest_size(openai, {"quality": q}, 1, TaskType.IMAGE_GENERATION) for q in ("low", "medium", "high")]
+        assert [size.likely_output_tokens for size in sizes] == [512, 2048, 8192]
+        size = smallest_size(gemini, {"quality": "low"}, 2, TaskType.IMAGE_GENERATION)
+        assert size.likely_output_tokens == 2 * 4096
 
 
 class TestPaidCalls:

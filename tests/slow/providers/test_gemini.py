@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from fake_api import FakeAPI, Fault, Script
-from fake_api import GenerationRequest as SentRequest
-from fake_api.samples import asked_generate, encode
+from fake_api import FakeAPI, Fault
+from fake_api.samples import asked_generate
 from PIL import Image
 
 from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
@@ -141,67 +140,12 @@ def test_edits_show_the_inputs_in_order_and_then_the_mask(api: FakeAPI, files: C
     assert generated.run_params["mask_mode"] == "as_image"
 
 
-def test_a_mask_may_be_ignored(api: FakeAPI, files: CaseFiles) -> None:
-    generated = generate(config(api.gemini_base_url, mask_mode="ignore"), request_for(files=files, prompt="Wear it."))
-    assert len(asked_generate(api).images) == 2
-    assert asked_generate(api).prompt == "Wear it."
-    assert generated.run_params["mask_mode"] == "ignore"
-
-
-FAULTS = [
-    (Fault("rate_limit"), "rate_limit", "429: You exceeded your current quota"),
-    (Fault("quota"), "quota", "429: You exceeded your current quota"),
-    (Fault("server_error"), "transient", "500: An internal error has occurred"),
-    (Fault("bad_gateway"), "transient", "502: a web page: '502 Bad Gateway'"),
-    (Fault("unavailable"), "transient", "503: The model is overloaded"),
-    (Fault("reset"), "transient", "no answer: ReadError"),
-    (Fault("truncated_body"), "transient", "no answer: the connection was closed in the middle of the answer"),
-    (Fault("html"), "unusable", "the answer is not from this API; check base_url. It is a web page: 'Welcome'"),
-    (Fault("unauthorized"), "auth", "400: API key not valid"),
-    (Fault("forbidden"), "invalid", "403: The caller does not have permission"),
-    (Fault("model_not_found"), "invalid", f"404: models/{MODEL} is not found for API version v1beta"),
-    (Fault("bad_request"), "invalid", "400: Request contains an invalid argument."),
-    (Fault("refusal"), "refused", "the prompt was blocked: PROHIBITED_CONTENT"),
-    (Fault("refusal", reason="prompt:IMAGE_SAFETY"), "refused", "the prompt was blocked: IMAGE_SAFETY"),
-    (Fault("refusal", reason="IMAGE_SAFETY"), "refused", "the answer was blocked: IMAGE_SAFETY"),
-    (Fault("refusal", reason="PROHIBITED_CONTENT"), "refused", "the answer was blocked: PROHIBITED_CONTENT"),
-]
-
-
-@pytest.mark.parametrize(("fault", "kind", "words"), FAULTS, ids=lambda value: getattr(value, "kind", None))
-def test_a_fault_is_reported_with_the_providers_message_after_one_call(
-    api: FakeAPI, fault: Fault, kind: str, words: str
-) -> None:
-    api.faults.when(lambda _asked: True, fault)
-    error = failed(config(api.gemini_base_url))
-    assert (error.kind, error.retry_after) == (kind, None)
-    assert words.lower() in str(error).lower()
-    assert api.key not in str(error)
-    assert len(api.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [Fault("refusal", reason="NO_IMAGE"), Fault("no_image"), Fault("empty_base64"), Fault("truncated_base64")],
-    ids=lambda fault: fault.reason or fault.kind,
-)
-def test_an_answer_without_a_image_is_no_refusal(api: FakeAPI, fault: Fault) -> None:
-    api.faults.queue(fault)
+def test_an_answer_without_a_image_is_no_refusal(api: FakeAPI) -> None:
+    api.faults.queue(Fault("refusal", reason="NO_IMAGE"))
     generated = generate(config(api.gemini_base_url), request_for())
     assert (generated.refused, generated.outputs) == (None, ())
     assert generated.unusable is not None
     assert b'"candidates"' in (generated.reply or b"")
-
-
-def test_the_body_of_a_429_gives_the_retry_delay(api: FakeAPI) -> None:
-    api.faults.queue(Fault("rate_limit", retry_after=12.5))
-    assert failed(config(api.gemini_base_url)).retry_after == 12.5
-
-
-def test_a_rejected_key_is_not_printed(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_KEY", "AIza-a-wrong-secret")
-    error = failed(config(api.gemini_base_url))
-    assert (error.kind, "AIza" in str(error)) == ("auth", False)
 
 
 @pytest.mark.parametrize(
@@ -284,12 +228,6 @@ def test_unusual_error_bodies_are_classified(
         assert len(server.seen) == 1
 
 
-def test_the_key_follows_no_redirect() -> None:
-    with Canned(200, {}, b"{}") as other, Canned(307, {"location": f"{other.url}/there"}, b"") as server:
-        assert failed(config(server.url)).kind == "invalid"
-        assert (len(server.seen), other.seen) == (1, [])
-
-
 @pytest.fixture
 def own_credentials(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
     """Machine credentials: a service account whose tokens are issued locally."""
@@ -351,9 +289,3 @@ def test_credentials_that_give_no_token_are_an_error_of_the_key(
         path.write_text(path.read_text().replace(own_credentials.url, tokens.url))
         error = failed(config(api.gemini_base_url, **VERTEX))
     assert (error.kind, "Account not found" in str(error)) == ("auth", True)
-
-
-def test_the_scripted_image_is_stored_byte_for_byte(api: FakeAPI, script: Script) -> None:
-    data = encode("PNG", (30, 20))
-    script.generate(lambda request: data if isinstance(request, SentRequest) else None)
-    assert generate(config(api.gemini_base_url), request_for()).outputs == (data,)

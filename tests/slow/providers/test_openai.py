@@ -17,7 +17,6 @@ import openai
 import pytest
 from canned_api import canned
 from fake_api import FakeAPI, Fault, Script
-from fake_api import GenerationRequest as SentRequest
 from fake_api.samples import asked_generate, encode
 from PIL import Image
 
@@ -163,14 +162,6 @@ def masked(save_image: Callable[..., Path], mask: Path) -> CaseFiles:
     return CaseFiles(images=(("base", save_image()), ("logo", save_image("b.png"))), masks={"editable": mask})
 
 
-def test_a_mask_is_sent_as_the_mask(api: FakeAPI, save_image: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(save_image, mask())))
-    sent = asked_generate(api)
-    assert sent.mask is not None
-    assert (sent.mask.data, len(sent.images), sent.prompt) == (mask().read_bytes(), 2, "a tree")
-    assert generation.run_params == {**PLAIN, "mask_mode": "send"}
-
-
 def test_a_mask_of_another_format_becomes_a_png_with_alpha(
     api: FakeAPI, save_image: Callable[..., Path], mask: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -218,31 +209,6 @@ def test_a_mask_in_a_palette_is_sent_with_an_alpha_channel(
     assert (image.mode, image.getpixel((20, 20))[3], image.getpixel((0, 0))[3]) == ("RGBA", 0, 255)
 
 
-def test_a_mask_as_an_image_is_the_last_image(
-    api: FakeAPI, save_image: Callable[..., Path], mask: Callable[..., Path]
-) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(save_image, mask())), mask_mode="as_image")
-    sent = asked_generate(api)
-    assert (sent.mask, len(sent.images)) == (None, 3)
-    shown = open_image(sent.images[2].data)
-    assert [shown.getpixel(at) for at in ((0, 0), (16, 12), (47, 35), (48, 36))] == [0, 255, 255, 0]
-    assert sent.prompt.startswith("a tree\n\nImage 3 is a mask for image 1: change only what is white")
-    assert generation.run_params == {**PLAIN, "mask_mode": "as_image"}
-
-
-def test_an_ignored_mask_is_not_sent(api: FakeAPI, save_image: Callable[..., Path], mask: Callable[..., Path]) -> None:
-    generation = generate(api.openai_base_url, request(files=masked(save_image, mask())), mask_mode="ignore")
-    sent = asked_generate(api)
-    assert (sent.mask, len(sent.images), sent.prompt) == (None, 2, "a tree")
-    assert generation.run_params == {**PLAIN, "mask_mode": "ignore"}
-
-
-def test_fewer_images_than_requested_are_returned(api: FakeAPI) -> None:
-    api.faults.queue(Fault("fewer_images"), Fault("no_image"))
-    assert len(generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs) == 2
-    assert generate(api.openai_base_url, request()).outputs == ()
-
-
 def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> None:
     good = encode()
     whole = base64.b64encode(good).decode()
@@ -252,44 +218,6 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
     assert "; item 3: its base64 text is empty; item 4: null is no base64 text" in str(generated.unusable)
     script.generate(lambda asked: [good, b"", good])
     assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, good)
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind", "wait", "words"),
-    [
-        (Fault("rate_limit"), "rate_limit", None, "429: Rate limit reached for gpt-image-2"),
-        (Fault("rate_limit", retry_after=0.25), "rate_limit", 0.25, "429: Rate limit reached"),
-        (Fault("quota"), "quota", None, "429: You exceeded your current quota"),
-        (Fault("server_error"), "transient", None, "500: The server had an error"),
-        (Fault("bad_gateway"), "transient", None, "502: "),
-        (Fault("unavailable", retry_after=3), "transient", 3.0, "503: The engine is currently overloaded"),
-        (Fault("unauthorized"), "auth", None, "401: Incorrect API key provided"),
-        (Fault("forbidden"), "invalid", None, "403: Your organization must be verified"),
-        (Fault("model_not_found"), "invalid", None, "404: The model `gpt-image-2` does not exist or you do not have"),
-        (Fault("bad_request"), "invalid", None, "400: Invalid value: 'ultra'."),
-        (Fault("refusal"), "refused", None, "400: Your request was rejected by the safety system."),
-        (Fault("reset"), "transient", None, "no answer: "),
-        (
-            Fault("truncated_body"),
-            "transient",
-            None,
-            "no answer: the connection was closed in the middle of the answer",
-        ),
-        (
-            Fault("html"),
-            "unusable",
-            None,
-            "the answer is not from this API; check base_url. It is a web page: 'Welcome'",
-        ),
-    ],
-    ids=lambda value: value.kind if isinstance(value, Fault) else "",
-)
-def test_each_fault_is_reported(api: FakeAPI, fault: Fault, kind: str, wait: float | None, words: str) -> None:
-    api.faults.queue(fault)
-    error = failed(api.openai_base_url)
-    assert str(error).startswith(words)
-    assert (error.kind, error.retry_after) == (kind, wait)
-    assert len(api.requests) == 1
 
 
 def test_an_unreachable_server_is_a_transient_error() -> None:
@@ -463,19 +391,3 @@ def test_images_of_another_form_are_an_answer_that_cannot_be_used(data: Any) -> 
         generated = generate(server.url, request())
     assert (generated.outputs, generated.refused) == ((), None)
     assert "base64" in str(generated.unusable)
-
-
-def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
-    error = failed(api.openai_base_url, key="sk-wrong-key-5678")
-    assert error.kind == "auth"
-    assert str(error).startswith("401: Incorrect API key provided: sk-wron********5678.")
-    assert "sk-wrong-key-5678" not in str(error)
-
-
-def test_a_script_gets_the_request(api: FakeAPI, script: Script) -> None:
-    seen: list[SentRequest] = []
-    script.generate(lambda asked: seen.append(asked))
-    generate(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))
-    assert [(asked.endpoint, asked.model, asked.width, asked.height) for asked in seen] == [
-        ("images.generations", "gpt-image-2", 1536, 864)
-    ]

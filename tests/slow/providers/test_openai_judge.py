@@ -78,14 +78,6 @@ def test_detail_is_sent_with_every_image(api: FakeAPI, way: str, detail: Any) ->
     assert [image.detail for image in asked_judge(api).images] == [detail, detail]
 
 
-@APIS
-def test_a_question_without_a_schema_is_asked_in_words(api: FakeAPI, script: Script, way: str) -> None:
-    script.judge("A red bicycle.")
-    (reply,) = ask(api.openai_base_url, way, Question(("Describe it.",)))
-    assert reply.text == "A red bicycle."
-    assert not {"text", "response_format", "tools", "include"} & api.requests[-1].body.keys()
-
-
 def test_nothing_is_stored_and_parameters_are_sent_as_written(api: FakeAPI) -> None:
     params = {"reasoning": {"effort": "high"}, "max_output_tokens": 4000, "text": {"verbosity": "low"}}
     ask(api.openai_base_url, "responses", **params)
@@ -104,70 +96,6 @@ def test_an_unknown_parameter_is_answered_in_the_providers_words(api: FakeAPI, w
     error = failed(api.openai_base_url, way, colour="red")
     assert (error.kind, str(error)) == ("invalid", "400: Unknown parameter: 'colour'.")
     assert failed(api.openai_base_url, way, model="gpt-99").kind == "invalid"
-
-
-@APIS
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (Fault("refusal", text="No."), "the judge refused: No."),
-        (Fault("refusal", reason="content_filter"), "the judge's answer was blocked: content_filter"),
-    ],
-)
-def test_a_refusal_to_judge_is_a_refusal(api: FakeAPI, way: str, fault: Fault, words: str) -> None:
-    api.faults.queue(fault)
-    error = failed(api.openai_base_url, way)
-    assert (error.kind, str(error)) == ("refused", words)
-
-
-def test_a_prompt_that_is_flagged_is_a_refusal(api: FakeAPI) -> None:
-    api.faults.queue(Fault("refusal", reason="invalid_prompt"))
-    error = failed(api.openai_base_url, "responses")
-    assert (error.kind, str(error)[:20]) == ("refused", "400: Invalid prompt:")
-
-
-@pytest.mark.parametrize(("way", "stopped"), [("responses", "max_output_tokens"), ("chat", "max_tokens")])
-def test_a_truncated_answer_is_reported(api: FakeAPI, script: Script, way: str, stopped: str) -> None:
-    script.judge(GOOD)
-    api.faults.queue(Fault("max_tokens"))
-    (reply,) = ask(api.openai_base_url, way)
-    assert (reply.stopped, reply.text) == (stopped, json.dumps(GOOD)[: len(json.dumps(GOOD)) // 2])
-
-
-@APIS
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("off_schema", '{"unexpected": ["shape"]}'),
-        ("fenced", '```json\n{"verdict": "PASS", "quality": 4, "tags": []}\n```'),
-        ("mangled", '{"verdict": "PASS", "quality": 4, "tags": [],}'),
-        ("empty", ""),
-    ],
-)
-def test_off_schema_answers_are_returned_verbatim(api: FakeAPI, script: Script, way: str, kind: str, text: str) -> None:
-    script.judge(GOOD)
-    api.faults.queue(Fault(kind))
-    assert ask(api.openai_base_url, way)[0].text == text
-
-
-@APIS
-@pytest.mark.parametrize(
-    ("fault", "kind", "wait"),
-    [
-        (Fault("rate_limit", retry_after=2), "rate_limit", 2.0),
-        (Fault("quota"), "quota", None),
-        (Fault("unauthorized"), "auth", None),
-        (Fault("unavailable"), "transient", None),
-        (Fault("reset"), "transient", None),
-        (Fault("truncated_body"), "transient", None),
-        (Fault("html"), "invalid", None),
-    ],
-    ids=lambda value: value.kind if isinstance(value, Fault) else "",
-)
-def test_each_fault_is_reported(api: FakeAPI, way: str, fault: Fault, kind: str, wait: float | None) -> None:
-    api.faults.queue(fault)
-    error = failed(api.openai_base_url, way)
-    assert (error.kind, error.retry_after, len(api.requests)) == (kind, wait, 1)
 
 
 def two_rounds(request: JudgeRequest) -> Any:

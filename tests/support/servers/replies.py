@@ -106,9 +106,26 @@ def reply_forms(output: Mapping[str, Any]) -> tuple[str, ...]:
         f"I looked {{closely}}. {plain} Is that clear?",
         f'<think>Perhaps {{"layout": 3}} or {{"score": 1, </think>\n{wide}',
         re.sub(r"(\n *[\]}])", r",\1", wide),
-        re.sub(r"(?<![0-9]),\n", "\n", wide),
         json.dumps({"note": {"mood": ["calm"]}, **output, "confidence": 0.5}),
-        plain.replace('"verdict":', "verdict:").replace('"score":', "score:").replace('"answer":', "answer:"),
+    )
+
+
+def broken_forms(output: Mapping[str, Any]) -> tuple[str, ...]:
+    """One answer in formats of which a part would have to be guessed."""
+    plain, wide = json.dumps(output), json.dumps(output, indent=1, ensure_ascii=False)
+    first_name = next(iter(output))
+    return (
+        re.sub(r"([\"\]}e]),\n", r"\1\n", wide),
+        plain.replace(f'"{first_name}":', f"{first_name}:"),
+        plain.replace(f'"{first_name}"', f"'{first_name}'"),
+        repr(output),
+        f"{plain}}}",
+        f"{plain}]",
+        f'{plain}, {{"more": 1}}',
+        f"[{plain}]",
+        f"{plain[:-1]},}} {{}}",
+        f"{plain[:-1]},,}}",
+        plain.replace(":", ":,", 1),
     )
 
 

@@ -69,13 +69,20 @@ def test_an_answer_is_extracted_from_other_text(text: str, how: str) -> None:
         ('{"n": 1.5} or {"n": null}', "{'n': None} is not right"),
         ('{"n": 3}\nWait, one more. {"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
         ('{"n": 3}{"n": 4}', "the answer contains 2 different JSON objects that match the schema"),
-        ('{"n": 3, {"n": 4}', "not JSON: a key is missing (line 1, column 10)"),
+        ('{"n": 3, {"n": 4}', "not JSON: Expecting property name enclosed in double quotes (line 1, column 10)"),
+        ('{"n": 4}}', "not JSON: the answer continues behind the end of its object"),
+        ('{"n": 4}, {"n": 4}', "not JSON: the answer continues behind the end of its object"),
+        ('{"n": 4,} {"m": 4}', "beside another object"),
+        ("{'n': 4}", "not JSON: Expecting property name enclosed in double quotes (line 1, column 2)"),
+        ("{n: 4}", "not JSON: Expecting property name enclosed in double quotes (line 1, column 2)"),
+        ('{"n": 4, "ok": True}', "not JSON: Expecting value (line 1, column 16)"),
+        ('{"n": ' + "4" * 5000 + "}", "not JSON: the number is too long"),
         ('{"n": 3, "n": 4}', "the key 'n' appears twice with different values"),
         ('{"n": 1, "n": true}', "the key 'n' appears twice with different values"),
         ('[{"n": 3}', "it is a list of objects"),
         ('{"n": 3}\nWait, one more. {"n": 4', "the JSON is incomplete"),
         ("<think>{'n': 3}", "the JSON is incomplete"),
-        ('{"n": 4\n "m": 5}', "',' or '}' is missing"),
+        ('{"n": 4\n "m": 5}', "not JSON: Expecting ',' delimiter (line 2, column 2)"),
         ('{"n": NaN}', "not JSON: NaN is not a number"),
         ("[" * 100_000, "the answer is not a JSON object"),
         ('{"n":' * 20_000, "nested more than 32 levels deep"),
@@ -104,7 +111,7 @@ def test_off_the_schema_twice_is_an_error_with_both_replies() -> None:
     assert len(judge.questions) == 2
 
 
-@pytest.mark.parametrize("mangled", ['{"n": 4,}', "{'n': 4}", "{n: 4}", '```json\n{"n": 4,\n}\n```'])
+@pytest.mark.parametrize("mangled", ['{"n": 4,}', '{"n": 4 , }', 'So: {"n": 4,}.', '```json\n{"n": 4,\n}\n```'])
 def test_malformed_json_is_repaired_only_if_the_second_answer_is_off_schema_too(mangled: str) -> None:
     answer, judge = answered(mangled, "sorry")
     assert (answer.data, answer.how) == (GOOD, "repaired")
@@ -113,7 +120,7 @@ def test_malformed_json_is_repaired_only_if_the_second_answer_is_off_schema_too(
     assert answer_details(answer)["replies"] == [mangled, "sorry"]
     right, _ = answered(mangled, '{"n": 5}')
     assert (right.data, right.how) == ({"n": 5}, "json")
-    second, _ = answered(mangled, "{'n': 6}")
+    second, _ = answered(mangled, '{"n": 6,}')
     assert (second.data, second.how) == ({"n": 6}, "repaired")
 
 
@@ -125,7 +132,7 @@ def test_a_truncated_answer_is_neither_used_nor_repaired() -> None:
     answer, judge = answered(cut_off, '{"n": 40}')
     assert answer.data == {"n": 40}
     assert "cut off (max_tokens)" in judge.words(1)[-1]
-    repaired, _ = answered("{'n': 7}", cut)
+    repaired, _ = answered('{"n": 7,}', cut)
     assert (repaired.data, repaired.how) == ({"n": 7}, "repaired")
 
 
@@ -170,8 +177,19 @@ def test_an_answer_must_match_the_schema_that_a_custom_grader_states(
 def test_an_object_in_any_text_is_found(before: str, n: int, after: str) -> None:
     text = before + "\n" + json.dumps({"n": n}) + "\n" + after.replace("{", "")
     result = read_reply(Reply(text, "m"), check)
-    # The text before may start an object that is not closed; otherwise it is ignored.
-    assert result.data == {"n": n} or (result.how is None and re.search(r"[{\[]", before))
+    # The text before may start an object that is not closed, and the one after may go on with a larger one.
+    is_part = re.search(r"[{\[]", before) or re.match(r"[\s,]*[\]}]|\s*,\s*[\[\"]", after)
+    assert result.data == {"n": n} or (result.how is None and is_part)
+
+
+def test_a_line_break_in_a_text_is_repaired() -> None:
+    result = read_reply(Reply('{"n": 4, "why": "two\nlines, and\ttabs",}', "m"), lambda data: [])
+    assert (result.data, result.how) == ({"n": 4, "why": "two\nlines, and\ttabs"}, "repaired")
+
+
+def test_a_comma_in_a_text_stays() -> None:
+    result = read_reply(Reply('{"why": "a,] b,} \\",]",}', "m"), lambda data: [])
+    assert (result.data, result.how) == ({"why": 'a,] b,} ",]'}, "repaired")
 
 
 @given(st.text(max_size=200))

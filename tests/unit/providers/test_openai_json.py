@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from visioneval.providers.lenient_json import read_beginning
 from visioneval.providers.openai.connection import flat_usage, read_json
+from visioneval.providers.reply_json import read_beginning
 from visioneval.running.calls.prices import checked_usage
 
 

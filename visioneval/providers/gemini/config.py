@@ -58,6 +58,9 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     def calls_per_sample(self, params: dict[str, Any]) -> int:
         return 1 if is_video_model(params.get("model")) else int(params.get("n") or 1)
 
+    def most_image_tokens(self, params: Mapping[str, Any]) -> int:
+        return 4_096
+
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
         stated = params.get("duration_seconds")
         return float(stated) if isinstance(stated, int) else longest_video_s(params.get("model"))

@@ -17,8 +17,8 @@ from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.connection import client_for, paid_errors
 from visioneval.providers.gemini.generator import blocked_prompt, config_of, token_counts
 from visioneval.providers.image_replies import reading, unusable
-from visioneval.providers.lenient_json import read_answer
 from visioneval.providers.refusals import end_of_answer, is_refusing_end
+from visioneval.providers.reply_json import read_answer
 
 COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 _USAGE = (("usageMetadata",), ("usage_metadata",))

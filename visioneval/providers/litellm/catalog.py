@@ -15,7 +15,6 @@ import orjson
 
 from visioneval.errors import did_you_mean
 from visioneval.extras import install_command
-from visioneval.suite.entries.limits import Price
 
 Use = Literal["generate", "judge"]
 
@@ -57,7 +56,7 @@ def unknown_model(model: str, use: Use) -> str | None:
     return f"LiteLLM's list of models has no {model!r}{did_you_mean(model, names)}; it is called nevertheless"
 
 
-def listed_price(model: str) -> Price | None:
+def listed_price(model: str) -> dict[str, float] | None:
     """The price of a model in LiteLLM's list, by image or by token; ``None`` if it has none of these.
 
     A model whose list has both bills tokens: its price of an image is that of a small one. Where tokens of images or of
@@ -72,7 +71,8 @@ def listed_price(model: str) -> Price | None:
     per_image = _usd(entry, *_image_prices(entry)) if is_by_image else 0.0
     if not (given or taken or per_image) or max(given, taken, per_image) > _LARGEST_USD:
         return None
-    return Price(per_image=per_image or None, input_per_million=given or None, output_per_million=taken or None)
+    prices = {"per_image": per_image, "input_per_million": given, "output_per_million": taken}
+    return {name: usd for name, usd in prices.items() if usd}
 
 
 def _image_prices(entry: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from visioneval.media.urls import trusted_hosts
+from visioneval.providers.litellm.catalog import listed_price
 from visioneval.providers.litellm.parameters import model_problem, parameter_problems
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
@@ -40,6 +41,18 @@ _OUTPUT_HOSTS = {
 """Hosts of providers that keep their outputs apart from their API."""
 
 
+_NAMES_IN_GENAI_PRICES = {
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "mistral": "mistral",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "vertex_ai": "google",
+    "xai": "x-ai",
+}
+"""Names of providers there, by LiteLLM's."""
+
+
 class LiteLLMOptions(Remote):
     """Options of models and judges. The model's name begins with LiteLLM's name of its provider."""
 
@@ -66,6 +79,15 @@ class LiteLLMOptions(Remote):
     @property
     def is_own_host(self) -> bool:
         return self.base_url is None
+
+    @classmethod
+    def public_name(cls, model: str) -> tuple[str, str] | None:
+        provider, _, name = model.partition("/")
+        return (_NAMES_IN_GENAI_PRICES[provider], name) if provider in _NAMES_IN_GENAI_PRICES and name else None
+
+    @classmethod
+    def listed_price(cls, model: str) -> Mapping[str, float] | None:
+        return listed_price(model)
 
     @property
     def needed_variables(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
     """
 
     can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
+    usual_tokens: ClassVar[int] = 6_200
 
     provider: Literal["openai"]
     api: Literal["images", "videos"] = Field(

@@ -19,10 +19,10 @@ from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.image_replies import PaidAnswer, answer_of, begins_like_json, unusable
-from visioneval.providers.lenient_json import read_answer
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
+from visioneval.providers.reply_json import read_answer
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
 

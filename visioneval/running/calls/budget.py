@@ -155,19 +155,13 @@ VIDEO_TOKENS = 100_000
 """Input tokens reserved for each video sent: about five minutes of video."""
 ANSWER_TOKENS = 16_384
 """Output tokens of a judge's reply, thinking included, if its params set no maximum."""
-GENERATED_TOKENS = 8_192
-"""Output tokens of a generated image: the largest size at the highest quality uses fewer."""
 VIDEO_SECOND_TOKENS = 6_000
 """Output tokens of a second of generated video of 720p: Gemini Omni uses 5,792."""
 _SCALE_BY_RESOLUTION = {"1080p": 2.25, "4k": 9.0}
-_TOKENS_BY_PROVIDER = {"gemini": 4_096}
-_TOKENS_BY_QUALITY = {"low": 512, "medium": 2_048}
 FRAME_TOKENS = 1_000
 """Input tokens of overhead: roles, tool declarations and the provider's own instructions."""
 _MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
 _CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
-_PASS_THROUGH_PROVIDERS = ("openai", "gemini", "litellm")
-"""Providers that send ``params`` unchanged, so that a maximum in them is enforced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +212,13 @@ def generation_size(call: Call) -> CallSize:
 
 def smallest_size(config: BaseProvider, params: Mapping[str, Any], outputs: int, task: TaskType) -> CallSize:
     """The size of a call that generates so many images or videos, without its prompt."""
+    maximum = stated_maximum(config, params)
     if task is not TaskType.VIDEO_GENERATION:
-        return minimum_generation_size(config.provider_name, params, outputs)
+        return CallSize(outputs, 0, maximum, config.most_image_tokens(params) * outputs)
     seconds = config.longest_video_s(params) * outputs
     scale = _SCALE_BY_RESOLUTION.get(str(params.get("resolution")).lower(), 1.0)
     tokens = ceil(VIDEO_SECOND_TOKENS * seconds * scale)
-    return CallSize(outputs, 0, stated_maximum(config.provider_name, params), tokens, seconds)
-
-
-def minimum_generation_size(provider: str, params: Mapping[str, Any], images: int) -> CallSize:
-    """The size of a call that generates ``images`` images, without its prompt."""
-    quality = _TOKENS_BY_QUALITY.get(str(params.get("quality")), GENERATED_TOKENS)
-    likely = _TOKENS_BY_PROVIDER.get(provider, quality) * images
-    return CallSize(images, 0, stated_maximum(provider, params), likely)
+    return CallSize(outputs, 0, maximum, tokens, seconds)
 
 
 def question_size(config: BaseJudge, question: Question) -> CallSize:
@@ -240,12 +228,15 @@ def question_size(config: BaseJudge, question: Question) -> CallSize:
     tokens += sum(_bytes([tool.description, tool.parameters]) for tool in question.tools)
     for turn in question.turns:
         tokens += _bytes(turn.raw) + sum(_tokens(parts) for _, parts in turn.results)
-    return CallSize(0, tokens, stated_maximum(str(getattr(config, "provider", "")), params))
+    return CallSize(0, tokens, stated_maximum(config, params))
 
 
-def stated_maximum(provider: str, params: Mapping[str, Any]) -> int | None:
-    """The maximum of output tokens per call that ``params`` set, if any."""
-    if provider not in _PASS_THROUGH_PROVIDERS:
+def stated_maximum(config: BaseProvider | BaseJudge, params: Mapping[str, Any]) -> int | None:
+    """The maximum of output tokens per call that ``params`` set, if any.
+
+    A custom class or a program may not send it.
+    """
+    if not isinstance(config, Remote):
         return None
     stated = [params[name] for name in _MAX_TOKEN_PARAMS if isinstance(params.get(name), int)]
     answers = [params[name] for name in _CANDIDATE_PARAMS if isinstance(params.get(name), int)]
@@ -301,7 +292,7 @@ def budget_warnings(plan: Plan, limit_usd: float, *, judges: bool = True) -> lis
             sizes[generation_limit_key(run.provider, run.params)] = size
     for judge in plan.judges.values() if judges else ():
         if not judge.is_free:
-            maximum = stated_maximum(str(getattr(judge, "provider", "")), getattr(judge, "params", {}))
+            maximum = stated_maximum(judge, getattr(judge, "params", {}))
             sizes[judge_limit_key(judge)] = CallSize(max_output_tokens=maximum)
     bounds = {
         limit_key: bound_of(prices, limit_key, size) for limit_key, size in sizes.items() if prices.knows(limit_key)

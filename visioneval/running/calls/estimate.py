@@ -248,10 +248,6 @@ IMAGE_TOKENS = 1_500
 """Input tokens of an image that is sent."""
 VIDEO_TOKENS = 10_000
 """Input tokens of a video that is sent, as a whole or as frames."""
-GENERATED_TOKENS = 1_300
-"""Output tokens of a generated image, where no quality is known."""
-_GENERATED_BY_QUALITY = {"low": 400, "medium": 1_600, "high": 6_200}
-"""Of OpenAI's image models, for an image of 1024 x 1536 pixels; a square one takes a third less."""
 _BYTES_PER_TOKEN = 4
 
 
@@ -260,8 +256,7 @@ def assumed_generation(call: Call) -> CallSize:
     if call.task_type is TaskType.VIDEO_GENERATION:
         return generation_size(call)
     sent = IMAGE_TOKENS * (len(call.files.images) + len(call.files.masks))
-    tokens = _GENERATED_BY_QUALITY["high"] if call.run.provider == "openai" else GENERATED_TOKENS
-    tokens = _GENERATED_BY_QUALITY.get(str(call.params.get("quality")), tokens)
+    tokens = call.run.config.usual_image_tokens(call.params)
     images = len(call.samples)
     return CallSize(images, len(call.sent_prompt.encode()) // _BYTES_PER_TOKEN + sent, None, tokens * images)
 

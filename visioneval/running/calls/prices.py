@@ -7,29 +7,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from visioneval import registry
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
-from visioneval.providers.litellm.catalog import listed_price
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.sanitize import scalar
 from visioneval.suite.entries.limits import Price
+from visioneval.suite.remote import Remote
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
     from genai_prices.types import Provider as PricedProvider
-
-
-_PROVIDER_NAMES = {"openai": "openai", "gemini": "google"}
-_LITELLM = "litellm"
-_NAMES_IN_LITELLM = {
-    "anthropic": "anthropic",
-    "gemini": "google",
-    "mistral": "mistral",
-    "openai": "openai",
-    "openrouter": "openrouter",
-    "vertex_ai": "google",
-    "xai": "x-ai",
-}
-"""Names of providers in genai-prices, by LiteLLM's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +68,12 @@ class Prices:
         return next((self.suite_prices[name] for name in names if name in self.suite_prices), None)
 
     def fixed(self, limit_key: RateLimitKey) -> Price | None:
-        """The suite's price for a rate-limit key, or that of LiteLLM's list if genai-prices has none."""
-        price = self.stated(limit_key)
-        is_listed = limit_key.provider == _LITELLM and limit_key.model and limit_key not in self.custom_hosts
-        if price is not None or not is_listed or self._public(limit_key) is not None:
+        """The suite's price for a rate-limit key, or that of the provider's own list if genai-prices has none."""
+        price, provider = self.stated(limit_key), self._on_own_host(limit_key)
+        if price is not None or provider is None or not limit_key.model or self._public(limit_key) is not None:
             return price
-        return listed_price(str(limit_key.model))
+        listed = provider.listed_price(limit_key.model)
+        return None if listed is None else Price(**listed)
 
     def _public(self, limit_key: RateLimitKey) -> Any:
         name = self._public_name(limit_key)
@@ -94,11 +81,16 @@ class Prices:
 
     def _public_name(self, limit_key: RateLimitKey) -> tuple[str, str] | None:
         """The provider and the model in genai-prices, if the provider is there."""
-        provider, model = _PROVIDER_NAMES.get(limit_key.provider), limit_key.model or ""
-        if limit_key.provider == _LITELLM:
-            prefix, _, model = model.partition("/")
-            provider = _NAMES_IN_LITELLM.get(prefix)
-        return (provider, model) if provider and model and limit_key not in self.custom_hosts else None
+        provider = self._on_own_host(limit_key)
+        return provider.public_name(limit_key.model) if provider is not None and limit_key.model else None
+
+    def _on_own_host(self, limit_key: RateLimitKey) -> type[Remote] | None:
+        """The class of options for a key whose calls go to the provider's own host."""
+        table = registry.JUDGES if limit_key.kind == "judge" else registry.PROVIDERS
+        if limit_key in self.custom_hosts or limit_key.provider not in table:
+            return None
+        options = registry.config_of(table, limit_key.provider)
+        return options if issubclass(options, Remote) else None
 
 
 def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float:

@@ -21,6 +21,9 @@ Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_len
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
+_MOST_BY_QUALITY = {"low": 512, "medium": 2_048}
+_USUAL_BY_QUALITY = {"low": 400, "medium": 1_600, "high": 6_200}
+"""Of OpenAI's image models, for an image of 1024 x 1536 pixels; a square one takes a third less."""
 _HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts", "env", "machine_credentials")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
@@ -32,6 +35,8 @@ class BaseProvider(Frozen):
     runs_code: ClassVar[bool] = False
     stand_in: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
+    usual_tokens: ClassVar[int] = 1_300
+    """Output tokens of a generated image of unknown quality, for an estimate."""
 
     reads_outputs: ClassVar[bool] = False
     """Whether it reads existing outputs instead of generating; its cells name the files."""
@@ -82,6 +87,14 @@ class BaseProvider(Frozen):
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
         """The greatest length of a video that it generates with these parameters, in seconds."""
         return 0.0
+
+    def most_image_tokens(self, params: Mapping[str, Any]) -> int:
+        """Output tokens that a budget reserves for a generated image: the largest size uses fewer."""
+        return _MOST_BY_QUALITY.get(str(params.get("quality")), 8_192)
+
+    def usual_image_tokens(self, params: Mapping[str, Any]) -> int:
+        """Output tokens of a generated image, for an estimate."""
+        return _USUAL_BY_QUALITY.get(str(params.get("quality")), self.usual_tokens)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Each parameter that this provider does not accept, with the reason."""
