@@ -166,6 +166,26 @@ def with_declarations(
     return suite.model_copy(update=update), problems
 
 
+def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields the entries of plug-ins whose code may change while their version stays."""
+    entries: list[tuple[Loc, Any]] = [(("models", index), model) for index, model in enumerate(suite.models)]
+    entries += [(("judges", name), judge) for name, judge in suite.judges.items()]
+    entries += [(("graders", index), grader) for index, grader in enumerate(suite.graders)]
+    for loc, entry in entries:
+        if not isinstance(entry, Custom) or entry.needs_trust:
+            continue
+        key = _name_key(entry)
+        name = getattr(entry, key)
+        if (entry.group, name, entry.version, True) in (
+            (plugin.group, plugin.name, plugin.version, plugin.is_editable) for plugin in installed_plugins()
+        ):
+            message = (
+                f"{name}: its package is installed in editable mode, so its version stays {entry.version} when its code"
+                " changes, and nothing runs again: give the class a 'version'"
+            )
+            yield (*loc, key), message
+
+
 def has_known_metrics(grader: BaseGrader) -> bool:
     """Whether a grader's metrics are known. A class that is not loaded needs ``writes`` in the suite."""
     if not isinstance(grader, CustomGrader) or grader.writes:

@@ -34,6 +34,11 @@ class BaseJudge(Frozen):
         return self.runs_code
 
     @property
+    def version(self) -> str | None:
+        """The version of its code, if it is not visioneval's."""
+        return None
+
+    @property
     def needs_keys(self) -> tuple[str, ...]:
         """The environment variables that must be set to use the judge."""
         return ()
@@ -87,6 +92,10 @@ class CustomJudge(BaseJudge):
     @property
     def needs_trust(self) -> bool:
         return ":" in self.provider
+
+    @property
+    def version(self) -> str | None:
+        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:

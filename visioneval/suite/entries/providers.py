@@ -63,6 +63,11 @@ class BaseProvider(Frozen):
         return self.runs_code
 
     @property
+    def version(self) -> str | None:
+        """The version of its code, if it is not visioneval's."""
+        return None
+
+    @property
     def key_options(self) -> dict[str, Any]:
         """The options beside ``params`` that its generations depend on."""
         return self.model_dump(exclude=_NOT_GENERATED)
@@ -208,6 +213,10 @@ class CustomProvider(GeneratingProvider):
     @property
     def needs_trust(self) -> bool:
         return ":" in self.provider
+
+    @property
+    def version(self) -> str | None:
+        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:
