@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from conftest import SUITE, Site
+from packages import SUITE, Site
+
+from visioneval import UsageError
+from visioneval.registry import GRADERS
+from visioneval.suite.load import load_suite
+from visioneval.suite.plugins import build
 
 PROVIDER_AT, JUDGE_AT, GRADER_AT = "suite.yaml:4:16", "suite.yaml:6:19", "suite.yaml:8:23"
 OTHER_SUITE = """\
@@ -358,6 +365,16 @@ class TestVersions:
             assert "look: version: 1.0 -> 2.0 (2 of 2 pairs)" in text
             assert "look: acme_eye version: 1.0 -> 2.0 (2 of 2 pairs)" in text
         assert "version" not in site.toy("compare", "a", "a").stdout
+
+    def test_a_worker_with_another_version_does_not_begin(self, site: Site, tmp_path: Path) -> None:
+        site.install()
+        planned = site.toy.folder / "suite.yaml"
+        suite = load_suite(planned, run_labels=lambda _: []).suite
+        build("acme_look", GRADERS, suite.graders[0], tmp_path)
+        site.install(version="2.0")  # on the worker's machine
+        message = "acme_look (acme 2.0): the run needs version 1.0, but this machine has 2.0: install the same package"
+        with pytest.raises(UsageError, match=re.escape(message)):
+            build("acme_look", GRADERS, suite.graders[0], tmp_path)
 
     def test_grade_uses_the_installed_version(self, site: Site) -> None:
         site.install()

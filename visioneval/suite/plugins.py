@@ -51,7 +51,13 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     """
     if not isinstance(config, Custom):
         return load_object(table[name].work)(config)
-    return _built(load_class(name, config.group, folder), config)
+    loaded = load_class(name, config.group, folder)
+    if not config.needs_trust and loaded.version != config.version:  # such as a worker of a cluster
+        raise UsageError(
+            f"{loaded.title}: the run needs version {config.version}, but this machine has {loaded.version}:"
+            " install the same package"
+        )
+    return _built(loaded, config)
 
 
 def _built(loaded: CustomClass, config: Custom) -> Any:
@@ -176,9 +182,11 @@ def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
             continue
         key = _name_key(entry)
         name = getattr(entry, key)
-        if (entry.group, name, entry.version, True) in (
-            (plugin.group, plugin.name, plugin.version, plugin.is_editable) for plugin in installed_plugins()
-        ):
+        is_editable = any(
+            plugin.is_editable and (plugin.group, plugin.name, plugin.version) == (entry.group, name, entry.version)
+            for plugin in installed_plugins()
+        )
+        if is_editable:
             message = (
                 f"{name}: its package is installed in editable mode, so its version stays {entry.version} when its code"
                 " changes, and nothing runs again: give the class a 'version'"
