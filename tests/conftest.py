@@ -28,7 +28,7 @@ from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record,
 from suite_runner import SuiteRunner
 from toys import Toy
 
-from visioneval import SuiteError, UsageError, registry
+from visioneval import SuiteError, UsageError, plugins
 from visioneval.running.calls import limiters
 from visioneval.suite.load import LoadedSuite, load_suite
 
@@ -184,7 +184,7 @@ def custom_modules() -> Iterator[None]:
     """Forgets the modules beside a test's suites, as thousands of folders would slow down every import."""
     before = set(sys.modules)
     yield
-    folders = registry._SUITE_FOLDERS
+    folders = plugins._SUITE_FOLDERS
     if not folders:
         return
     sys.path[:] = [path for path in sys.path if path not in folders]

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from visioneval.bounds import check_environment
-from visioneval.cli import compare, data, inspect, judges, label, options, run, start
+from visioneval.cli import compare, data, inspect, judges, label, options, plugins, run, start
 from visioneval.cli.errors import WRONG_USAGE, usage_message, with_excerpts
 from visioneval.cli.help import Command, HelpWithoutTypes
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
@@ -29,7 +29,13 @@ CLOSED_PIPE = 141
 
 
 COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
-    "Start": {"init": start.init, "validate": start.validate, "plan": start.plan, "schema": start.schema},
+    "Start": {
+        "init": start.init,
+        "validate": start.validate,
+        "plan": start.plan,
+        "schema": start.schema,
+        "plugins": plugins.plugins,
+    },
     "Run": {"run": run.run, "grade": run.grade, "merge": run.merge},
     "Inspect": {
         "show": inspect.show,

@@ -106,6 +106,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     for name, side in (("A", a), ("B", b)):
         yield from (f"{name}: {line}" for line in rerouting_lines(side.reroutings))
+    yield from _provider_versions(comparison)
     yield from _moved_by_rules(comparison.moved_by_rules)
     if b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"
@@ -117,6 +118,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"the suite files differ; {what}"
     if not is_suite_known:
         yield from _unknown_without_suite(comparison)
+
+
+def _provider_versions(comparison: Comparison) -> Iterator[str]:
+    """The model runs that custom providers of other versions generated."""
+    entries = [
+        {entry.base_label: entry for entry in side.info.suite.models} if side.info is not None else {}
+        for side in (comparison.a, comparison.b)
+    ]
+    for old, new in comparison.labels:
+        a, b = entries[0].get(old), entries[1].get(new)
+        if a is not None and b is not None and a.provider_name == b.provider_name and a.version != b.version:
+            yield f"{new}: version of {b.provider_name}: {a.version or 'none'} -> {b.version or 'none'}"
 
 
 def _with_itself(a: Side, b: Side) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.plugins import plugin_names
 from visioneval.registry import JUDGES, config_of
 from visioneval.settings import SUITE_FILE
 from visioneval.suite.cases.outputs import RunLabels
@@ -90,8 +91,7 @@ def load_suite(
     validated = _validated(document)
     validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))
     broken = validated.broken
-    if trust:
-        validated = _add_declarations(validated, document, folder)
+    validated = _add_declarations(validated, document, folder, trust=trust)
     if not all(map(has_known_metrics, validated.suite.graders)):
         broken |= {"metrics"}
     warned: list[SuiteWarning] = []
@@ -165,10 +165,10 @@ def _is_variable(path: Loc) -> bool:
     return not {"vars", "metadata"}.isdisjoint(step for step in path if isinstance(step, str))
 
 
-def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
+def _add_declarations(validated: _Validated, document: Document, folder: Path, *, trust: bool) -> _Validated:
     has_cases = validated.remaining.get("cases") != []  # else there is only a placeholder, which classes may not fit
     known = validated.suite if has_cases else validated.suite.model_copy(update={"cases": ()})
-    suite, problems = with_declarations(known, folder)
+    suite, problems = with_declarations(known, folder, trust=trust)
     for path, message in problems:
         if (loc := validated.origin(path)) is not None:
             document.report(loc, message)
@@ -197,9 +197,7 @@ def recheck_suite(
         suite = suite.model_copy(update={"vars": changed.vars, "judges": changed.judges})
     folder = path.absolute().parent
     boundary = Trust.for_run_suite(everything=trust)
-    misfits: list[tuple[Loc, str]] = []
-    if trust:
-        suite, misfits = with_declarations(suite, folder, is_from_run=True)
+    suite, misfits = with_declarations(suite, folder, trust=trust, is_from_run=True)
     with suite_counted(len(suite.cases)):
         # a selection may have left few cells of a suite with many samples: only their number is limited
         reported = list(check.problems(suite.model_copy(update={"samples": 1}), folder, boundary, run_labels))
@@ -287,7 +285,11 @@ def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
 def judge_of_flag(name: str, text: str) -> dict[str, str]:
     """The entry of a judge from ``--judge NAME=PROVIDER:MODEL``. Raises ``UsageError``."""
     provider, _, model = text.partition(":")
-    if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
+    if provider in JUDGES:
+        is_known = not config_of(JUDGES, provider).is_recorded
+    else:
+        is_known = provider in plugin_names("visioneval.judges")
+    if not is_known or not model:
         raise UsageError(
             f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini; without a key, give the"
             " suite's judge recorded answers: {provider: recorded, path: answers.csv}"

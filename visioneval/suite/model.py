@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
+from visioneval.plugins import plugin_names
+from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FilePath
 from visioneval.suite.entries.datasets import CaseDataset
@@ -25,15 +26,23 @@ from visioneval.suite.labels import Labels
 from visioneval.suite.tracking import Tracking
 from visioneval.types import CaseFiles, Frozen, TaskType
 
+CUSTOM = "module:Class"
+"""The name that represents every custom class, in the positions of errors."""
+
 
 def _tagged(field: str, table: Mapping[str, Part], custom: type[Any]) -> Any:
-    """The union of all options in a table, discriminated by ``field``; ``custom`` is for custom classes."""
+    """The union of all options in a table, discriminated by ``field``; ``custom`` is for custom classes and plug-ins.
+
+    A run can be read without the packages of its plug-ins, as it has what they declared.
+    """
 
     def tag(value: Any) -> str | None:
-        name = value.get(field) if isinstance(value, dict) else getattr(value, field, None)
-        if not isinstance(name, str):
-            return None
-        return name if name in table else CUSTOM if ":" in name else None
+        options = value if isinstance(value, dict) else vars(value) if isinstance(value, Frozen) else {}
+        name = options.get(field)
+        if not isinstance(name, str) or name in table:
+            return name if isinstance(name, str) else None
+        is_custom = ":" in name or options.get("declared") or name in plugin_names(custom.group)
+        return CUSTOM if is_custom else None
 
     entries = [Annotated[config_of(table, name), Tag(name)] for name in table]
     return Annotated[Union[*entries, Annotated[custom, Tag(CUSTOM)]], Discriminator(tag)]
@@ -179,6 +188,10 @@ def json_schema() -> dict[str, Any]:
         schema["properties"][key].pop("default", None)
     schema["dependentRequired"] = {"graders": ["verdict"], "verdict": ["graders"]}
     schema |= {"if": {"required": ["labels"]}, "else": {"required": ["graders", "verdict"]}}
+    for custom, field in ((CustomProvider, "provider"), (CustomGrader, "type"), (CustomJudge, "provider")):
+        if names := plugin_names(custom.group):
+            properties = schema["$defs"][custom.__name__]["properties"]
+            properties[field] = _with_names(properties[field], names)
     _close(schema)
     _describe_constants(schema)
     return {
@@ -187,6 +200,13 @@ def json_schema() -> dict[str, Any]:
         "description": "What to generate or edit, with which models, how to measure the outputs, and what passes.",
         **{key: value for key, value in schema.items() if key not in ("title", "description")},
     }
+
+
+def _with_names(schema: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The schema of the name of a class, which may also be one of ``names``."""
+    texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
+    pattern = {key: value for key, value in schema.items() if key not in texts}
+    return {**texts, "anyOf": [{"enum": names}, pattern]}
 
 
 @cache

@@ -1,21 +1,25 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
 A class may have ``Options`` (a pydantic model), ``version`` (any value that ``str`` accepts) and, as a grader,
-``metrics(case)``. It is loaded and instantiated here, when a trusted suite is checked, and again when a run starts.
+``metrics(case)``. It is loaded and instantiated here, when a suite that may use it is checked, and again when a run
+starts.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError
-from visioneval.registry import Part, describe_user_error, load_class
+from visioneval.plugins import NAME, CustomClass, Plugin, describe_user_error, installed_plugins, load_class
+from visioneval.registry import BUILT_IN, Part, load_object
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
@@ -31,10 +35,10 @@ _METHODS_BY_TASK: Mapping[TaskType, str] = {
     TaskType.IMAGE_EDITING: "edit",
     TaskType.VIDEO_GENERATION: "generate",
 }
-_MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
-    CustomGrader: ("grade",),
-    CustomProvider: ("generate", "edit"),
-    CustomJudge: ("ask",),
+_MAIN_METHODS: Mapping[str, tuple[str, ...]] = {
+    CustomGrader.group: ("grade",),
+    CustomProvider.group: ("generate", "edit"),
+    CustomJudge.group: ("ask",),
 }
 """The methods of which each kind of class must have at least one."""
 
@@ -45,27 +49,36 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     A custom class with ``Options`` gets an instance of them as ``config.options``. Raises ``UsageError`` if a custom
     class cannot be imported or built, or lacks the main method of its kind.
     """
-    cls = load_class(name, table, folder)
-    if name in table:
-        return cls(config)
-    if (options := _options_of(name, cls)) is not None:
+    if not isinstance(config, Custom):
+        return load_object(table[name].work)(config)
+    loaded = load_class(name, config.group, folder)
+    if not config.needs_trust and loaded.version != config.version:  # such as a worker of a cluster
+        raise UsageError(
+            f"{loaded.title}: the run needs version {config.version}, but this machine has {loaded.version}:"
+            " install the same package"
+        )
+    return _built(loaded, config)
+
+
+def _built(loaded: CustomClass, config: Custom) -> Any:
+    if (options := _options_of(loaded)) is not None:
         for _, message in _option_problems(options, config.options):
-            raise UsageError(f"{name}: invalid options: {message}")
+            raise UsageError(f"{loaded.title}: invalid options: {message}")
         config = config.model_copy(update={"options": options.model_validate(config.options)})
-    instance = _instance(name, cls, config)
-    _check_main_method(name, instance, config)
+    instance = _instance(loaded, config)
+    _check_main_method(loaded.title, instance, config.group)
     return instance
 
 
-def _instance(name: str, cls: Any, config: Any) -> Any:
-    if not _accepts_config(cls, config):
-        raise UsageError(f"{name}: cannot be created: the class needs an __init__(self, config)")
+def _instance(loaded: CustomClass, config: Custom) -> Any:
+    if not _accepts_config(loaded.cls, config):
+        raise UsageError(f"{loaded.title}: cannot be created: the class needs an __init__(self, config)")
     try:
-        return cls(config)
+        return loaded.cls(config)
     except VisionEvalError as error:
-        raise UsageError(f"{name}: cannot be created: {error}") from error
+        raise UsageError(f"{loaded.title}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be created: {describe_user_error(error, first_line=True)}") from error
+        raise UsageError(f"{loaded.title}: cannot be created: {describe_user_error(error, first_line=True)}") from error
 
 
 def _accepts_config(cls: Any, config: Any) -> bool:
@@ -79,11 +92,44 @@ def _accepts_config(cls: Any, config: Any) -> bool:
     return True
 
 
-def _check_main_method(name: str, instance: Any, config: Any) -> None:
-    """Raises ``UsageError`` if an instance lacks the main method of its kind."""
-    for kind, methods in _MAIN_METHODS.items():
-        if isinstance(config, kind) and not any(callable(getattr(instance, method, None)) for method in methods):
-            raise UsageError(f"{name}: has no method {' or '.join(map(repr, methods))}")
+def _check_main_method(title: str, value: Any, group: str) -> None:
+    """Raises ``UsageError`` if a class or an instance lacks the main method of its kind."""
+    methods = _MAIN_METHODS[group]
+    if not any(callable(getattr(value, method, None)) for method in methods):
+        raise UsageError(f"{title}: has no method {' or '.join(map(repr, methods))}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPlugin:
+    """A plug-in, and whether suites can use it."""
+
+    plugin: Plugin
+    version: str | None = None
+    """The version in records and keys; ``None`` if it cannot be used."""
+    problem: str | None = None
+    """Why it cannot be used, in one line."""
+
+
+def checked_plugins() -> list[CheckedPlugin]:
+    """All plug-ins of installed packages. Imports each."""
+    return [_checked(plugin) for plugin in installed_plugins()]
+
+
+def _checked(plugin: Plugin) -> CheckedPlugin:
+    if plugin.name in BUILT_IN[plugin.group]:
+        problem = f"visioneval has a {plugin.kind} of this name, which suites get: rename the entry point"
+        return CheckedPlugin(plugin, problem=problem)
+    if not re.fullmatch(NAME, plugin.name):
+        problem = "a name has only a-z, 0-9, '_' and '-', begins with a letter, and has at most 60 characters"
+        return CheckedPlugin(plugin, problem=problem)
+    try:
+        loaded = load_class(plugin.name, plugin.group, Path())
+        _options_of(loaded)
+        if isinstance(loaded.cls, type):  # what a function returns is only known when a suite uses it
+            _check_main_method(loaded.title, loaded.cls, plugin.group)
+    except UsageError as error:
+        return CheckedPlugin(plugin, problem=str(error).partition(": ")[2])
+    return CheckedPlugin(plugin, loaded.version)
 
 
 def task_problems(name: str, instance: Any, entry: BaseProvider, tasks: Iterable[TaskType]) -> list[str]:
@@ -96,15 +142,18 @@ def task_problems(name: str, instance: Any, entry: BaseProvider, tasks: Iterable
     ]
 
 
-def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
-    """Adds to a trusted suite what its custom classes declare, and returns problems in the classes and their use.
+def with_declarations(
+    suite: Suite, folder: Path, *, trust: bool, is_from_run: bool = False
+) -> tuple[Suite, list[tuple[Loc, str]]]:
+    """Adds to a suite what its custom classes declare, and returns problems in the classes and their use.
 
-    If the suite comes from a run, an entry whose class is broken stays unchanged, since resuming may not need it.
+    Without ``trust``, only plug-ins are loaded. If the suite comes from a run, an entry whose class is broken stays
+    unchanged, since resuming may not need it.
     """
     problems: list[tuple[Loc, str]] = []
 
     def described(entry: Any, loc: Loc) -> Any:
-        if not isinstance(entry, Custom):
+        if not isinstance(entry, Custom) or (entry.needs_trust and not trust):
             return entry
         try:
             changed, entry_problems = _with_declaration(entry, suite.cases, folder, is_built=not is_from_run)
@@ -121,6 +170,28 @@ def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) 
         "graders": tuple(described(grader, ("graders", index)) for index, grader in enumerate(suite.graders)),
     }
     return suite.model_copy(update=update), problems
+
+
+def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields the entries of plug-ins whose code may change while their version stays."""
+    entries: list[tuple[Loc, Any]] = [(("models", index), model) for index, model in enumerate(suite.models)]
+    entries += [(("judges", name), judge) for name, judge in suite.judges.items()]
+    entries += [(("graders", index), grader) for index, grader in enumerate(suite.graders)]
+    for loc, entry in entries:
+        if not isinstance(entry, Custom) or entry.needs_trust:
+            continue
+        key = _name_key(entry)
+        name = getattr(entry, key)
+        is_editable = any(
+            plugin.is_editable and (plugin.group, plugin.name, plugin.version) == (entry.group, name, entry.version)
+            for plugin in installed_plugins()
+        )
+        if is_editable:
+            message = (
+                f"{name}: its package is installed in editable mode, so its version stays {entry.version} when its code"
+                " changes, and nothing runs again: give the class a 'version'"
+            )
+            yield (*loc, key), message
 
 
 def has_known_metrics(grader: BaseGrader) -> bool:
@@ -144,15 +215,15 @@ def _with_declaration(
     a broken class.
     """
     name = getattr(entry, _name_key(entry))
-    cls = load_class(name, {}, folder)
-    misfits = list(_option_problems(_options_of(name, cls), entry.options))
-    version = getattr(cls, "version", None)
-    entry = entry.model_copy(update={"declared": None if version is None else Declared(version=str(version))})
+    loaded = load_class(name, entry.group, folder)
+    misfits = list(_option_problems(_options_of(loaded), entry.options))
+    version = loaded.version
+    entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
         return entry, misfits
-    has_metrics = isinstance(entry, CustomGrader) and callable(getattr(cls, "metrics", None))
+    has_metrics = isinstance(entry, CustomGrader) and callable(getattr(loaded.cls, "metrics", None))
     is_built = has_metrics or (is_built and _has_key(entry))
-    instance = build(name, {}, entry, folder) if is_built else None
+    instance = _built(loaded, entry) if is_built else None
     if isinstance(entry, CustomProvider) and instance is not None:
         tasks = (case.task_type for case in cases)
         return entry, [(("provider",), message) for message in task_problems(name, instance, entry, tasks)]
@@ -166,13 +237,13 @@ def _has_key(entry: Any) -> bool:
     return all(os.environ.get(name) for name in getattr(entry, "needs_keys", ()))
 
 
-def _options_of(name: str, cls: Any) -> type[BaseModel] | None:
+def _options_of(loaded: CustomClass) -> type[BaseModel] | None:
     """The ``Options`` of a class. Unknown keys are forbidden unless the model sets ``extra`` itself."""
-    options = getattr(cls, "Options", None)
+    options = getattr(loaded.cls, "Options", None)
     if options is None:
         return None
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
-        raise UsageError(f"{name}: Options must be a pydantic model: derive it from pydantic.BaseModel")
+        raise UsageError(f"{loaded.title}: Options must be a pydantic model: derive it from pydantic.BaseModel")
     if "extra" in options.model_config:
         return options
     return type(options.__name__, (options,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})

@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Any, Generic, TextIO, TypeVar
 
 from visioneval.errors import ProviderError, StoppedError, UsageError
+from visioneval.plugins import describe_user_error
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
-from visioneval.registry import describe_user_error
 from visioneval.running.calls.budget import Budget, CallSize, CostBound, Reservation, bound_of
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices, tokens_of

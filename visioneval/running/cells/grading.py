@@ -104,6 +104,9 @@ async def _run_grader(
     result, meter, fingerprint = checked.grade, meters.total, checked.fingerprint
     if fingerprint.judge_model is None and meter.judge_model is not None:  # else the grader names a model
         fingerprint = fingerprint.model_copy(update={"judge_model": meter.judge_model})
+    if versions := _judge_versions(meters, services):
+        tools = {**versions, **fingerprint.tool_versions}
+        fingerprint = fingerprint.model_copy(update={"tool_versions": tools})
     seconds, waited = stopwatch.read()
     record = GraderRecord(
         key=config.key,
@@ -123,6 +126,12 @@ async def _run_grader(
         judges=answers,
     )
     return checked, record
+
+
+def _judge_versions(meters: JudgeMeters, services: Services) -> dict[str, str]:
+    """The versions of the custom judges that were asked, by their ``provider``."""
+    judges = [services.plan.suite.judges[name] for name in meters.by_judge]
+    return {judge.provider_name: services.sanitizer.text(judge.version) for judge in judges if judge.version}
 
 
 @dataclass(frozen=True, slots=True)

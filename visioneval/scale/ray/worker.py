@@ -15,11 +15,11 @@ from typing import Any
 
 from visioneval import bounds
 from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, VisionEvalError
+from visioneval.plugins import describe_user_error
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
-from visioneval.registry import describe_user_error
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Listener, Services, build_components, open_services

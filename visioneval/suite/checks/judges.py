@@ -63,7 +63,7 @@ def recorded_answer_problems(
 
 
 def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Problems:
-    if judge.runs_code and not trust.everything:
+    if judge.needs_trust and not trust.everything:
         yield ("provider",), untrusted_code_message(judge.provider_name, getattr(judge, "options", None))
     if isinstance(judge, Remote):
         yield from (((key,), problem) for key, problem in _remote(judge, trust))

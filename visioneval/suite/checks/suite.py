@@ -122,7 +122,7 @@ def _expand_models(
 
 
 def _entry_problems(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Problems:
-    if entry.runs_code and not trust.everything:
+    if entry.needs_trust and not trust.everything:
         yield (*loc, "provider"), untrusted_code_message(entry.provider_name, getattr(entry, "options", None))
     if check := check_of(PROVIDERS, entry.provider_name, "problems"):
         yield from (((*loc, *key), message) for key, message in check(entry, folder, trust))
@@ -318,7 +318,7 @@ def _graders(suite: Suite, trust: Trust) -> Problems:
         if grader.key in keys:
             yield ("graders", index, "key"), f"two graders have the key {grader.key!r}"
         keys.add(grader.key)
-        if grader.runs_code and not trust.everything:
+        if grader.needs_trust and not trust.everything:
             yield ("graders", index, "type"), untrusted_code_message(grader.type_name, getattr(grader, "options", None))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "problems"):

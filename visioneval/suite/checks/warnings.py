@@ -16,6 +16,7 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
+from visioneval.suite.plugins import version_warnings
 from visioneval.suite.remote import Remote
 from visioneval.types import MUST_PASS, TaskType
 
@@ -32,6 +33,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in _same_calls(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _of_providers(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_extras(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in version_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in unreadable_addresses(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):

@@ -6,9 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
+from visioneval.plugins import MODULE_CLASS
+from visioneval.plugins import NAME as PLUGIN_NAME
 from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
@@ -20,7 +22,10 @@ from visioneval.types import Frozen, Metric, TaskType
 
 
 class Declared(Frozen):
-    """What a custom class declares about itself. Runs store it, so that they can be read without the class."""
+    """What a custom class declares about itself. Runs store it, so that they can be read without the class.
+
+    Every plug-in that was loaded has it, as its version is that of its package at least.
+    """
 
     version: str | None = None
     metrics: dict[str, Metric] | None = None
@@ -30,7 +35,13 @@ class Declared(Frozen):
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=200)]
+ClassName = Annotated[
+    str,
+    StringConstraints(pattern=rf"^({PLUGIN_NAME}|{MODULE_CLASS})$", max_length=200),
+    WithJsonSchema({"type": "string", "pattern": f"^{MODULE_CLASS}$", "maxLength": 200}),
+]
+"""The name of an installed plug-in, which ``json_schema`` adds, or ``module:Class``."""
+CLASS = "An installed plug-in's name, or your class, module:Class, which needs --trust-suite."
 
 YES = Metric(type="bool", better="higher")
 SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
@@ -49,6 +60,7 @@ class BaseGrader(Frozen):
     """Options that all graders share."""
 
     runs_code: ClassVar[bool] = False
+    """Whether code that is not visioneval's grades."""
     sees_videos: ClassVar[bool] = False
     """Whether it can grade a video."""
     after_run: ClassVar[bool] = False
@@ -79,6 +91,11 @@ class BaseGrader(Frozen):
     def type_name(self) -> str:
         """The ``type`` in the suite."""
         return str(getattr(self, "type", ""))
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether only a trusted suite may use it."""
+        return self.runs_code
 
     @property
     def version(self) -> str | None:
@@ -230,10 +247,11 @@ class BaseGrader(Frozen):
 
 
 class CustomGrader(BaseGrader, PanelOptions):
-    """A custom grader class, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A grader class of an installed plug-in, or ``my_package.module:Class``."""
 
+    group: ClassVar = "visioneval.graders"
     runs_code: ClassVar[bool] = True
-    type: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
+    type: ClassName = Field(description=CLASS)
     judge: JudgeNames | None = Field(default=None, description="The key of its judge, if any, or a list of keys.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
@@ -250,6 +268,10 @@ class CustomGrader(BaseGrader, PanelOptions):
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         return None  # unknown: the class decides
+
+    @property
+    def needs_trust(self) -> bool:
+        return ":" in self.type
 
     @property
     def version(self) -> str | None:

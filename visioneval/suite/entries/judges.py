@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.entries.graders import Declared, ModuleClass
+from visioneval.suite.entries.graders import CLASS, ClassName, Declared
 from visioneval.suite.remote import EnvName
 from visioneval.types import Frozen
 
@@ -17,6 +17,7 @@ class BaseJudge(Frozen):
     """Options that all entries of ``judges`` share."""
 
     runs_code: ClassVar[bool] = False
+    """Whether code that is not visioneval's answers."""
     is_free: ClassVar[bool] = False
     watches: ClassVar[bool] = False
     """Whether it accepts videos and Google Cloud Storage URIs directly, without extracted frames."""
@@ -26,6 +27,16 @@ class BaseJudge(Frozen):
     def located(self, folder: Path) -> Self:
         """The same judge with its paths resolved from ``folder``."""
         return self
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether only a trusted suite may use it."""
+        return self.runs_code
+
+    @property
+    def version(self) -> str | None:
+        """The version of its code, if it is not visioneval's."""
+        return None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:
@@ -64,11 +75,12 @@ def check_params(params: dict[str, Any], reserved_names: set[str]) -> dict[str, 
 
 
 class CustomJudge(BaseJudge):
-    """A custom judge class, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A judge class of an installed plug-in, or ``my_package.module:Class``."""
 
+    group: ClassVar = "visioneval.judges"
     runs_code: ClassVar[bool] = True
 
-    provider: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
+    provider: ClassName = Field(description=CLASS)
     model: str | None = Field(default=None, description="Any value for the class.")
     params: dict[str, Any] = Field(default_factory=dict, description="Any values for the class.")
     options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
@@ -76,6 +88,14 @@ class CustomJudge(BaseJudge):
     api_key_env: EnvName | None = Field(
         default=None, description="The environment variable with the key that the class requires."
     )
+
+    @property
+    def needs_trust(self) -> bool:
+        return ":" in self.provider
+
+    @property
+    def version(self) -> str | None:
+        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.cases.outputs import Finished, RunLabels
-from visioneval.suite.entries.graders import Declared, ModuleClass
+from visioneval.suite.entries.graders import CLASS, ClassName, Declared
 from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.remote import EnvName
 from visioneval.suite.secrets import SECRET_NAME
@@ -33,6 +33,7 @@ class BaseProvider(Frozen):
 
     can_do: ClassVar[frozenset[TaskType]] = GENERATION
     runs_code: ClassVar[bool] = False
+    """Whether code that is not visioneval's generates."""
     stand_in: ClassVar[bool] = False
     is_free: ClassVar[bool] = False
     usual_tokens: ClassVar[int] = 1_300
@@ -60,6 +61,16 @@ class BaseProvider(Frozen):
     def provider_name(self) -> str:
         """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether only a trusted suite may use it."""
+        return self.runs_code
+
+    @property
+    def version(self) -> str | None:
+        """The version of its code, if it is not visioneval's."""
+        return None
 
     @property
     def key_options(self) -> dict[str, Any]:
@@ -202,14 +213,23 @@ class GeneratingProvider(BaseProvider):
 
 
 class CustomProvider(GeneratingProvider):
-    """A custom provider class, ``my_package.module:Class``. Needs ``--trust-suite``."""
+    """A provider class of an installed plug-in, or ``my_package.module:Class``."""
 
+    group: ClassVar = "visioneval.providers"
     runs_code: ClassVar[bool] = True
 
-    provider: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
+    provider: ClassName = Field(description=CLASS)
     options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
     declared: SkipJsonSchema[Declared | None] = None
     api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
+
+    @property
+    def needs_trust(self) -> bool:
+        return ":" in self.provider
+
+    @property
+    def version(self) -> str | None:
+        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:

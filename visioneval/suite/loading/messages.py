@@ -11,6 +11,7 @@ from typing import Any
 from visioneval.errors import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.media.urls import public_address
+from visioneval.plugins import plugin_names
 from visioneval.suite.cases.case import PRINTABLE, TAG
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.entries.sweep import as_written
@@ -78,6 +79,8 @@ _TAGS = ("provider", "type", "to")
 _TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found")
 _TAG_LABELS = {("graders", 2): "grader type", ("tracking", 1): "tracker"}
 """What the value of a tag is called, by the top-level key and the length of the path."""
+_GROUPS = {"graders": "visioneval.graders", "models": "visioneval.providers", "judges": "visioneval.judges"}
+"""The group of plug-ins that each top-level key may name."""
 _SHORT_FORMS = ("verdict", "gates", "images", "turns")
 
 
@@ -211,6 +214,7 @@ def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return f"expected a mapping with the key {field!r}, not {format_value(data)}"
     if field not in data:
         return f"the key {field!r} is missing"
+    known += plugin_names(_GROUPS[str(loc[0])]) if loc and loc[0] in _GROUPS else []
     label = _TAG_LABELS.get((loc[0], len(loc)), field) if loc else field
     return f"unknown {label} {format_value(data[field])}{did_you_mean(str(data[field]), known)}"
 
