@@ -64,7 +64,9 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
                 message = f"the id {group.case_id!r} is also on line {group.first.line}, with another {different}"
                 report(row.line, f"{message}: each case needs its own id, and rows of the same case must match")
             _add_output(groups[identity], row, reader, table)
-        except (ValueError, TemplateError) as error:
+        except TemplateError:
+            continue  # one of the reader's faults
+        except ValueError as error:
             report(row.line, str(error))
     return _with_own_ids(groups.values(), report)
 
