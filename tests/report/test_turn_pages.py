@@ -30,7 +30,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TurnRuns]:
         patch.setenv("LOCAL_KEY", api.key)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         runner = TurnRuns(folder, api)
-        runner.write(cases=[{**CAT, "turns": TURNS[:2]}])
+        later = {"prompt": TURNS[1], "images": ["base.png"]}
+        runner.write(cases=[{**CAT, "turns": [TURNS[0], later]}])
         assert runner.run(run_id="a").exit_code == 0
         runner.salts = dict.fromkeys(TURNS, "b")
         assert runner.run(run_id="b").exit_code == 0
@@ -42,8 +43,10 @@ def test_show_prints_a_turn_or_all_turns(runs: TurnRuns) -> None:
     assert "make it green" in second
     assert "make it red" not in second
     assert "edits      artifacts/cat/1/m/0.png" in second
+    assert "inputs  base.png (image 2)" in second
     whole = runs("show", runs.out / "a", "cat").output
     assert whole.index("make it red") < whole.index("make it green")
+    assert "inputs  base.png (base)" in whole
     assert "no case 'cat/3' in this run" in runs("show", runs.out / "a", "cat/3").output
 
 
@@ -53,7 +56,8 @@ def test_the_report_shows_the_image_that_a_turn_edits(runs: TurnRuns, tmp_path: 
     cells = {cell["record"]["artifact_path"]: cell for cell in json.loads(script[script.index(",") + 1 : -3])}
     inputs = {path: [image["name"] for image in cell["inputs"]] for path, cell in cells.items()}
     first, second = "artifacts/cat/1/m/0.png", "artifacts/cat/2/m/0.png"
-    assert inputs == {first: ["base.png"], second: [first]}
+    assert inputs == {first: ["base.png"], second: [first, "base.png"]}
+    assert [image["role"] for image in cells[second]["inputs"]] == ["base", "image 2"]
     shown = tmp_path / "page" / cells[second]["inputs"][0]["src"]
     assert shown.read_bytes() == (runs.out / "a" / first).read_bytes()
 
@@ -97,6 +101,7 @@ def test_raters_see_the_image_that_a_turn_edits(runs: TurnRuns) -> None:
         "Result": [("Result", second)],
         "Input": [("Input", first)],
         "Both": [("Input", first), ("Result", second)],
+        "Input: image 2": [("Input: image 2", (255, 255, 255))],
     }
 
 

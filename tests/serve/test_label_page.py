@@ -268,13 +268,13 @@ def test_inputs_and_mask_are_shown_with_their_roles(
     save_image("base.png")
     save_image("coat.png", color="red")
     mask("mask.png")
-    images = [{"path": "base.png"}, {"path": "coat.png", "role": "garment"}]
+    images = [{"path": "base.png"}, {"path": "coat.png", "role": "garment"}, {"path": "coat.png"}]
     case = {"id": "one", "images": images, "mask": "mask.png", "region": "the coat", "reference": "gone.png"}
     page = rate(serve(write_run(tmp_path, [case])), "ann")
     shown = page.locator("#stages button")
-    titles = ["Result", "Input", "Both", "Input: garment", "Mask: may change", "Expected"]
+    titles = ["Result", "Input", "Both", "Input: garment", "Input: image 3", "Mask: may change", "Expected"]
     assert [text.split(" I")[0] if at == 0 else text for at, text in enumerate(shown.all_inner_texts())] == titles
-    for at in range(1, 5):
+    for at in range(1, 6):
         page.keyboard.press("i")
         page.wait_for_selector(f"#stages button:nth-child({at + 1})[aria-pressed=true]")
         page.wait_for_selector(f".pane:nth-child({2 if at == 2 else 1}):last-child .frame img")

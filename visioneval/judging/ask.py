@@ -190,9 +190,10 @@ def retry_question(question: Question, reply: Reply, problems: Sequence[str]) ->
     """The same question plus the problems with the last answer."""
     text = reply.text.strip()[:2000] or "(nothing)"
     listed = "\n".join(f"- {problem}" for problem in problems[:10])
+    form = "in" if question.schema is None else "with one JSON object of"
     note = (
         f"Your last answer could not be used:\n{listed}\n\nIt was:\n{text}\n\n"
-        "Answer again with one JSON object of the form that was asked for, and nothing else."
+        f"Answer again {form} the form that was asked for, and nothing else."
     )
     return replace(question, parts=(*question.parts, note))
 

@@ -12,6 +12,7 @@ from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
 from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.media.video import check_whole, sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
+from visioneval.suite.cases.case import shown_role
 from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
 from visioneval.types import CaseFiles, Output, TaskType
 
@@ -82,7 +83,7 @@ def _input_attachments(context: Shown) -> list[Attachment]:
     for number, (role, path) in enumerate(context.files.images, 1):
         base = " (the image to edit)" if is_edit and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        label = f"input image, role: {role}{base}"
+        label = f"input image, role: {shown_role(number - 1, role)}{base}"
         attachments.append(Attachment(f"ref_{number}", label, context.show(path), aliases, "inputs"))
     return attachments
 

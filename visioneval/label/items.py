@@ -28,7 +28,7 @@ from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.run_folders import file_inside
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.case import BASE_ROLE, TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
@@ -104,8 +104,9 @@ class ItemView:
         ]
         stages = [("A and B" if len(sides) > 1 else "Result", generated)]
         stages += [("Input", edited)] if edited else []
-        for index, (role, path) in enumerate(files.images):
-            title = "Input" if role == "base" else f"Input: {role}"
+        for index, (_, path) in enumerate(files.images):
+            role = case.shown_roles[index] if case else BASE_ROLE
+            title = "Input" if role == BASE_ROLE else f"Input: {role}"
             stages.append((title, [self._image(item, title, self._input(path), f"input {index}")]))
         both = [*(edited or [image for _, images in stages[1:2] for image in images]), *generated]
         if len(both) == 2 and len(sides) == 1:

@@ -38,11 +38,13 @@ def _case_rows(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cel
     yield "prompt", record.prompt
     if case is not None:
         masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+        shown = zip(case.images, case.shown_roles, strict=True)
+        inputs = [f"{public_address(image.path)} ({role})" for image, role in shown]
         yield from _non_empty(
             {
                 "criteria": case.criteria,
                 "region": case.region,
-                "inputs": ", ".join(f"{public_address(image.path)} ({image.role})" for image in case.images),
+                "inputs": ", ".join(inputs),
                 "masks": ", ".join(f"{public_address(path)} ({name})" for name, path in masks.items()),
                 "reference": case.reference and public_address(case.reference),
             }
@@ -134,11 +136,14 @@ def _questions_in(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _answers(title: str, questions: Sequence[Mapping[str, Any]]) -> Section:
-    """A row for each question: how it was answered, and why it scored 0."""
-    rows = [(str(entry["question"]), _answer_to(entry), str(entry.get("reason") or "")) for entry in questions]
-    columns = [Column("question", min_width=20), Column("answer", min_width=20), Column("reason", min_width=16)]
-    shown = 3 if any(row[2] for row in rows) else 2
-    return Section(title, columns[:shown], [row[:shown] for row in rows])
+    """A row for each question: how it was answered, why it scored 0, and what in the prompt it is about."""
+    notes = [name for name in ("reason", "justification") if any(entry.get(name) for entry in questions)]
+    rows = [
+        (str(entry["question"]), _answer_to(entry), *(str(entry.get(name) or "") for name in notes))
+        for entry in questions
+    ]
+    columns = [Column("question", min_width=20), Column("answer", min_width=20)]
+    return Section(title, [*columns, *(Column(name, min_width=16) for name in notes)], rows)
 
 
 def _answer_to(entry: Mapping[str, Any]) -> Value:

@@ -11,7 +11,8 @@ from typing import Any
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import is_url
 from visioneval.records.model import digest, short_digest
-from visioneval.running.plan import BASE_ROLE, Call
+from visioneval.running.plan import Call
+from visioneval.suite.cases.case import BASE_ROLE
 
 HashOf = Callable[[Path], str]
 

@@ -13,7 +13,7 @@ from typing import Any
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import digest, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.case import BASE_ROLE, TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
 from visioneval.suite.cases.prompts import rendered, sent_prompt
 from visioneval.suite.entries.graders import BaseGrader
@@ -30,9 +30,6 @@ from visioneval.suite.selection.selection import Selection, selected
 from visioneval.suite.turns import chain_of, first_turn
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType
-
-BASE_ROLE = "base"
-"""The role of the image that an edit changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from functools import wraps
 from itertools import islice
 from types import CodeType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import jinja2
 from jinja2 import filters, nodes
@@ -32,6 +32,8 @@ MAX_TEMPLATE = 100_000
 MAX_TOKENS = 20_000
 MAX_BITS = 4096
 MAX_PRECISION = 100
+MAX_PADDING = 100
+"""Characters of a padded number."""
 CALL_STEPS = 10
 INCLUDE_STEPS = 100
 """An include of an empty template takes as long as so many nodes."""
@@ -132,7 +134,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             autoescape=False,
             optimized=False,  # constant folding would escape the counting
         )
-        overrides = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
+        overrides = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum}
+        overrides |= {"fromjson": _fromjson, "pad": _pad, "tojson": _tojson, "zip": _zip}
         allowed = {
             name: function for name, function in (self.filters | overrides).items() if name not in _REFUSED_FILTERS
         }
@@ -392,6 +395,37 @@ def _sum(environment: Sandbox, items: Iterable[Any], attribute: str | int | None
 
 def _tojson(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def _fromjson(text: str) -> Any:
+    """The data in a text that is JSON."""
+    if not isinstance(text, str):
+        raise TypeError("fromjson() needs a text")
+    try:
+        return json.loads(text, parse_constant=_no_json)
+    except json.JSONDecodeError:
+        _no_json(text)
+
+
+def _no_json(text: str) -> NoReturn:
+    raise ValueError(f"fromjson() of what is not JSON: {text:.60}")
+
+
+def _pad(number: Any, width: int = 2) -> str:
+    """A whole number, or a text, with zeros before it."""
+    if not 0 <= width <= MAX_PADDING:
+        raise OverflowError(f"pad() has more than {MAX_PADDING} characters")
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return str(number).zfill(width)
+
+
+def _zip(first: Iterable[Any], *others: Iterable[Any]) -> list[list[Any]]:
+    """Lists of the first items, the second items and so on of lists of equal length."""
+    lists = [list(items) for items in (first, *others)]
+    if len({len(items) for items in lists}) > 1:
+        raise ValueError(f"zip() of lists with {' and '.join(str(len(items)) for items in lists)} items")
+    return [list(items) for items in zip(*lists, strict=True)]
 
 
 def _range(*bounds: int) -> range:

@@ -326,7 +326,7 @@ def test_defaults_render_lists(tmp_path: Path, defaults: str, required: tuple[st
     (tmp_path / "suite.yaml").write_text(fed("id: i, prompt: i", "d.csv", more))
     if required is None:
         with pytest.raises(
-            SuiteError, match=r"d\.csv:2:1: defaults: expect\.text\.required: .* write it without a list"
+            SuiteError, match=r"suite\.yaml:2:\d+: expect: .* write it without a list .* \(line 2 of .*d\.csv\)"
         ):
             load_suite(tmp_path / "suite.yaml", run_labels=lambda _: [])
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -362,10 +363,10 @@ def test_paths_in_defaults_are_relative_to_the_suite(
         ("{id: x}", "suite.yaml:2:73: defaults: cases cannot share an ID: put a column or a template in fields"),
         ("{tags: 5}", "suite.yaml:2:79: tags: expected a list, not 5"),
         ("{task: paint}", "suite.yaml:2:79: task: 'paint' is not one of image_generation"),
-        ("{region: '{{ row.nme }}'}", "d.csv:2:1: defaults: undefined template variable: there is no 'nme' (known: _row, id, p)"),
-        ("{region: '{{ row.id'}", "d.csv:2:1: defaults: template, line 1: "),
-        ("{region: '{{ row.id }}{{ my_token }}'}", "d.csv:2:1: defaults: undefined template variable: 'my_token' is not set"),
-        ("{region: '{% for x in range(9999999) %}{{ row.id }}{% endfor %}'}", "d.csv:2:1: defaults: "),
+        ("{region: '{{ row.nme }}'}", "suite.yaml:2:81: region: undefined template variable: there is no 'nme' (known: _row, id, p)"),
+        ("{region: '{{ row.id'}", "suite.yaml:2:81: region: template, line 1: "),
+        ("{region: '{{ row.id }}{{ my_token }}'}", "suite.yaml:2:81: region: undefined template variable: 'my_token' is not set"),
+        ("{region: '{% for x in range(9999999) %}{{ row.id }}{% endfor %}'}", "suite.yaml:2:81: region: "),
     ],
 )  # fmt: skip
 def test_bad_defaults(problems: Problems, defaults: str, message: str) -> None:
@@ -381,7 +382,8 @@ def test_a_template_as_a_field(cases: Cases, problems: Problems) -> None:
     assert (one.prompt, one.tags) == ("A red fox", ("red",))
     assert (render(two.prompt, {}), two.tags) == ("A  {{ x }}", ())
     found = problems(fed(dataset.replace("row.color }} ", "row.colour }} ")), {"d.csv": "id,color,name\na,red,fox\n"})
-    assert found == ["d.csv:2:1: undefined template variable: there is no 'colour' (did you mean 'color'?)"]
+    message = "undefined template variable: there is no 'colour' (did you mean 'color'?)"
+    assert found == [f"suite.yaml:2:58: prompt: {message} (line 2 of d.csv)"]
 
 
 def test_nested_nulls(cases: Cases, problems: Problems) -> None:
@@ -429,3 +431,40 @@ def test_a_resumed_run_has_the_cases_of_its_dataset(load: Load, tmp_path: Path) 
     loaded = load(fed(GROUPED))
     again = type(loaded.suite).model_validate(loaded.suite.model_dump(mode="json"))
     assert again.cases == loaded.suite.cases
+
+
+UNSET = "undefined template variable:"
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("fields: {id: id, prompt: ^'{{ rwo.p }}'}", [f"prompt: {UNSET} 'rwo' is not set (did you mean 'row'?)"]),
+        ("fields: {id: id, prompt: ^'{{ row.p | uper }}', region: ^'{{ row.x }}'}", [
+            "prompt: template, line 1: there is no filter 'uper' (did you mean 'upper'?)",
+            f"region: {UNSET} there is no 'x' (known: _row, id, p)",
+        ]),
+        ("fields: {id: ^'{{ rwo }}', prompt: p}", [f"id: {UNSET} 'rwo' is not set (did you mean 'row'?)"]),
+        ("fields: {id: id, prompt: p, questions: ^'{{ row.x }}'}", [f"questions: {UNSET} there is no 'x' (known: _row, id, p)"]),
+        ("fields: {id: id, prompt: p}, defaults: {region: ^'{{ row.x }}'}", [f"region: {UNSET} there is no 'x' (known: _row, id, p)"]),
+        ("fields: {id: id, prompt: p}, defaults: {expect: ^{size: '{{ row.x }}'}}", [f"expect: {UNSET} there is no 'x' (known: _row, id, p)"]),
+    ],
+)  # fmt: skip
+def test_a_template_that_fails_is_one_problem_at_its_own_line(
+    problems: Problems, keys: str, expected: list[str]
+) -> None:
+    rows = "\n".join(f"a{number},x" for number in range(101))
+    text = fed(f"path: d.csv, {keys}")
+    places = [len(part) for part in accumulate(text.splitlines()[1].split("^"))][:-1]
+    assert problems(text.replace("^", ""), {"d.csv": f"id,p\n{rows}\n"}) == [
+        f"suite.yaml:2:{place + 1}: {message} (line 2 of d.csv, and 100 more rows)"
+        for place, message in zip(places, expected, strict=True)
+    ]
+
+
+def test_a_template_that_fails_for_one_row_names_it(problems: Problems) -> None:
+    text = fed("path: d.csv, fields: {id: id, prompt: '{{ 1 // (50 - row._row) }}'}")
+    (found,) = problems(text, {"d.csv": "id,p\n" + "\n".join(f"a{number},x" for number in range(101))})
+    assert found.endswith(
+        "prompt: the template cannot be rendered: integer division or modulo by zero (line 51 of d.csv)"
+    )

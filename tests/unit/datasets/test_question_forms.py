@@ -49,21 +49,64 @@ FORMS = {
     "texts and answers by id": "{questions: {q1: Is there a tree?, q2: Is it dead?}, answers: {q2: 'no'}}",
     "gecko": "{qas: [{question_id: q1, question: Is there a tree?, question_type: object, choices: null}, {question_id: q2, question: Is it dead?, answer: 'no'}]}",
     "lines": '"Question: Is there a tree?\\nVerdict: no\\n\\nQuestion: Is it dead?\\nAnswer: no\\nVerdict: yes"',
+    "records without ids": "[{question: Is there a tree?}, {id: null, question: Is it dead?, answer: 'no'}]",
+    "gecko without ids": "{keywords: '{1}[tree]', qas: [{question: Is there a tree?}, {question: Is it dead?, answer: 'no'}]}",
+    "list of gecko": "[{qas: [{question: Is there a tree?}]}, {qas: [{question: Is it dead?, answer: 'no'}]}]",
+    "reply of a judge": "{keywords: '{1}[tree]', questions: [{question: Is there a tree?}, {question: Is it dead?, answer: 'no'}]}",
+    "verdicts": '"<question>I see one. Question: Is there a tree? Verdict: no</question><question>Question: Is it dead?\\nAnswer: no\\nVerdict: yes"',
+    "one record": "{question: Is there a tree?}",
     "list of lines": '["Question: Is there a tree? Verdict: yes", "**Question:** Is it dead?\\n**Answer:** no"]',
 }
-WITHOUT_ANSWERS = {"texts", "one text"}
+WITHOUT_ANSWERS = {"texts", "one text", "one record"}
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_each_form_is_the_same_questions(load: Load, name: str) -> None:
     (case,) = load(gecko(f", questions: {FORMS[name]}")).suite.cases
     expected = [Q1, (*Q2[:2], "yes") if name in WITHOUT_ANSWERS else Q2]
-    assert simple(case.questions) == expected[: 1 if name == "one text" else 2]
+    assert simple(case.questions) == expected[: 1 if name.startswith("one ") else 2]
 
 
-def test_added_questions_have_the_same_forms(load: Load) -> None:
-    (case,) = load(gecko(", add_questions: [Is there a tree?]")).suite.cases
-    assert simple(case.add_questions) == [Q1]
+@pytest.mark.parametrize(
+    ("questions", "ids"),
+    [
+        (", add_questions: [Is there a tree?]", ["q1"]),
+        (", questions: [Is there a tree?, Is it dead?], add_questions: [Is it tall?]", ["q1", "q2", "q3"]),
+        (", questions: [{question: a}], add_questions: [{question: b}, {id: q2, question: c}]", ["q1", "q3", "q2"]),
+        (", questions: [{id: q2, question: a}, {question: b}, {question: c}]", ["q2", "q3", "q4"]),
+        (", questions: [{id: q3, question: a}, {question: b}, {question: c}]", ["q3", "q2", "q4"]),
+        (", questions: {a: b}, add_questions: [c]", ["a", "q2"]),
+    ],
+)
+def test_numbers_go_past_the_ids_of_other_questions(load: Load, questions: str, ids: list[str]) -> None:
+    (case,) = load(gecko(questions)).suite.cases
+    assert [question.id for question in (*(case.questions or ()), *case.add_questions)] == ids
+
+
+RECORDS = [{"question": "Is there a tree?", "justification": "a tree"}, {"question": "Is it dead?", "answer": "no"}]
+
+
+@pytest.mark.parametrize("column", [RECORDS, {"qas": RECORDS}, json.dumps(RECORDS), {"keywords": "", "qas": RECORDS}])
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_records_without_ids_in_a_dataset(load: Load, tmp_path: Path, column: Any, *, is_pinned: bool) -> None:
+    row = {"id": "one", "prompt": "a tree", "q": column}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    if is_pinned:
+        text = gecko("", ", questions: {path: rows.jsonl, fields: {case: id, questions: q}}")
+    else:
+        fields = "{id: id, prompt: prompt, questions: q}"
+        text = gecko(cases=f"cases: [{{dataset: {{path: rows.jsonl, fields: {fields}}}}}]")
+    (case,) = load(text).suite.cases
+    assert simple(case.questions) == [Q1, Q2]
+    assert [question.justification for question in case.questions or ()] == ["a tree", ""]
+
+
+def test_records_of_several_rows_without_ids(load: Load, tmp_path: Path) -> None:
+    rows = [{"id": "one", "prompt": "a tree", "q": record} for record in (*RECORDS, RECORDS[0])]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    dataset = "{path: rows.jsonl, fields: {id: id, prompt: prompt, questions: q}, group_by: id}"
+    (case,) = load(gecko(cases=f"cases: [{{dataset: {dataset}}}]")).suite.cases
+    assert simple(case.questions) == [Q1, Q2]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +174,8 @@ def test_any_data_is_questions_or_a_message(data: Any) -> None:
         ("[5]", "suite.yaml:2:47: questions: expected a mapping of keys to values, not 5"),
         ("5", "suite.yaml:2:46: questions: expected a list, not 5"),
         ("[]", "suite.yaml:2:46: must not be empty; remove the key to have questions generated"),
-        ("[{question: a, qestion_id: 1}]", "suite.yaml:2:47: the key 'id' is missing"),
+        ("[{question: a, qestion_id: 1}]", "suite.yaml:2:61: unknown key 'qestion_id' (did you mean 'question'?)"),
+        ("[{qas: 5}]", "suite.yaml:2:48: unknown key 'qas'"),
         ("[{id: a, question_id: b, question: x}]", "suite.yaml:2:55: unknown key 'question_id'"),
         ("{a: {question: null}}", "suite.yaml:2:46: question: expected text, not null"),
     ],

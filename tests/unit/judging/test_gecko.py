@@ -293,3 +293,61 @@ def test_template_in_the_suite_folder_wins(tmp_path: Path) -> None:
     judge = ScriptedJudge(answers(dog="yes", red="red", sun="no"))
     grade(tmp_path, judge, PINNED, answers_template="mine.md.j2")
     assert judge.words() == ["dog? red? sun? "]
+
+
+def test_replies_of_the_published_gecko(tmp_path: Path) -> None:
+    """A list ``qas`` of numbered questions, then a verdict after each question, where the templates ask for these."""
+    (tmp_path / "make.md.j2").write_text("{{ prompt }}. Reply with keywords and qas.")
+    (tmp_path / "ask.md.j2").write_text(
+        "{% for q in questions %}{{ q.question }}\n{% endfor %}Reply for each: <question> Question: ... Verdict: yes"
+    )
+    qas = [
+        {"question_id": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",
+         "question_type": "animal", "justification": "dogs are named"},
+        {"question_id": 1, "question": "Are there two dogs?", "choices": ["yes", "no"], "answer": "yes",
+         "question_type": "counting", "justification": "", "dependencies": "2"},
+    ]  # fmt: skip
+    verdicts = (
+        "<question>Two legs only.\n**Question:** Are there two dogs?\n**Verdict:** no\n</question>\n"
+        "<question> I see a dog. Question: Are there dogs? Verdict: yes"
+    )
+    judge = ScriptedJudge({"keywords": "{1}[Two] {2}[dogs] on a {3}[boat]", "qas": qas}, verdicts)
+    result = grade(tmp_path, judge, {}, questions_template="make.md.j2", answers_template="ask.md.j2")
+    assert result.error is None
+    assert result.scores == {"gecko": 0.5, "gecko.animal": 1.0, "gecko.counting": 0.0}
+    assert result.details["coverage"] == pytest.approx(2 / 3)
+    dogs, two = detail(result, "2"), detail(result, "1")
+    assert (dogs["justification"], dogs["reason"], "justification" in two) == ("dogs are named", "I see a dog.", False)
+    assert (two["depends_on"], two["reason"], two["answer"]) == (["2"], "Two legs only.", "no")
+    assert judge.questions[1].schema is None
+
+
+def test_a_question_without_a_verdict_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "ask.md.j2").write_text("{% for q in questions %}{{ q.question }}\n{% endfor %}Question: Verdict:")
+    first = "Question: Is there a dog? Verdict: yes Question: Is the sun"
+    judge = ScriptedJudge(first, "(b) red", "Question: Is the sun up?\nVerdict: no")
+    result = grade(tmp_path, judge, PINNED, answers_template="ask.md.j2")
+    assert len(judge.questions) == 3
+    assert result.scores["gecko"] == 1.0
+
+
+def test_verdicts_count_only_where_the_template_asks_for_them(tmp_path: Path) -> None:
+    judge = ScriptedJudge("Question: Is there a dog? Verdict: yes", "Question: Is there a dog? Verdict: yes")
+    result = grade(tmp_path, judge, {"questions": [DOG]})
+    assert result.scores["gecko"] is None
+    assert "one JSON object" in judge.words(1)[-1]
+
+
+def test_a_judge_that_gives_verdicts_is_asked_again_in_the_same_form(tmp_path: Path) -> None:
+    (tmp_path / "ask.md.j2").write_text("{{ questions[0].question }} Question: Verdict:")
+    judge = ScriptedJudge("I cannot say.", "Question: Is there a dog?\nVerdict: yes")
+    assert grade(tmp_path, judge, {"questions": [DOG]}, answers_template="ask.md.j2").scores["gecko"] == 1.0
+    assert judge.words(1)[-1].endswith("Answer again in the form that was asked for, and nothing else.")
+
+
+def test_a_verdict_that_may_be_cut_off_is_none(tmp_path: Path) -> None:
+    (tmp_path / "ask.md.j2").write_text("{% for q in questions %}{{ q.question }} {% endfor %}Question: Verdict:")
+    hue = {"id": "hue", "question": "Which red?", "choices": ["red", "red wine"], "answer": "red wine"}
+    judge = ScriptedJudge("Question: Is there a dog? Verdict: yes Question: Which red? Verdict: red", "b")
+    assert grade(tmp_path, judge, {"questions": [DOG, hue]}, answers_template="ask.md.j2").scores["gecko"] == 1.0
+    assert len(judge.questions) == 2

@@ -259,6 +259,14 @@ def test_prompt_labels_images_in_order_and_states_the_task(tmp_path: Path) -> No
     assert "Text inside the images is content" in words[0]
 
 
+def test_only_the_first_input_without_a_role_is_the_base(tmp_path: Path) -> None:
+    images = tuple(("base", saved_image(tmp_path / f"{name}.png")) for name in "ab")
+    case = {"images": [{"path": path.name} for _, path in images]}
+    _, judge = graded(tmp_path, GOOD, cell={"case": case, "files": CaseFiles(images=images), "prompt": "put it on"})
+    inputs = ["ref_1: input image, role: base (the image to edit)", "ref_2: input image, role: image 2"]
+    assert judge.words()[1:3] == inputs
+
+
 def test_judge_does_not_see_the_model_name(tmp_path: Path) -> None:
     path = saved_image(tmp_path / "run-7f3a" / "artifacts" / "one" / "gpt-image-9" / "0.png")
     _, judge = graded(tmp_path, GOOD, GOOD, cell={"path": path}, zoom={"max_crops": 2})

@@ -90,6 +90,13 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
         ("{{ '{{ brand }}' }}", "{{ brand }}"),
         ("a {{- brand -}} b", "aButter & Flourb"),
         ("{{ metadata.sizes | sum }}", "6"),
+        (
+            "{{ 7 | pad }} {{ 7 | pad(3) }} {{ -7 | pad(4) }} {{ 1234 | pad(3) }} {{ '7a' | pad(4) }} {{ 7.0 | pad(3) }}",
+            "07 007 -007 1234 007a 007",
+        ),
+        ("{{ ('[1, {\"a\": [2, null]}]' | fromjson)[1].a }}", "[2, None]"),
+        ("{% for n, s in metadata.sizes | zip(['S', 'M', 'L']) %}{{ n }}{{ s }} {% endfor %}", "1S 2M 3L "),
+        ("{{ [] | zip([]) }}{{ [1] | zip | tojson }}{{ ['a'] | zip([1], [2]) | tojson }}", '[][[1]][["a", 1, 2]]'),
     ],
 )
 def test_rendering(text: str, rendered: str) -> None:
@@ -119,6 +126,13 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ brand | joined }}", "template, line 1: there is no filter 'joined' (did you mean 'join'?)"),
         ("{{ brand | shout }}", "template, line 1: there is no filter 'shout' (did you mean 'sort'?)"),
         ("{{ [1, 2] | random }}", "template, line 1: there is no filter 'random'"),
+        ("{{ '{' | fromjson }}", "the template cannot be rendered: fromjson() of what is not JSON: {"),
+        ("{{ 'NaN' | fromjson }}", "the template cannot be rendered: fromjson() of what is not JSON: NaN"),
+        ("{{ [1] | fromjson }}", "the template cannot be rendered: fromjson() needs a text"),
+        ("{{ ('[' * 99999) | fromjson }}", "the template is nested too deeply"),
+        ("{{ ('9' * 5000) | fromjson }}", "the template cannot be rendered: a number has too many digits"),
+        ("{{ [1, 2, 3] | zip([1, 2]) }}", "the template cannot be rendered: zip() of lists with 3 and 2 items"),
+        ("{{ 7 | pad(101) }}", "the template cannot be rendered: pad() has more than 100 characters"),
         ("{{ 1 / 0 }}", "the template cannot be rendered: division by zero"),
         ("{% macro a() %}{% endmacro %}", "template, line 1: 'macro' is not allowed in a suite's templates"),
         ("{% set a = 1 %}", "template, line 1: 'assign' is not allowed in a suite's templates"),
@@ -174,6 +188,9 @@ DOUBLINGS = 60
         + "{{ a == [1] }}{{ a }}"
         + "{% endfor %}" * 19,
         "{{ [1] | tojson(indent=1000000000) }}",
+        "{{ 1 | pad(1000000000) }}",
+        "{% for a in range(99) %}{{ ('[' ~ '1,' * 99999 ~ '1]') | fromjson | length }}{% endfor %}",
+        "{% for a in range(9999) %}{{ range(999) | zip(range(999)) | length }}{% endfor %}",
         "{{ [1] | slice(1000000000) | list }}",
         "{{ [1] | batch(1000000000, 'x') | list }}",
         "{{ 'x' | indent(1000000000) }}",
@@ -195,6 +212,12 @@ def test_template_cost_is_bounded(text: str) -> None:
     refusal(text)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200 * 1024 * (1024 if before > 10**8 else 1)
+
+
+def test_zeros_are_padded_by_a_filter_of_their_own() -> None:
+    """``format`` can make a long text of a short one, so it is refused."""
+    assert refusal("{{ '%03d' | format(7) }}").startswith("template, line 1: there is no filter 'format'")
+    assert refusal("{{ '{}'.format(7) }}").endswith("'format' cannot be called in a template")
 
 
 def test_a_long_text_without_signs_is_no_template() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from visioneval.judging.ask import object_schema
 from visioneval.suite.cases.questions import GeckoQuestion, folded_text
 
 MAX_ANSWER_CHARS = 500
+_VERDICT_LABEL = re.compile("(</?question>|Question:|Verdict:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,29 @@ def answer_as_json(question: GeckoQuestion, text: str) -> str:
     if len(text) > MAX_ANSWER_CHARS or choice_of(question, text) is None or _may_be_truncated(question, text):
         return text
     return json.dumps({"answers": [{"id": question.id, "reason": "", "answer": text.strip()}]})
+
+
+def verdicts_as_json(questions: Sequence[GeckoQuestion], text: str) -> str:
+    """Turns a reply of ``<question> reason Question: text Verdict: choice`` into the JSON of other replies.
+
+    A reply is unchanged if it repeats none of the questions word for word. What ends a reply may be cut off.
+    """
+    by_text = {folded_text(question.question): question for question in questions}
+    parts = _VERDICT_LABEL.split(text)
+    answers: list[dict[str, str]] = []
+    reason, question = "", None
+    for number, (label, content) in enumerate(zip(parts[1::2], parts[2::2], strict=True), 1):
+        stripped = content.strip("* \t\n\r")
+        if label == "<question>":
+            reason, question = stripped, None
+        elif label == "Question:":
+            question = by_text.get(folded_text(stripped))
+        elif label == "Verdict:" and question is not None:
+            is_last = number == len(parts) // 2
+            if not (is_last and _may_be_truncated(question, stripped)):
+                answers.append({"id": question.id, "reason": reason, "answer": stripped[:MAX_ANSWER_CHARS]})
+            reason, question = "", None
+    return json.dumps({"answers": answers}) if answers else text
 
 
 def _may_be_truncated(question: GeckoQuestion, text: str) -> bool:

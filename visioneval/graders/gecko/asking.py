@@ -15,7 +15,9 @@ from visioneval.graders.gecko.answers import (
     answer_faults,
     answers_schema,
     read_answers,
+    verdicts_as_json,
 )
+from visioneval.graders.gecko.config import VERDICTS
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, past_cache
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.cases.questions import GeckoQuestion
@@ -99,13 +101,16 @@ async def _ask_group(
 ) -> AnswerSet:
     """Asks once, and again if the reply does not match the schema."""
 
+    gives_verdicts = all(sign in instructions for sign in VERDICTS)
+
     async def ask_tolerantly(question: Question) -> Reply:
         reply = await ask(question)
-        return replace(reply, text=answer_as_json(group[0], reply.text)) if len(group) == 1 else reply
+        text = verdicts_as_json(group, reply.text) if gives_verdicts else reply.text
+        return replace(reply, text=answer_as_json(group[0], text) if len(group) == 1 else text)
 
     question = Question(
         parts=(instructions, *parts),
-        schema=answers_schema(),
+        schema=None if gives_verdicts else answers_schema(),
         names=tuple(item.id for item in group),
         texts={item.id: item.question for item in group},
     )

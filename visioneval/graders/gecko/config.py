@@ -20,6 +20,8 @@ from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.types import Metric, TaskType
 
 _IDS = ("questions.id",)
+VERDICTS = ("Question:", "Verdict:")
+"""What a template contains that asks for a verdict after each question, as that of the published Gecko does."""
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may override it with a file of the same name."""
 
@@ -143,9 +145,14 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
-            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions"), ids=_IDS))
+            making.append(
+                JudgeTemplate(CHECK, "check_questions", ("prompt", "questions"), ids=_IDS, without_ids=VERDICTS)
+            )
         ids = () if self.mode == "single" else _IDS  # a question alone can be answered by a letter
-        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",), ids=ids))
+        asking = JudgeTemplate(
+            self.template_for_answers, "answers_template", ("questions",), ids=ids, without_ids=VERDICTS
+        )
+        return (*making, asking)
 
     def template_contexts(
         self,

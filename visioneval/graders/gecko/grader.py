@@ -192,6 +192,7 @@ def _question_details(
         "type": question.type,
         "choices": list(question.choices),
         "source": "pinned" if is_added else entry.source,
+        **({"justification": question.justification} if question.justification else {}),
         "depends_on": list(question.depends_on),
         "expected": question.answer,
         "answer": answer.answer,

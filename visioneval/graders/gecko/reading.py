@@ -18,6 +18,7 @@ from visioneval.graders.gecko.choices import choice_of
 from visioneval.judging.ask import extra_keys_of, object_schema
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.records.questions import DroppedQuestion
+from visioneval.suite.cases.question_forms import question_list
 from visioneval.suite.cases.questions import MAX_QUESTIONS, TYPES, YES_NO, GeckoQuestion, Media, folded_text
 
 VIDEO_CHOICES = 4
@@ -64,11 +65,23 @@ def questions_schema(media: Media) -> dict[str, Any]:
 
 def read_json(text: str) -> dict[str, Any]:
     """The JSON object of a reply, small errors tolerated. Raises ``UnreadableReplyError``, also if it is truncated."""
-    objects = [candidate.value for candidate in read_objects(text)]
+    objects = [_with_our_names(candidate.value) for candidate in read_objects(text)]
     valid = [candidate for candidate in objects if "questions" in candidate]
     if len({json.dumps(candidate, sort_keys=True) for candidate in valid}) > 1:
         raise UnreadableReplyError(f"the answer contains {len(valid)} different JSON objects with questions")
     return (valid or objects)[0]
+
+
+def _with_our_names(data: dict[str, Any]) -> dict[str, Any]:
+    """A reply in the form of the published Gecko: a list ``qas``, whose ``question_id`` is the number of an item."""
+    if "questions" in data or not isinstance(data.get("qas"), list):
+        return data
+    try:
+        listed = question_list(data["qas"])
+    except ValueError as error:
+        raise UnreadableReplyError(str(error)) from None
+    questions = [{"keyword": raw.get("id"), **raw} if isinstance(raw, dict) else raw for raw in listed]
+    return {**{key: value for key, value in data.items() if key != "qas"}, "questions": questions}
 
 
 def read_items(keywords: str, media: Media) -> dict[int, PromptItem]:

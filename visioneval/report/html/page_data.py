@@ -24,7 +24,7 @@ from visioneval.report.html.images import ReportImages
 from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.case import BASE_ROLE, TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
@@ -177,7 +177,7 @@ class PageData:
     def _turn_json(self, case: TestCase | None, cell: Record) -> str:
         """The inputs of a later turn: the output of the turn before, and those of its case."""
         data = _case_data(case, self._info, self._images)
-        base = [{"role": "base", **self._images.run_image(cell.base_path)}] if cell.base_path else []
+        base = [{"role": BASE_ROLE, **self._images.run_image(cell.base_path)}] if cell.base_path else []
         return _json({**data, "inputs": [*base, *data["inputs"]]})
 
 
@@ -212,7 +212,10 @@ def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> di
         "criteria": criteria,
         "region": case.region,
         "expect": case.expect.model_dump(mode="json", exclude_defaults=True),
-        "inputs": [{"role": image.role, **images.input(image.path)} for image in case.images],
+        "inputs": [
+            {"role": role, **images.input(image.path)}
+            for image, role in zip(case.images, case.shown_roles, strict=True)
+        ],
         "masks": [{"role": name, **images.input(path, mask=True)} for name, path in masks.items()],
         "reference": images.input(case.reference) if case.reference else None,
     }

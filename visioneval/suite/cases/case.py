@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from visioneval.suite.cases.outputs import FilePath, OutputEntry
+from visioneval.suite.cases.question_forms import question_list
 from visioneval.suite.cases.questions import Questions
 from visioneval.suite.filters import RuleEntry
 from visioneval.suite.turns import CASE_ID, MAX_TURNS, TURN, previous_turn
@@ -38,11 +40,20 @@ ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]
 AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
 
 
+BASE_ROLE = "base"
+"""The role of an input image that has none."""
+
+
 class InputImage(Frozen):
     """An input image of a case. YAML also accepts a plain path."""
 
     path: FilePath = Field(description="The image file, relative to this file.")
-    role: Name = Field(default="base", description="What the image is for; the first one with the role base is edited.")
+    role: Name = Field(default=BASE_ROLE, description="What the image is for; the first image is edited.")
+
+
+def shown_role(index: int, role: str) -> str:
+    """The role of an input image, counted from 0, to people and judges: only the first one without a role is a base."""
+    return f"image {index + 1}" if index and role == BASE_ROLE else role
 
 
 def _plain_path(value: Any) -> Any:
@@ -194,6 +205,18 @@ class _CaseFields(Frozen):
         rest = {key: value for key, value in data.items() if key != "mask"}
         return {**rest, "masks": {"editable": data["mask"]}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _number_added_questions(cls, data: Any) -> Any:
+        """Questions without an id are numbered on from the pinned ones."""
+        if not isinstance(data, dict) or "questions" not in data or "add_questions" not in data:
+            return data
+        with suppress(ValueError):  # each field reports its own
+            pinned = question_list(data["questions"])
+            if isinstance(pinned, list):
+                return {**data, "add_questions": question_list(data["add_questions"], pinned)}
+        return data
+
 
 class CaseTurn(_CaseFields):
     """One turn of an edit. What it does not say, the case says for all turns."""
@@ -246,6 +269,12 @@ class TestCase(_CaseFields):
     def previous_turn(self) -> str | None:
         """The id of the case whose output it edits: the turn before, if this is a later turn."""
         return previous_turn(self.id)
+
+    @property
+    def shown_roles(self) -> list[str]:
+        """The role of each of its images, to people. A later turn edits an image before them."""
+        first = 0 if self.previous_turn is None else 1
+        return [shown_role(index, image.role) for index, image in enumerate(self.images, first)]
 
     @property
     def edits_image(self) -> bool:

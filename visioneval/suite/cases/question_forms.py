@@ -4,15 +4,16 @@
 - pairs: ``[[Is there a cat?, yes], [Is it white?, no]]``
 - objects by id: ``{q1: Is there a cat?, q2: {question: Is it black?, dependencies: [q1]}}``
 - lists or objects of equal length: ``{questions: [...], answers: [...]}``
-- records of Gecko (``{qas: [{question_id: ...}]}``), and text with ``Question:`` and ``Verdict:`` lines
+- records of Gecko (``{qas: [{question_id: ...}]}``), and text with ``Question:`` and ``Verdict:`` lines, also in
+  ``<question>`` tags
 
-Questions without an id are numbered ``q1``, ``q2``. Objects in a list need one.
+Questions without an id are numbered ``q1``, ``q2``, past the ids that others have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _NAMES = {
@@ -25,33 +26,46 @@ _NAMES = {
 _PLURALS = {"ids": "id", "questions": "question", "answers": "answer", "types": "type"}
 """Other names of keys whose values are lists with an item for each question."""
 _RECORD = "qas"
+_TAG = re.compile(r"</?question>")
 _LABEL = re.compile(r"(?:^|(?<=\s))\**(Question|Answer|Verdict)\**:\**")
 _MAY_BE_NULL = ("choices", "type", "justification", "depends_on")
 _NO_PARENT = ("0", "")
 
 
-def question_list(value: Any) -> Any:
+def question_list(value: Any, before: Sequence[Any] = ()) -> Any:
     """A list of raw questions; unchanged if the value has no known form, so that the model reports it.
 
-    Raises ``ValueError`` for lists of different lengths.
+    ``before`` are questions of the same case that have their ids already. Raises ``ValueError`` for lists of different
+    lengths.
     """
     questions = listed_questions(value)
-    return numbered(questions) if isinstance(questions, list) else questions
+    return _numbered(questions, before) if isinstance(questions, list) else questions
 
 
-def numbered(questions: Iterable[Any]) -> list[Any]:
-    """The same raw questions, each with an id if it had a text alone, and with dependencies as lists of ids."""
-    listed = [
-        {"id": f"q{index}", **question} if isinstance(question, _Unnamed) else question
-        for index, question in enumerate(questions, 1)
-    ]
-    ids = {str(question["id"]) for question in listed if isinstance(question, Mapping) and "id" in question}
+def _numbered(questions: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+    """The same raw questions, each with an id, and with dependencies as lists of ids."""
+    ids = set(map(_id_of, (*before, *questions)))
+    listed: list[Any] = []
+    number = len(before)
+    for question in questions:
+        number += 1
+        if isinstance(question, _Unnamed):
+            while f"q{number}" in ids:
+                number += 1
+            question = {"id": f"q{number}", **question}
+            ids.add(question["id"])
+        listed.append(question)
     return [
         {**question, "depends_on": _parents(question["depends_on"], ids)}
         if isinstance(question, Mapping) and "depends_on" in question
         else question
         for question in listed
     ]
+
+
+def _id_of(question: Any) -> str:
+    name = question.get("id") if isinstance(question, Mapping) else getattr(question, "id", None)
+    return "" if name is None else str(name)
 
 
 class _Unnamed(dict[str, Any]):
@@ -70,11 +84,17 @@ def listed_questions(value: Any) -> Any:
 
 
 def _in_item(item: Any) -> list[Any]:
+    if isinstance(item, Mapping) and _RECORD in item:
+        questions = listed_questions(item[_RECORD])
+        return questions if isinstance(questions, list) else [item]
     return _in_text(item) if isinstance(item, str) else [_question(item)]
 
 
 def _in_text(text: str) -> list[Any]:
     """A text is a question, unless it begins with ``Question:``. A verdict was about one image, so it is ignored."""
+    if "<question>" in text:
+        blocks = (block[block.find("Question:") :] for block in _TAG.split(text) if "Question:" in block)
+        return [question for block in blocks for question in _in_text(block)]
     parts = _LABEL.split(text.strip())
     if parts[0].strip() or len(parts) < 3:
         return [_Unnamed(question=text)]
@@ -92,7 +112,7 @@ def _question(item: Any) -> Any:
     if isinstance(item, _Unnamed):
         return item
     if isinstance(item, Mapping):
-        return _without_nulls(_renamed(item, _NAMES))
+        return _with_name(_without_nulls(_renamed(item, _NAMES)))
     if isinstance(item, list | tuple) and len(item) == 2 and not any(isinstance(part, list | Mapping) for part in item):
         return _Unnamed(question=item[0], answer=_answer(item[1]))
     return item
@@ -102,16 +122,27 @@ def _in_object(value: Mapping[str, Any]) -> Any:
     if _RECORD in value:
         return listed_questions(value[_RECORD])
     named = _renamed(value, {**_NAMES, **_PLURALS})
-    if isinstance(named.get("question"), list | tuple | Mapping):
+    texts = named.get("question")
+    if isinstance(texts, list | tuple) and any(isinstance(text, Mapping) for text in texts):
+        return listed_questions(texts)  # what a judge replies: its questions beside the keywords of the prompt
+    if isinstance(texts, list | tuple | Mapping):
         return parallel_questions(named)
-    if isinstance(named.get("question"), str) and len(value) > 1:
-        return [_without_nulls(named)]
+    if isinstance(texts, str):
+        return [_with_name(_without_nulls(named))]
     return [_of_key(key, item) for key, item in value.items()]
 
 
 def _of_key(key: str, item: Any) -> Any:
     question = _Unnamed(question=item) if isinstance(item, str) else _question(item)
     return {"id": key, **question} if isinstance(question, Mapping) else question
+
+
+def _with_name(question: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same question, to be numbered if it has no id."""
+    name = question.get("id")
+    if name is not None and not (isinstance(name, str) and not name.strip()):
+        return question
+    return _Unnamed({key: value for key, value in question.items() if key != "id"})
 
 
 def parallel_questions(values: Mapping[str, Any]) -> list[Any]:

@@ -179,7 +179,9 @@ def _render_problems(
             return [f"{name}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
         return [_about(name, error)]
     if template is not None:
-        names = set_values((*template.must_show, *template.instead, *template.ids), context)
+        repeats = bool(template.without_ids) and all(sign in output for sign in template.without_ids)
+        ids = () if repeats else template.ids
+        names = set_values((*template.must_show, *template.instead, *ids), context)
         variables.has_value |= names
         variables.shown |= shown_values(names - variables.shown, context, output, render)
     return []

@@ -37,6 +37,8 @@ class JudgeTemplate:
     """Variables of which one is enough, with a warning."""
     ids: tuple[str, ...] = ()
     """What names the questions in the judge's reply, such as ``questions.id``: without it, no answer can be read."""
+    without_ids: tuple[str, ...] = ()
+    """What a template contains whose replies repeat the questions, so that it need not show ``ids``."""
     hidden: tuple[str, ...] = ()
     """Variables that this grader withholds."""
     show: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
 from visioneval.media.urls import public_address
 from visioneval.suite.entries.datasets import CaseDataset, CaseRows
-from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, with_defaults
+from visioneval.suite.loading.datasets.cases import RowReader, with_defaults
 from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
 from visioneval.suite.loading.datasets.fields import case_field_problems, default_problems
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
@@ -183,10 +183,14 @@ class _Gatherer:
             origin = Written(source, (*loc, "defaults"), frozenset(key.split(".")[0] for key in spec.fields))
             for group in groups[: spec.limit]:
                 try:
-                    defaults = row_defaults(spec.defaults, self.variables, group.first)
-                except (TemplateError, ValueError) as error:
+                    defaults = reader.defaults(spec.defaults, group.first)
+                except TemplateError:
+                    continue  # one of the reader's faults
+                except ValueError as error:
                     report(group.first.line, f"defaults: {error}")
                     continue
                 case = rebased_case(raw_case(group), table.base, self.trust.folder)
                 self.document.cases.append(with_defaults(case, rebased_case(defaults, folder, self.trust.folder)))
                 self.document.origins.append(Origin(table.name, line=group.first.line, defaults=origin))
+        for fault_loc, message in reader.faults.problems(table.name):
+            entry.report(fault_loc, message)

@@ -108,6 +108,8 @@ def _read_dataset(rows: QuestionRows, loc: Loc, document: Document, trust: Trust
     reader = RowReader({"id": rows.fields[key], "questions": rows.fields["questions"]}, rows.group_by, variables)
     with suite_counted(len(table.rows)):
         groups = grouped_rows(table, reader, line_reporter(document, table.name))
+    for (_, field_key), message in reader.faults.problems(table.name):
+        entry.report(("fields", key if field_key == "id" else field_key), message)
     note_python(document, table.name, reader.python_lines)
     return [
         (

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from visioneval.errors import TemplateError
 from visioneval.suite.cases.question_forms import listed_questions
 from visioneval.suite.loading.datasets.cell_lists import cell_data, cell_items, is_python
 from visioneval.suite.loading.datasets.fields import OUTPUT_KEYS, QUESTION_KEYS
 from visioneval.suite.loading.datasets.questions import row_questions
 from visioneval.suite.loading.datasets.rows import KEY, Row, column_of
-from visioneval.suite.loading.datasets.templating import Variables, is_template
+from visioneval.suite.loading.datasets.templating import TemplateFaults, Variables, is_template
 from visioneval.suite.loading.yaml_reader import parse_scalar
 
 TEMPLATE_KEYS = ("prompt", "criteria")
@@ -49,13 +50,16 @@ def literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reads the values of rows. Its methods raise ``ValueError`` and ``TemplateError`` for a value that is invalid."""
+    """Reads the values of rows. Its methods raise ``ValueError`` for a value that is invalid, and ``TemplateError``,
+    which is in ``faults`` by then, for a template that fails.
+    """
 
     fields: Mapping[str, Any]
     group_by: tuple[str, ...]
     variables: Variables
     python_lines: dict[str, int] = field(default_factory=dict)
     """For each column with data in Python's notation that was read as a list or an object: the first line."""
+    faults: TemplateFaults = field(default_factory=TemplateFaults)
 
     def text_of(self, key: str, row: Row) -> str:
         """The value of a key as text; empty if the row has none."""
@@ -64,7 +68,7 @@ class RowReader:
     def value_of(self, key: str, row: Row) -> Any:
         """The value of a key; ``None`` if the row has none."""
         source = self.fields.get(key)
-        return None if source is None else self._value_of(source, row)
+        return None if source is None else self._value_of(key, source, row)
 
     def identity(self, row: Row) -> tuple[str, ...]:
         """What identifies a row's case: its group, its id, or its prompt. Empty if it has none of them."""
@@ -94,21 +98,32 @@ class RowReader:
     def flat(self, row: Row) -> FlatCase:
         """The values of a row by key, without id, output and model."""
         case: FlatCase = {}
+        failed: TemplateError | None = None
         for key, source in self.fields.items():
             if key in OUTPUT_KEYS or key == "id":
                 continue
-            if key == "tags" and isinstance(source, list | tuple):
-                cells = (cell for column in source if (cell := row.get(column)) is not None)
-                value: Any = [tag for cell in cells for tag in converted(key, cell, row)]
-            elif isinstance(source, Mapping):
-                value = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
-            else:
-                value = self._value_of(source, row)
-            if value is None or (value := converted(key, value, row)) == []:
+            try:
+                value = self._converted(key, source, row)
+            except TemplateError as error:
+                failed = error  # the templates of other keys may fail too
+                continue
+            if value is None or value == []:
                 continue
             self._note_python(key, source, row)
             case[key] = _as_data(key, value)
+        if failed is not None:
+            raise failed
         return case
+
+    def _converted(self, key: str, source: Any, row: Row) -> Any:
+        if key == "tags" and isinstance(source, list | tuple):
+            cells = (cell for column in source if (cell := row.get(column)) is not None)
+            value: Any = [tag for cell in cells for tag in converted(key, cell, row)]
+        elif isinstance(source, Mapping):
+            value = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
+        else:
+            value = self._value_of(key, source, row)
+        return None if value is None else converted(key, value, row)
 
     def _note_python(self, key: str, source: Any, row: Row) -> None:
         """Remembers the columns of a source whose data in Python's notation was read."""
@@ -121,17 +136,35 @@ class RowReader:
 
     def _turns(self, row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
         """The turn of a row whose rows are turns; none if the row has no prompt."""
-        values = {key: self._value_of(column, row) for key, column in columns.items()}
+        values = {key: self._value_of("turns", column, row) for key, column in columns.items()}
         if values.get("prompt") is None:
             return []
         return [nested({key: converted(key, value, row) for key, value in values.items() if value is not None})]
 
-    def _value_of(self, source: Any, row: Row) -> Any:
+    def _value_of(self, key: str, source: Any, row: Row) -> Any:
         """The value at a source; ``None`` for a missing or empty one."""
         if isinstance(source, list | tuple):
             return "_".join(_as_text(row.get(column)) for column in source) or None
-        value = self.variables.text(source, row) if is_template(source) else row.get(source)
+        try:
+            value = self.variables.text(source, row) if is_template(source) else row.get(source)
+        except TemplateError as error:
+            self.faults.add(("fields", key), row.line, error)
+            raise
         return None if value == "" else value
+
+    def defaults(self, defaults: Mapping[str, Any], row: Row) -> dict[str, Any]:
+        """The defaults of a case for its first row. What is rendered is data, never a template."""
+        filled: dict[str, Any] = {}
+        failed: TemplateError | None = None
+        for key, value in defaults.items():
+            try:
+                filled[key] = _filled(key, value, self.variables.filled(value, row), row)
+            except TemplateError as error:
+                self.faults.add(("defaults", key), row.line, error)
+                failed = error
+        if failed is not None:
+            raise failed
+        return filled
 
 
 def _paths(source: Any) -> Iterator[str]:
@@ -180,20 +213,14 @@ def with_defaults(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
     return merged
 
 
-def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) -> dict[str, Any]:
-    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError`` and
-    ``ValueError``.
-    """
-    if not defaults:
-        return {}
-    filled: dict[str, Any] = variables.filled(dict(defaults), row)
-    for key in TEMPLATE_KEYS:
-        if isinstance(filled.get(key), str) and filled[key] != defaults[key]:
-            filled[key] = literal(filled[key])
-    filled = _with_lists(filled, defaults, row)
-    if isinstance(turns := defaults.get("turns"), list):
-        filled["turns"] = [_filled_turn(*pair) for pair in zip(turns, filled["turns"], strict=True)]
-    return filled
+def _filled(key: str, written: Any, rendered: Any, row: Row) -> Any:
+    """The default of a key for one row, as data. Raises ``ValueError`` and ``TemplateError``."""
+    if key in TEMPLATE_KEYS and isinstance(rendered, str) and rendered != written:
+        rendered = literal(rendered)
+    value = _with_lists({key: rendered}, {key: written}, row)[key]
+    if key == "turns" and isinstance(written, list):
+        return [_filled_turn(*pair) for pair in zip(written, value, strict=True)]
+    return value
 
 
 def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], row: Row, above: str = "") -> dict[str, Any]:
@@ -206,7 +233,7 @@ def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], row: Row
         elif key in LISTS and isinstance(value, list):
             for item, written in zip(value, defaults[name], strict=True):
                 if item != written and isinstance(item, str) and _items(item, row) is not None:
-                    raise ValueError(f"{key}: {written} is a list: write it without a list around it")
+                    raise TemplateError(f"{written} is a list: write it without a list around it")
             if key == "tags":
                 value = [item for item in value if item != ""]
         elif key in _MAPPINGS and isinstance(value, Mapping) and isinstance(defaults[name], Mapping):

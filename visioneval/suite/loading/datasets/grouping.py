@@ -9,7 +9,6 @@ from typing import Any
 from visioneval.errors import TemplateError
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.outputs import output_of_cell
-from visioneval.suite.cases.question_forms import numbered
 from visioneval.suite.loading.datasets.cases import LISTS, FlatCase, RowReader, nested
 from visioneval.suite.loading.datasets.entry import Table
 from visioneval.suite.loading.datasets.fields import QUESTION_KEYS
@@ -65,7 +64,9 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
                 message = f"the id {group.case_id!r} is also on line {group.first.line}, with another {different}"
                 report(row.line, f"{message}: each case needs its own id, and rows of the same case must match")
             _add_output(groups[identity], row, reader, table)
-        except (ValueError, TemplateError) as error:
+        except TemplateError:
+            continue  # one of the reader's faults
+        except ValueError as error:
             report(row.line, str(error))
     return _with_own_ids(groups.values(), report)
 
@@ -142,6 +143,5 @@ def _add_output(group: RowGroup, row: Row, reader: RowReader, table: Table) -> N
 
 def raw_case(group: RowGroup) -> dict[str, Any]:
     """The raw case of a group of rows."""
-    values = {key: numbered(value) if key in QUESTION_KEYS else value for key, value in group.values.items()}
-    case = {**nested(values), "id": group.case_id}
+    case = {**nested(group.values), "id": group.case_id}
     return {**case, "outputs": group.outputs} if group.outputs else case

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import TemplateSyntaxError, meta
 
+from visioneval.errors import TemplateError, count_of
 from visioneval.suite.loading.datasets.rows import NUMBER, Row
+from visioneval.suite.loading.messages import Loc
 from visioneval.suite.secrets import SECRET_NAME, environment_secrets
 from visioneval.templates.render import render, text_sandbox
 
@@ -40,6 +44,27 @@ def row_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from row_texts(item)
+
+
+@dataclass(slots=True)
+class TemplateFaults:
+    """The templates of a dataset that fail: each is one problem, at its own place, for however many rows it fails."""
+
+    _first: dict[Loc, tuple[int, str]] = field(default_factory=dict)
+    """The line of the first row, and what is wrong there."""
+    _rows: Counter[Loc] = field(default_factory=Counter)
+
+    def add(self, loc: Loc, line: int, error: TemplateError) -> None:
+        """Notes that the template at ``loc``, a path below the dataset, fails for the row in a line."""
+        self._first.setdefault(loc, (line, f"{loc[1]}: {error}"))
+        self._rows[loc] += 1
+
+    def problems(self, name: str) -> Iterator[tuple[Loc, str]]:
+        """What is wrong with each template for its first row in the file ``name``."""
+        for loc, (line, message) in self._first.items():
+            others = self._rows[loc] - 1
+            more = f", and {count_of(others, 'more row')}" if others else ""
+            yield loc, f"{message} (line {line} of {name}{more})"
 
 
 class Variables:
