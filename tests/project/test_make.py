@@ -29,7 +29,9 @@ def plan(tmp_path: Path) -> Callable[..., str]:
         (tmp_path / ".venv").mkdir()
         for stamp in stamps:
             (tmp_path / ".venv" / stamp).touch()
-        done = subprocess.run(["make", "--no-print-directory", "-n", target], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["make", "--no-print-directory", "-n", target], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

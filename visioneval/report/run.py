@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from visioneval.analysis.alignments import lowest_first
+from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.counts import Counts
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary
@@ -228,7 +229,8 @@ def _metrics(summary: Summary, plots: Plots) -> Iterator[Section]:
 
 def _metric_table(title: str, metrics: Mapping[str, Metric], summary: Summary, plots: Plots, fold: str = "") -> Section:
     rows: list[list[Cell]] = []
-    for name, metric in metrics.items():
+    counted = counted_metrics(metrics)
+    for name, metric in counted.items():
         lower = " (lower is better)" if metric.better == "lower" else ""
         row: list[Cell] = [quoted(f"{name}{lower}", link=gallery(metric=name))]
         row += [
@@ -236,9 +238,9 @@ def _metric_table(title: str, metrics: Mapping[str, Metric], summary: Summary, p
             for model in summary.models
         ]
         rows.append(row)
-    found = [model.metrics[name] for model in summary.models for name in metrics if name in model.metrics]
+    found = [model.metrics[name] for model in summary.models for name in counted if name in model.metrics]
     notes = [_NOT_MEASURED] if any(finding.unmeasured for finding in found) else []
-    columns = [Column("metric", min_width=min(24, max(map(len, metrics)))), *_by_model_run(summary)]
+    columns = [Column("metric", min_width=min(24, max(map(len, counted)))), *_by_model_run(summary)]
     return Section(title, columns, rows, notes, splits=True, fold=fold, name="metrics")
 
 

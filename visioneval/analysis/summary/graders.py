@@ -67,7 +67,8 @@ class Separations:
         self._left_out = left_out(info.selected_suite, info.metrics).metrics
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
-        names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
+        numbers = (name for name, metric in info.metrics.items() if metric.type != "one_of")
+        names = (name for name in numbers if name in gated or not name.startswith(prefixes))
         self._scores: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
 
     def add(self, cell: Record) -> None:

@@ -16,6 +16,7 @@ from visioneval.analysis.compare.preferences import PreferenceFinding, never_ask
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
 from visioneval.analysis.rerouting import Rerouting, Reroutings
+from visioneval.analysis.scores import word_shares
 from visioneval.analysis.summary.cells import FailingCell, FailingCells
 from visioneval.analysis.summary.counts import (
     CostFinding,
@@ -137,9 +138,11 @@ def summarize(
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
     suite, due = info.selected_suite, DueMetrics(info)
-    without = left_out(suite, info.metrics)
+    without, words = left_out(suite, info.metrics), word_shares(info.metrics)
     all_cells = Verdicts()
-    models = defaultdict(partial(Model, without), {str(entry.label): Model(without) for entry in suite.models})
+    models = defaultdict(
+        partial(Model, without, words), {str(entry.label): Model(without, words) for entry in suite.models}
+    )
     tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
     gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
     failing = FailingCells(info, gate_counters)
