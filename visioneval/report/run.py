@@ -24,7 +24,7 @@ from visioneval.report.numbers import (
     show_rate,
     show_usd,
 )
-from visioneval.report.outcome import diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text
+from visioneval.report.outcome import error_note, never_asked_text, not_compared, outcome
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -116,10 +116,7 @@ def incomplete(summary: Summary) -> Iterator[Value]:
     """What is missing in a run, and what is old."""
     if summary.counts.unmeasured:
         yield Value(f"{count_of(summary.counts.unmeasured, 'cell')} with a failed grader", "error")
-    if summary.unjudged_pairs:
-        yield Value(unjudged_pairs_text(summary.unjudged_pairs), "error")
-    if text := diversity_text(summary):
-        yield Value(text, "error")
+    yield from (Value(text, "error") for text in not_compared(summary))
     if summary.reused_outputs:
         since = f", oldest from {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
         yield Value(f"{count_of(summary.reused_outputs, 'image')} from the cache{since}", "error")

@@ -23,7 +23,6 @@ _HOW = re.compile(r"[Hh]ow (?!many\b|much\b)(\w+) ([^.?!]+) (is|are)\.?")
 class RubricGrader(BaseGrader, RubricOptions):
     """A judge's scores against a rubric."""
 
-    sees_videos: ClassVar[bool] = True
     grades_records: ClassVar[bool] = True
 
     type: Literal["rubric"]
