@@ -1,6 +1,7 @@
 """Verdict rules and gates: parses them and evaluates them on scores. No I/O.
 
-A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
+A verdict rule is ``metric``, ``not metric``, ``metric OP number``, ``metric == "word"``, ``metric != "word"``,
+``metric in ["word", "word"]`` or ``metric not in [...]``; a gate is ``FN OP number`` with FN one of
 ``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)``,
 ``separation(metric)`` and the quantiles ``p1(metric)`` to ``p99(metric)``. A metric name with other characters than
 letters, digits, ``_``, ``-`` and ``.`` needs quotes.
@@ -36,7 +37,10 @@ WEIGHTABLE = ("pass_rate", "mean", "rate")
 _NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
 _NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
-_RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
+_WORD = r"(?:'[^']+'|\"[^\"]+\")"
+_LIST = rf"\[(?P<words>\s*{_WORD}(?:\s*,\s*{_WORD})*\s*,?\s*)\]"
+_WORDS = rf"\s*(?P<equal>==|!=)\s*(?P<word>{_WORD})|\s+(?P<in>(?:not\s+)?in)\s*{_LIST}"
+_RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE}|{_WORDS})?\s*", re.ASCII)
 _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+[0-9]{{0,2}})\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 _FUNCTIONS = (*COUNTING, "mean", "rate", "separation")
 _SLIPS = {
@@ -48,6 +52,7 @@ _SLIPS = {
     r"(?<![<>=!])=(?!=)": "==",
     r"^\s*(\S+)\s*==\s*(?:yes|true)\s*$": r"\1",
     r"^\s*(\S+)\s*==\s*(?:no|false)\s*$": r"not \1",
+    r"^\s*([\w.\-]+)\s*(==|!=)\s*([A-Za-z_][\w-]*)\s*$": r'\1 \2 "\3"',
 }
 """What people write in rules and gates, and what it means here."""
 
@@ -62,13 +67,20 @@ Outcome = Literal["passed", "failed", "unmeasured", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One verdict rule. ``op`` is ``None`` for a yes/no metric, which must equal ``expected``."""
+    """One verdict rule. ``op`` is ``None`` for a yes/no metric, which must equal ``expected``, and for a metric of
+    ``words``, which must be one of them, or none of them if not ``expected``."""
 
     text: str
     metric: str
     op: str | None = None
     threshold: float = 0.0
     expected: bool = True
+    words: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> Literal["bool", "number", "one_of"]:
+        """The type of the metric that it is a rule for."""
+        return "one_of" if self.words else "bool" if self.op is None else "number"
 
     def outcome(self, scores: Mapping[str, Score]) -> Outcome:
         """Evaluates the rule on the scores of a cell."""
@@ -77,7 +89,14 @@ class Rule:
         score = scores[self.metric]
         if score is None:
             return "unmeasured"
-        is_met = bool(score) is self.expected if self.op is None else is_true(score, self.op, self.threshold)
+        if isinstance(score, str):
+            if not self.words:
+                return "unmeasured"
+            is_met = (score in self.words) is self.expected
+        elif self.words:
+            return "unmeasured"
+        else:
+            is_met = bool(score) is self.expected if self.op is None else is_true(score, self.op, self.threshold)
         return "passed" if is_met else "failed"
 
 
@@ -127,15 +146,20 @@ def parse_rule(text: str) -> Rule:
     """Parses a verdict rule. Raises ``ValueError`` with the expected form."""
     _check_length(text, "rule")
     match = _RULE.fullmatch(text)
-    if match is None or (match["not"] and match["op"]) or not _finite(match["number"]):
+    compares = match is not None and any(match[group] for group in ("op", "equal", "in"))
+    if match is None or (match["not"] and compares) or not _finite(match["number"]):
         suggestion = _suggestion(text, _RULE)
         if suggestion is not None:
             raise ValueError(f"{text!r} is not a valid rule: write {suggestion!r}")
         raise ValueError(
-            f"{text!r} is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, or 'METRIC OP NUMBER'"
-            " with OP one of >= > <= < == != (put names with special characters in quotes)"
+            f"{text!r} is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, 'METRIC OP NUMBER'"
+            ' with OP one of >= > <= < == !=, or \'METRIC == "WORD"\' or \'METRIC in ["WORD", "WORD"]\' (put names with'
+            " special characters in quotes)"
         )
     metric = match["single"] or match["double"] or match["plain"]
+    if match["equal"] or match["in"]:
+        words = tuple(word[1:-1] for word in re.findall(_WORD, match["word"] or match["words"]))
+        return Rule(text.strip(), metric, expected=match["equal"] == "==" or match["in"] == "in", words=words)
     if match["op"] is None:
         return Rule(text.strip(), metric, expected=not match["not"])
     return Rule(text.strip(), metric, match["op"], float(match["number"]))
@@ -239,9 +263,11 @@ def is_true(value: float, op: str, threshold: float) -> bool:
     return OPERATORS[op](threshold if is_equal(value, threshold) else value, threshold)
 
 
-def is_always_met(metric: Metric, op: str, threshold: float) -> bool:
-    """Whether every score in the range of its metric meets a comparison, so that it cannot fail."""
-    return is_never_met(metric, _OPPOSITE[op], threshold)
+def can_fail(rule: Rule, metric: Metric) -> bool:
+    """Whether a score in the range, or among the choices, of its metric fails a rule."""
+    if rule.words:
+        return not metric.choices or any((word in rule.words) is not rule.expected for word in metric.choices)
+    return rule.op is None or not is_never_met(metric, _OPPOSITE[rule.op], rule.threshold)
 
 
 def is_never_met(metric: Metric, op: str, threshold: float) -> bool:
@@ -273,18 +299,23 @@ def show_beside(value: float, threshold: float, digits: int = 4, style: Literal[
 
 
 def show_failed(rule: str, score: Score) -> str:
-    """A failed rule over a number as what is true of it, such as ``hierarchy 2 < 3``; empty for another rule."""
+    """A failed rule over a number or a word as what is true of it, such as ``hierarchy 2 < 3`` or ``style is photo``;
+    empty for another rule."""
     parsed = parse_rule(rule)
-    if parsed.op is None or score is None or isinstance(score, bool):
+    if parsed.words and isinstance(score, str):
+        return f"{parsed.metric} is {score}"
+    if parsed.op is None or score is None or isinstance(score, (bool, str)):
         return ""
     limit = parsed.text.rpartition(parsed.op)[2].strip()
     return f"{parsed.metric} {show_score(score, parsed.threshold)} {_OPPOSITE[parsed.op]} {limit}"
 
 
 def show_score(score: Score, threshold: float | None = None) -> str:
-    """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
+    """A score in a table: ``yes``, ``no``, a word, a number, or ``not measured``."""
     if score is None:
         return "not measured"
     if isinstance(score, bool):
         return ("no", "yes")[score]
+    if isinstance(score, str):
+        return score
     return f"{score:.4g}" if threshold is None else show_beside(score, threshold)

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 """The tag of cases that may not break in a comparison."""
 MAX_NUMBER = 2.0**63
 """The largest absolute value of a score, cost or range bound, so that sums and squares do not overflow."""
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""A choice of a metric that is one word of a list: one line of text."""
 Score = (
-    Annotated[bool, Field(strict=True)]
+    Word
+    | Annotated[bool, Field(strict=True)]
     | Annotated[int, Field(strict=True, ge=-(2**63), le=2**63)]
     | Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
     | None
@@ -70,9 +73,16 @@ def text_or_list(value: Any) -> str:
 
 
 class Metric(Frozen):
-    """The meaning of a score: its type, its inclusive range, and which direction is better."""
+    """The meaning of a score: its type, its inclusive range or its choices, and which direction is better."""
 
-    type: Literal["bool", "number"] = Field(default="bool", description="bool: yes or no; number: any number in range.")
+    type: Literal["bool", "number", "one_of"] = Field(
+        default="bool", description="bool: yes or no; number: any number in range; one_of: one of the choices."
+    )
+    choices: tuple[Word, ...] = Field(
+        default=(),
+        exclude_if=lambda choices: not choices,  # so that the hash of a grader without them stays the same
+        description="The words of a metric of type one_of.",
+    )
     range: tuple[Bound, Bound | None] | None = Field(
         default=None, description="The lowest and the highest value; null for none."
     )
@@ -84,6 +94,27 @@ class Metric(Frozen):
         exclude_if=lambda unit: unit is None,  # so that the hash of a grader without it stays the same
         description="The unit of a number, such as px: values in two units are not compared.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_have_no_better(cls, data: Any) -> Any:
+        return {"better": "none", **data} if isinstance(data, dict) and data.get("type") == "one_of" else data
+
+    @model_validator(mode="after")
+    def _check_choices(self) -> Self:
+        if self.type != "one_of":
+            if self.choices:
+                raise ValueError(f"'choices' needs the type one_of, not {self.type}")
+            return self
+        if not self.choices or len(set(self.choices)) < len(self.choices):
+            raise ValueError("a metric of type one_of needs 'choices', a list of different words")
+        if self.better != "none" or self.range is not None or self.unit is not None:
+            raise ValueError("a metric of type one_of has no 'better', 'range' or 'unit': rules say which words pass")
+        return self
+
+    def share_names(self, name: str) -> dict[str, str]:
+        """The names of the shares of its words, by word, such as ``style: flat``; empty unless it is one of words."""
+        return {word: f"{name}: {word}" for word in self.choices}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from visioneval.analysis.scores import number_of
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.types import Frozen
 
@@ -49,7 +50,7 @@ class Alignments:
                         model_label=cell.model_label,
                         sample_index=cell.sample_index,
                         grader=key,
-                        score=None if score is None else float(score),
+                        score=number_of(score),
                         gaps=gaps_in(cell, key),
                     )
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
@@ -99,7 +100,8 @@ Cells = Records[Cell]
 class PooledCell(Cell):
     """The same cell in the runs of a baseline, of which ``cells`` has the newest first and ``None`` where one lacks it.
 
-    Its verdict is that of most runs that measured it, its scores are means over the runs that have them. The rest is
+    Its verdict is that of most runs that measured it, its scores are means, or the most frequent words, of the
+    runs that have them. The rest is
     that of the newest run with this verdict.
     """
 
@@ -130,7 +132,10 @@ def newest_cell(cell: Cell) -> Cell:
 
 
 def _mean(scores: list[Score]) -> Score:
+    """The mean; of words, the one of most runs, or else of the newest."""
     measured = [score for score in scores if score is not None]
+    if words := [score for score in measured if isinstance(score, str)]:
+        return Counter(words).most_common(1)[0][0]
     if len(set(measured)) <= 1:
         return measured[0] if measured else None
     return fsum(measured) / len(measured)

@@ -124,6 +124,8 @@ class ReviewPriority:
         for by_metric in votes:
             for name, values in by_metric.items() if isinstance(by_metric, dict) else ():
                 scores = values if isinstance(values, (list, tuple)) else ()
+                if len({score for score in scores if isinstance(score, str)}) > 1:
+                    widest = 1.0
                 scaled = [value for score in scores if (value := self._scaled(name, score)) is not None]
                 if scaled:
                     widest = max(widest, max(scaled) - min(scaled))

@@ -10,6 +10,7 @@ from math import isfinite
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference, widest_difference
 from visioneval.analysis.compare.pairing import pair_cells
+from visioneval.analysis.scores import number_of
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
@@ -105,12 +106,14 @@ def parse_detect(text: str | float, metrics: Mapping[str, Metric], families: Seq
         return Detect(None, _PASSES, number / 100)
     if name not in metrics:
         raise UsageError(f"--detect {text}: the suite has no metric {name!r}{did_you_mean(name, metrics)}")
-    metric, number_of = metrics[name], max(1, len(families))
+    metric, tests = metrics[name], max(1, len(families))
+    if metric.type == "one_of":
+        raise UsageError(f"--detect {text}: {name} is one word of a list, which has no mean: plan with the pass rate")
     widest = widest_difference(metric)
     if number <= 0 or (widest is not None and number > widest):
         most = "" if widest is None else f" and at most {widest:g}"
         raise UsageError(f"--detect {text}: a difference of {name} must be above 0{most}")
-    return Detect(name, metric, number, ALPHA / number_of, number_of)
+    return Detect(name, metric, number, ALPHA / tests, tests)
 
 
 def stated_noise(detect: Detect, pass_rate: float | None, correlation: float | None) -> Noise:
@@ -240,8 +243,7 @@ def _is_left_out(metric: str | None, cell: Cell, counter_examples: Collection[st
 
 
 def _value(detect: Detect, cell: Cell) -> float | None:
-    score = _VALUES.get(cell.verdict) if detect.metric is None else cell.scores.get(detect.metric)
-    return None if score is None else float(score)
+    return number_of(_VALUES.get(cell.verdict) if detect.metric is None else cell.scores.get(detect.metric))
 
 
 def _nothing_measured(detect: Detect, side: Side) -> str:

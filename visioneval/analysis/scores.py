@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from math import fsum
 from sys import intern
 
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Metric, Verdict
+from visioneval.types import Frozen, Metric, Score, Verdict
 
 RATE = Metric(type="bool")
 """The metric of a share: passed cells, or questions that scored 1."""
+WORD_SHARE = Metric(type="bool", better="none")
+"""The metric of the share of a word, of a metric that is one word of a list."""
+
+
+def counted_metrics(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Metrics with a mean or a rate. One of words has the share of each word instead, such as ``style: flat``."""
+    counted: dict[str, Metric] = {}
+    for name, metric in metrics.items():
+        shares = metric.share_names(name)
+        counted |= dict.fromkeys(shares.values(), WORD_SHARE) if shares else {name: metric}
+    return counted
+
+
+def word_shares(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
+    """The names of the shares of each metric of words, by word."""
+    return {name: metric.share_names(name) for name, metric in metrics.items() if metric.choices}
+
+
+def number_of(score: Score) -> float | None:
+    """A score as a number, a yes as 1; ``None`` without one, and for a word."""
+    return None if score is None or isinstance(score, str) else float(score)
 
 
 class Estimate(Frozen):

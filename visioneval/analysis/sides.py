@@ -221,7 +221,12 @@ def side_of_records(name: str, cells: Cells) -> Side:
     values: dict[str, tuple[float, float]] = {}
     for cell in cells:
         for metric, score in cell.scores.items():
-            if isinstance(score, bool):
+            if isinstance(score, str):
+                words = metrics.get(metric)
+                if words is None or (words.type == "one_of" and score not in words.choices):
+                    choices = (*(words.choices if words else ()), score)
+                    metrics[metric] = Metric(type="one_of", choices=choices)
+            elif isinstance(score, bool):
                 metrics.setdefault(metric, Metric(type="bool", better="none"))
             elif score is not None:
                 metrics.setdefault(metric, Metric(type="number", better="none"))

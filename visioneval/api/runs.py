@@ -12,17 +12,14 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
 from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
-from visioneval.analysis.summary.counts import read_pair_costs
-from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
-from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
 from visioneval.records.resume_command import resume_hint
@@ -248,12 +245,8 @@ def load_run(
     _, info, records = open_part(str(folder) if label is None else f"{folder}@{label}", scope, root, warn)
     check_redact(redact, info.suite)
     info, records = redacted_run(info, records, Redaction.by(redact))
-    if scope == Scope():
-        pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
-        pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
-    else:
-        pairs, cards, pair_costs = (), (), ()
-    summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
+    compared = Compared.read(folder, info, has_pairs=scope == Scope(), has_costs=label is None)
+    summary = summarize(info, records, compared)
     return Run(folder, info, summary, label, resume_hint(folder, info), scope=scope, redact=tuple(redact))
 
 

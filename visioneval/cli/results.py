@@ -26,7 +26,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
     ``offline``: the run took all answers from the cache.
     """
     from visioneval.records.resume_command import asking_hint, stopped_text
-    from visioneval.report.outcome import diversity_text, never_asked_text, unjudged_pairs_text
+    from visioneval.report.outcome import never_asked_text, not_compared
     from visioneval.report.run import run_report
     from visioneval.report.terminal import print_end, print_report
 
@@ -44,9 +44,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
         text = never_asked_text(summary.never_asked)
         if text and summary.state == "complete":
             options.say(f"{text}; {asking_hint(result.folder, result.info, lacks_outputs=summary.lacks_outputs)}")
-        if summary.unjudged_pairs:
-            options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
-        if text := diversity_text(summary):
+        for text in not_compared(summary):
             options.say(f"{text}; {result.resume_hint}")
         if summary.state == "interrupted":
             reason = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"

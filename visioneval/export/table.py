@@ -148,7 +148,7 @@ def score_columns(info: RunInfo) -> list[Column]:
 
 def kind_of(metric: str, info: RunInfo) -> str:
     """The type of the scores of a metric."""
-    return "flag" if info.metrics[metric].type == "bool" else "number"
+    return {"bool": "flag", "number": "number", "one_of": "text"}[info.metrics[metric].type]
 
 
 def score_of(metric: str, record: Record) -> Score:

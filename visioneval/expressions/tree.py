@@ -13,7 +13,7 @@ from typing import Literal
 from visioneval.rules import is_true
 from visioneval.types import Score
 
-Kind = Literal["bool", "number"]
+Kind = Literal["bool", "number", "one_of"]
 Value = bool | float
 DIGITS = 6
 """Decimals of a computed score, so that every processor computes the same."""
@@ -177,6 +177,8 @@ def kind_of(node: Node, kinds: Mapping[str, Kind]) -> Kind:
     if isinstance(node, Tag):
         return "bool"
     if isinstance(node, Name):
+        if kinds[node.name] == "one_of":
+            raise ValueError(f"{node.name!r} is one word of a list, which only verdict rules can read")
         return kinds[node.name]
     operands = [kind_of(operand, kinds) for operand in node.operands]
     if node.function in COMPARISONS:
@@ -228,6 +230,8 @@ def _score(name: str, scores: Mapping[str, Score]) -> Value:
     score = scores[name]
     if score is None:
         raise NoValueError(f"{name} is null", frozenset({name}))
+    if isinstance(score, str):
+        raise NoValueError(f"{name} is {score!r}, which is no number", frozenset({name}))
     return score
 
 

@@ -148,7 +148,7 @@ class Choice:
 
 
 class PairGrader(Protocol):
-    """An ``after_run`` grader: a judge chooses between two images of a cell."""
+    """A grader of the kind ``PAIR``: a judge chooses between two images of a cell."""
 
     def question(self, context: GradingContext, first: Output, second: Output) -> Question:
         """The question about two images, in this order. Raises ``GraderError`` if one cannot be encoded."""
@@ -166,7 +166,7 @@ class SampleDistance:
 
 
 class SampleGrader(Protocol):
-    """An ``after_run`` grader that compares the samples of a case on this machine."""
+    """A grader of the kind ``SAMPLES``: it compares the samples of a case on this machine."""
 
     def measure(self, first: Output, second: Output) -> Measure[SampleDistance]:
         """The measure of two images, which does not depend on their order. It raises ``GraderError``."""

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from visioneval.judging.votes import median
 from visioneval.records.model import JudgeAnswer
+from visioneval.rules import show_score
 from visioneval.suite.entries.panels import Combine
 from visioneval.types import Metric, Score
 
@@ -38,9 +40,10 @@ def combine_panel(
     optional: Collection[str] = (),
     combine: Combine | None = None,
 ) -> PanelResult:
-    """The majority of yes and no, and the median or mean of numbers, of the judges that measured a metric.
+    """The majority of answers, and the median or mean of numbers, of the judges that measured a metric.
 
-    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A quorum excuses
+    A score is ``None`` if fewer than ``required`` judges measured it, or no answer, such as yes or a word, is that of
+    more than half of them. A quorum excuses
     judges that are down: if one was never asked, all must answer. A metric in ``optional`` that no judge reports is
     omitted. A failure tag needs more than half of the judges that answered.
     """
@@ -59,17 +62,17 @@ def combine_panel(
             continue
         scores[name] = _combined(metric, list(measured.values()), combine)
         if scores[name] is None:
-            problems[f"the judges are split on {name!r}: {_sides(measured)}"] = None
+            problems[f"the judges are split on {name!r}: {_sides(metric, measured)}"] = None
     return PanelResult(
         scores, _reasons(answers), _tags(answers), _verdict(answers, required), "; ".join(problems) or None
     )
 
 
-def _combined(metric: Metric, measured: Sequence[bool | int | float], combine: Combine | None) -> Score:
+def _combined(metric: Metric, measured: Sequence[Any], combine: Combine | None) -> Score:
     if metric.type == "number":
         return fmean(measured) if combine == "mean" else median(measured)
-    yes = sum(map(bool, measured))
-    return None if yes * 2 == len(measured) else yes * 2 > len(measured)
+    answer, times = Counter(measured).most_common(1)[0]
+    return answer if times * 2 > len(measured) else None
 
 
 def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required: int) -> str:
@@ -80,11 +83,12 @@ def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required
     return f"{len(measured)} of {len(answers)} judges answered, {must}; {'; '.join(missing)}"
 
 
-def _sides(measured: Mapping[str, Score]) -> str:
-    sides = (("yes", True), ("no", False))
-    return ", ".join(
-        f"{' and '.join(judge for judge, score in measured.items() if score is value)} {word}" for word, value in sides
-    )
+def _sides(metric: Metric, measured: Mapping[str, Score]) -> str:
+    judges = {
+        answer: [judge for judge, score in measured.items() if score == answer]
+        for answer in metric.choices or (True, False)
+    }
+    return ", ".join(f"{' and '.join(names)} {show_score(answer)}" for answer, names in judges.items() if names)
 
 
 def _reasons(answers: Sequence[JudgeAnswer]) -> dict[str, str]:

@@ -124,7 +124,7 @@ def _probed_graders(plan: Plan, notes: Notes, *, judges: bool) -> Iterator[BaseG
     """The graders whose scores follow from an image: local ones, and those that ask judges if these are probed."""
     for grader in plan.suite.graders:
         recorded = [name for name in grader.judge_names if plan.suite.judges[name].is_recorded]
-        if grader.after_run:
+        if not grader.kind.grades_cells:
             notes.say(f"left out the grader {grader.key}: it compares pairs")
         elif recorded:
             notes.say(f"left out the grader {grader.key}: its answers are recorded for other images")

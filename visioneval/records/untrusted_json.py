@@ -119,12 +119,12 @@ def _first_problem(error: ValidationError) -> tuple[str | None, str]:
         return None, ""
     location, message = first["loc"], first["msg"].removeprefix("Value error, ")
     if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
-        location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, or null"
+        location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, a word, or null"
     path = ".".join(_one_line(str(part)) for part in location)
     return f"{path}: " if path else "", _one_line(message, 400)
 
 
-_SCORE_TYPES = ("bool", "int", "float")
+_SCORE_TYPES = ("bool", "int", "float", "constrained-str")
 
 
 def _one_line(text: str, limit: int = 80) -> str:

@@ -141,8 +141,8 @@ def _disputed(cells: Sequence[Disputed]) -> Section:
         [
             quoted(f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id),
             quoted(cell.model_label),
-            f"{cell.people:.2g} ({cell.raters})",
-            f"{cell.grader:.3g}",
+            quoted(f"{cell.people if isinstance(cell.people, str) else f'{cell.people:.2g}'} ({cell.raters})"),
+            quoted(cell.grader if isinstance(cell.grader, str) else f"{cell.grader:.3g}"),
             *([quoted(cut_middle(cell.reason, 120))] if has_reasons else []),
         ]
         for cell in cells

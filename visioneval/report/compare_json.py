@@ -41,6 +41,7 @@ def comparison_json(
         "only_b": map(_cell_name, comparison.only_b.names()),
         "pass_rate": _difference(comparison.pass_rate),
         "metrics": [_difference(difference) for difference in comparison.metrics],
+        "by_word": [_difference(difference) for difference in comparison.by_word],
         "by_run": [_difference(difference) for difference in comparison.by_run],
         "by_tag": [_difference(difference) for difference in comparison.by_tag],
         "by_type": [_difference(difference) for difference in comparison.by_type],

@@ -32,6 +32,7 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
         ("Pass rate by model run (p not adjusted)", "model run", comparison.by_run, "verdicts"),
         ("Pass rate by tag (p not adjusted)", "tag", comparison.by_tag, "verdicts"),
         ("By question type (p not adjusted)", "type", comparison.by_type, "scores"),
+        ("Shares of words (p not adjusted)", "word", comparison.by_word, "scores"),
         ("Cells by failure tag (p not adjusted)", "tag", comparison.by_failure_tag, "scores"),
     )
     for title, heading, differences, kind in tables:

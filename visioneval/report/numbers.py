@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from visioneval.analysis.scores import Estimate
+from visioneval.analysis.scores import WORD_SHARE, Estimate
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.errors import count_of
 from visioneval.records.model import Record
@@ -93,7 +93,8 @@ def show_rate(rate: Estimate) -> str:
 
 
 def show_estimate(finding: Estimate | None, metric: Metric) -> str:
-    """A rate as ``66.7 % [20.8, 93.9] (3)``, a mean as ``2.67 of 5 [1.2, 4.1] (3)``, with the number of values.
+    """A rate as ``66.7 % [20.8, 93.9] (3)``, a mean as ``2.67 of 5 [1.2, 4.1] (3)``, with the number of values; the
+    share of a word as ``66.7 % [20.8, 93.9] (2 of 3)``.
 
     ``!2`` counts those that were not measured.
     """
@@ -103,7 +104,8 @@ def show_estimate(finding: Estimate | None, metric: Metric) -> str:
     if finding.value is None:
         return f"none{missing}"
     if metric.type == "bool":
-        return f"{show_share(finding.value, finding.low, finding.high)} ({finding.n}){missing}"
+        cells = f"{round(finding.value * finding.n)} of {finding.n}" if metric is WORD_SHARE else f"{finding.n}"
+        return f"{show_share(finding.value, finding.low, finding.high)} ({cells}){missing}"
     interval = show_interval(finding.low, finding.high)
     return f"{finding.value:.3g}{scale_of(metric)}{interval} ({finding.n}){missing}"
 

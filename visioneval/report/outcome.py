@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from visioneval.analysis.left_out import NeverAsked
-from visioneval.analysis.summary.graders import unmeasured_groups
+from visioneval.analysis.summary.compared import unmeasured_groups
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.rules import parse_gate
@@ -26,9 +26,7 @@ def outcome(summary: Summary) -> tuple[Tone, str]:
         return "error", _STOPPED[summary.stopped_by]
     if summary.state in _UNFINISHED:
         return "error", _UNFINISHED[summary.state]
-    if summary.unjudged_pairs:
-        return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
-    if text := diversity_text(summary):
+    for text in not_compared(summary):
         return "error", f"Incomplete: {text}"
     if summary.never_asked:
         return "error", f"Incomplete: some judges or models were never asked{_failed_too(summary)}"
@@ -107,9 +105,12 @@ def error_note(summary: Summary) -> str:
     )
 
 
-def unjudged_pairs_text(unjudged: int) -> str:
-    """How many pairs of outputs have no answer from a judge."""
-    return f"{count_of(unjudged, 'pair')} could not be judged"
+def not_compared(summary: Summary) -> Iterator[str]:
+    """How many pairs have no answer from a judge, and how many sets of samples a grader failed to measure."""
+    if summary.unjudged_pairs:
+        yield f"{count_of(summary.unjudged_pairs, 'pair')} could not be judged"
+    if failed := unmeasured_groups(summary.diversity):
+        yield f"{count_of(failed, 'set')} of samples could not be compared"
 
 
 def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
@@ -119,9 +120,3 @@ def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
         for entry in never_asked
     )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
-
-
-def diversity_text(summary: Summary) -> str:
-    """How many sets of samples a grader failed to measure; empty if none."""
-    failed = unmeasured_groups(summary.diversity)
-    return f"{count_of(failed, 'set')} of samples could not be compared" if failed else ""

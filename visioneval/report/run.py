@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from visioneval.analysis.alignments import lowest_first
+from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.counts import Counts
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary
@@ -23,7 +24,7 @@ from visioneval.report.numbers import (
     show_rate,
     show_usd,
 )
-from visioneval.report.outcome import diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text
+from visioneval.report.outcome import error_note, never_asked_text, not_compared, outcome
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -115,10 +116,7 @@ def incomplete(summary: Summary) -> Iterator[Value]:
     """What is missing in a run, and what is old."""
     if summary.counts.unmeasured:
         yield Value(f"{count_of(summary.counts.unmeasured, 'cell')} with a failed grader", "error")
-    if summary.unjudged_pairs:
-        yield Value(unjudged_pairs_text(summary.unjudged_pairs), "error")
-    if text := diversity_text(summary):
-        yield Value(text, "error")
+    yield from (Value(text, "error") for text in not_compared(summary))
     if summary.reused_outputs:
         since = f", oldest from {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
         yield Value(f"{count_of(summary.reused_outputs, 'image')} from the cache{since}", "error")
@@ -228,7 +226,8 @@ def _metrics(summary: Summary, plots: Plots) -> Iterator[Section]:
 
 def _metric_table(title: str, metrics: Mapping[str, Metric], summary: Summary, plots: Plots, fold: str = "") -> Section:
     rows: list[list[Cell]] = []
-    for name, metric in metrics.items():
+    counted = counted_metrics(metrics)
+    for name, metric in counted.items():
         lower = " (lower is better)" if metric.better == "lower" else ""
         row: list[Cell] = [quoted(f"{name}{lower}", link=gallery(metric=name))]
         row += [
@@ -236,9 +235,9 @@ def _metric_table(title: str, metrics: Mapping[str, Metric], summary: Summary, p
             for model in summary.models
         ]
         rows.append(row)
-    found = [model.metrics[name] for model in summary.models for name in metrics if name in model.metrics]
+    found = [model.metrics[name] for model in summary.models for name in counted if name in model.metrics]
     notes = [_NOT_MEASURED] if any(finding.unmeasured for finding in found) else []
-    columns = [Column("metric", min_width=min(24, max(map(len, metrics)))), *_by_model_run(summary)]
+    columns = [Column("metric", min_width=min(24, max(map(len, counted)))), *_by_model_run(summary)]
     return Section(title, columns, rows, notes, splits=True, fold=fold, name="metrics")
 
 

@@ -387,7 +387,7 @@ def plan_confirmation(
     selection = narrowed_further(info.suite, info.selection, flags)
     most = own + max([samples, *stored])
     plan = load_stored_plan(folder, replace(options, selection=selection), samples=most)
-    graders = tuple(grader for grader in plan.suite.graders if not grader.after_run)  # they compare the run's own
+    graders = tuple(grader for grader in plan.suite.graders if grader.kind.grades_cells)  # others compare the run's own
     plan = replace(plan, suite=plan.suite.model_copy(update={"graders": graders}))
     return ConfirmationPlan(folder, info, plan, samples)
 

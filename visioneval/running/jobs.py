@@ -25,6 +25,7 @@ from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.sanitize import sanitizer_for
+from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.types import Status, Verdict
 
 Jobs = Callable[[Plan], Iterator[Job]]
@@ -142,7 +143,7 @@ def plan_resume(
 def forget_changed_pairs(rest: ResumePlan, stored: RunInfo, plan: Plan, folder: Path) -> None:
     """Deletes preferences of pairs whose cells change, or all of them if the pairwise graders or judges changed."""
     suites = stored.suite, plan.whole_suite
-    before, after = ([grader for grader in suite.graders if grader.judges_pairs] for suite in suites)
+    before, after = (of_kind(suite.graders, PAIR) for suite in suites)
     judges = [[suite.judges.get(name) for grader in before for name in grader.judge_names] for suite in suites]
     cells = rest.touched | rest.stale
     if before != after or judges[0] != judges[1]:

@@ -43,6 +43,7 @@ from visioneval.running.execution import Progress, execute
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.load import judge_of_flag
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry
@@ -330,7 +331,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
-    graders = [grader for grader in plan.whole_suite.graders if grader.judges_pairs]
+    graders = of_kind(plan.whole_suite.graders, PAIR)
     name, _, model = (judge or "").partition("=")
     names = (name,) if name else graders[0].judge_names if graders else ("default",)
     judges: dict[str, Any] = dict(plan.suite.judges)
@@ -368,7 +369,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
         raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][pair.a.key], records[1][pair.b.key]) for pair in pairing.pairs]
-    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
+    (config,) = plan.suite.graders
     a_id, b_id = (read_info(folder).run_id for folder in folders)
     return RunPairs(
         matchups_of(plan, config, pairs, folders),
@@ -387,7 +388,7 @@ def compare_runs(
     plan: Plan, pairs_of_runs: RunPairs, folder: Path, settings: CallSettings, listener: Listener
 ) -> PairwiseResult:
     """Asks the judge about the pairs, and stores its answers in ``folder``, the folder of run B."""
-    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
+    (config,) = plan.suite.graders
     check_budget(plan, settings)
     check_session(plan, settings, listener.say)
     components = build_components(plan, offline=settings.reuse.offline)

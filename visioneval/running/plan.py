@@ -417,8 +417,8 @@ def applies(grader: BaseGrader, case: TestCase) -> bool:
 
 
 def asks(grader: BaseGrader, case: TestCase) -> bool:
-    """Whether a grader applies to a case or to pairs of its images."""
-    return applies(grader, case) or (grader.after_run and grader.is_for(case))
+    """Whether a grader applies to a case, or compares its outputs."""
+    return applies(grader, case) or (not grader.kind.grades_cells and grader.is_for(case))
 
 
 def needed_keys(plan: Plan) -> dict[str, list[str]]:

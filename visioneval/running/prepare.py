@@ -38,6 +38,7 @@ from visioneval.running.loading import (
 )
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
+from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
 from visioneval.types import TaskType
@@ -260,7 +261,7 @@ def prepare_grading(
     info = info.model_copy(update={"graded_from": source.name})
     records, reuse_scores = read_records(source.folder), options.calls.reuse.judgements
     grading = plan_regrade(plan, records, source.folder, source.info.run_id, reuse_scores=reuse_scores)
-    is_free = not grading.graded and not any(grader.judges_pairs for grader in plan.suite.graders)
+    is_free = not grading.graded and not of_kind(plan.suite.graders, PAIR)
     if not is_free:
         check_budget(plan, options.calls)
     check_session(plan, options.calls, warn)

@@ -12,25 +12,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
-from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.counts import read_pair_costs
-from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StorageError
-from visioneval.records.diversity import read_diversity
 from visioneval.records.model import RunInfo, StoppedBy
 from visioneval.records.reader import read_records
 from visioneval.records.resume_command import stopped_text
+from visioneval.running.after_cells import compare_outputs
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Listener, Services
 from visioneval.running.execution import Progress, execute
 from visioneval.running.jobs import Jobs, every_cell
-from visioneval.running.pairs import judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
-from visioneval.running.samples import measure_diversity
 from visioneval.types import ModelRun
 
 T = TypeVar("T")
@@ -128,11 +124,7 @@ async def run_all(
     progress.check()
     if not is_left and not progress.left:
         async with _reporting(services):
-            for config in services.plan.suite.graders:
-                if config.judges_pairs:
-                    services.listener.note(await judge_pairs_within(services, config, progress))
-                elif config.compares_samples and config.key in services.components.graders:
-                    services.listener.note(await measure_diversity(services, config, progress))
+            await compare_outputs(services, progress)
     if services.calls.budget.refusal is not None:
         services.listener.say(services.calls.budget.refusal)
     return is_left
@@ -141,8 +133,7 @@ async def run_all(
 def summarize_run(prepared: PreparedRun, info: RunInfo) -> Summary:
     """The summary of a run that has ended, which decides its exit code. It is also written into the run."""
     folder = prepared.writer.folder
-    pairs, cards, costs = preferences_within(folder, info), read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
+    summary = summarize(info, read_records(folder), Compared.read(folder, info))
     prepared.writer.write_summary(summary)
     return summary
 

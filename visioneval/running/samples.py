@@ -64,11 +64,13 @@ class SampleGroup:
         )
 
 
-async def measure_diversity(services: Services, config: BaseGrader, progress: Progress) -> str:
+async def measure_diversity(services: Services, config: BaseGrader, progress: Progress) -> str | None:
     """Measures all pairs of samples of the plan, and stores the cases whose pairs are all measured.
 
-    Returns a note for the user. An early end is reported in ``progress``.
+    Returns a note for the user, or ``None`` if it is for no case. An early end is reported in ``progress``.
     """
+    if config.key not in services.components.graders:
+        return None
     folder, meter = services.writer.folder, Meter()
     groups = await asyncio.to_thread(sample_groups, services.plan, config, read_records(folder), folder)
     pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))

@@ -10,9 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.counts import read_pair_costs
-from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.confirmations import has_confirmations
@@ -163,8 +161,7 @@ def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, en
         inputs.check_pairs(shard.info.run_id, shard.folder)
         _copy_answers(shard, folder, ended.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
-    pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(ended, _copied_records(shards, inputs, writer), pairs, cards, costs, read_diversity(folder))
+    summary = summarize(ended, _copied_records(shards, inputs, writer), Compared.read(folder, ended))
     for shard in shards:  # after the records: a link changes the times of a file, by which those are checked
         _copy_artifacts(shard.folder, folder)
     assert ended.ended_at is not None

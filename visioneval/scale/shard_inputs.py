@@ -17,6 +17,7 @@ from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.kinds import PAIR, of_kind
 
 _GRADER = "grader."
 _CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference"}
@@ -37,8 +38,7 @@ class ShardInputs:
         self._graders = {grader.key: grader for grader in self._suite.graders}
         self._pair_graders = {
             self._suite.judges[name].title: grader
-            for grader in self._suite.graders
-            if grader.judges_pairs
+            for grader in of_kind(self._suite.graders, PAIR)
             for name in grader.judge_names
             if name in self._suite.judges
         }

@@ -33,9 +33,10 @@ from visioneval.report.sections import quoted
 from visioneval.serve.index import BACK
 from visioneval.serve.listing import stamp
 from visioneval.settings import MAX_GALLERY_CELLS
+from visioneval.suite.kinds import KINDS
 
 LIVE_SCRIPT = "live.js"
-_FILES = ("run.json", "results.jsonl", "diversity.jsonl", "preferences.jsonl")
+_FILES = ("run.json", "results.jsonl", *(kind.file for kind in KINDS if kind.file is not None))
 _VERSIONS_KEPT = 2
 """Renderings of a run whose data files an open page may still ask for."""
 _MAX_RUNS = 16

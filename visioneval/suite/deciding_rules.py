@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from visioneval.rules import Rule, is_always_met, parse_rule
+from visioneval.rules import Rule, can_fail, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import VerdictRule
 from visioneval.suite.metrics import SuiteMetrics
@@ -47,4 +47,4 @@ class DecidingRules:
 
 def _can_fail(rule: Rule, metrics: Mapping[str, Metric]) -> bool:
     metric = metrics.get(rule.metric)
-    return metric is not None and not (rule.op and is_always_met(metric, rule.op, rule.threshold))
+    return metric is not None and can_fail(rule, metric)

@@ -88,8 +88,8 @@ class LabelQuestion(Frozen):
 
     @model_validator(mode="after")
     def _check_metric(self) -> Self:
-        if self.metric is not None and self.type not in ("yes_no", "scale"):
-            raise ValueError(f"'metric' needs a question of type yes_no or scale, not {self.type}")
+        if self.metric is not None and self.type not in ("yes_no", "scale", "one_of"):
+            raise ValueError(f"'metric' needs a question of type yes_no, scale or one_of, not {self.type}")
         return self
 
     @property
@@ -200,10 +200,12 @@ def metric_mismatch(
 
     ``rubric`` is the metric's scale if it is a rubric score.
     """
-    if question.type == "yes_no":
-        return None if metric.type == "bool" else f"{name!r} is a numeric metric: use the type scale"
-    if metric.type == "bool":
-        return f"{name!r} is a yes/no metric: use the type yes_no"
+    fitting = {"bool": "yes_no", "number": "scale", "one_of": "one_of"}[metric.type]
+    if question.type != fitting:
+        kind = {"bool": "a yes/no metric", "number": "a numeric metric", "one_of": "one word of a list"}[metric.type]
+        return f"{name!r} is {kind}: use the type {fitting}"
+    if metric.type == "one_of" and set(question.choices) != set(metric.choices):
+        return f"{name!r} is one of {', '.join(metric.choices)}: list the same choices"
     if rubric is not None and question.scale is not None:
         (low, high), (least, most) = question.scale, rubric
         if low < least or high > most:

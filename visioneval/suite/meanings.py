@@ -80,6 +80,7 @@ def same_meaning(a: Metric, b: Metric) -> bool:
 def _values(metric: Metric) -> dict[str, Any]:
     """Its own fields, without those that are not set, so that metrics of two classes can be compared."""
     values = {name: value for name, value in metric if value is not None and name != "reads"}
+    values["choices"] = frozenset(metric.choices)  # in any order
     if "expression" in values:
         values["expression"] = parse_expression(values["expression"]).tree
     return values
@@ -111,6 +112,9 @@ def describe_meaning(metric: Metric, other: Metric | None = None) -> str:
 def _words(metric: Metric) -> Iterator[str]:
     if metric.type == "bool":
         yield "yes or no"
+    elif metric.type == "one_of":
+        yield f"one of {', '.join(metric.choices)}"
+        return
     else:
         low, high = metric.range or (None, None)
         span = "" if low is None else f" of {low:g} or more" if high is None else f" from {low:g} to {high:g}"

@@ -10,6 +10,7 @@ from engine_parts import calls_for, open_services, plan_of, recorded
 from toys import Toy
 
 from visioneval import TaskType
+from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import summarize
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
@@ -97,7 +98,7 @@ def test_a_pair_that_cannot_be_measured_is_the_error_of_its_case(toy: Toy) -> No
         assert bad.error == "0.png: was changed after it was generated"
         assert good.error is None
         assert 0 < (good.distance or 0) < 0.5  # plain images of different brightness
-        summary = summarize(context.writer.info, records, diversity=[bad, good])
+        summary = summarize(context.writer.info, records, Compared(samples=[bad, good]))
         assert (summary.diversity[0].failed, summary.exit_code) == (1, 3)
         assert summary.diversity[0].delta_e.n == 1
 

@@ -44,6 +44,7 @@ from visioneval.running.pairs import (
 )
 from visioneval.running.plan import Plan
 from visioneval.suite.entries.limits import Price
+from visioneval.suite.kinds import PAIR, of_kind
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}
@@ -121,7 +122,7 @@ def pairs_within(toy: Toy, plan: Plan, **changes: Any) -> Matchups:
     records = [
         record.model_copy(update=changes if record.test_id == "case1" else {}) for record in recorded(toy.folder, plan)
     ]
-    (config,) = (grader for grader in plan.suite.graders if grader.after_run)
+    (config,) = of_kind(plan.suite.graders, PAIR)
     return matchups_within(plan, config, records, toy.folder)
 
 
@@ -221,7 +222,7 @@ class TestPairJudging:
     ) -> tuple[list[Preference], Progress]:  # fmt: skip
         """Judges the two pairs of a run. Returns the stored preferences and the progress."""
         plan = plan_of(toy.write({}, {}, **suite("a", "bb", **changes)))
-        (config,) = (grader for grader in plan.suite.graders if grader.after_run)
+        (config,) = of_kind(plan.suite.graders, PAIR)
         calls = replace_prices(calls_for(plan), budget)
         components = Components({}, {"better": chooser or Choosing()}, {"default": judge or StubJudge()})  # type: ignore[dict-item]
         append_preferences(toy.folder, earlier)

@@ -42,7 +42,7 @@ def rubric_suite(*more: str) -> str:
         ("{key: a, ask: b, type: scale, scale: [5, 1]}", "scale: 5 is not less than 1"),
         ("{key: a, ask: b, type: scale, scale: [0, 1001]}", "the scale has more than 1000 steps: use a larger 'step'"),
         ("{key: a, ask: b, type: text, scale: [1, 5]}", "'scale' needs the type scale, not text"),
-        ("{key: a, ask: b, type: text, metric: right}", "'metric' needs a question of type yes_no or scale, not text"),
+        ("{key: a, ask: b, type: text, metric: right}", "'metric' needs a question of type yes_no, scale or one_of, not text"),
         ("{key: a, ask: b, type: stars}", "'stars' is not one of yes_no, one_of, scale, tags, text"),
         ("{key: a, type: yes_no}", "the key 'ask' is missing"),
         ("{key: a, ask: b, type: yes_no, metrics: x}", "unknown key 'metrics' (did you mean 'metric'?)"),

@@ -26,6 +26,7 @@ from visioneval.records.labels import (
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.labels import WHY, LabelQuestion
+from visioneval.types import Score
 
 Unit = tuple[str, str, str, int, str | None]
 """The subject of an answer: run, case, model run, sample, and for a pair the other side."""
@@ -92,6 +93,12 @@ class Facet:
         if isinstance(answer, str):
             return float(self.names.index(answer))
         return float(answer) if isinstance(answer, (bool, int, float)) else None
+
+    def coded(self, score: Score) -> float | None:
+        """The score of a grader in the codes of the answers; ``None`` without one, and for an unknown word."""
+        if isinstance(score, str):
+            return float(self.names.index(score)) if score in self.names else None
+        return None if score is None or self.type == "one_of" else float(score)
 
     def text_of(self, code: float) -> str:
         """The text of an answer."""

@@ -91,7 +91,7 @@ def _scores(run: LabeledRun, facet: Facet, metric: str) -> tuple[dict[CellKey, f
     scores: dict[CellKey, float] = {}
     due, unmeasured = DueMetrics(run.info), list[CellKey]()
     for record in run.records:
-        applies, score = score_of(record, metric, due)
+        applies, score = score_of(record, metric, due, facet)
         if not applies or record.status is not Status.COMPLETED or (tasks and record.task_type not in tasks):
             continue
         if score is None:
@@ -243,10 +243,10 @@ def correct(
         for facet in answers.all_facets
         if facet.question is not None
         for name in facet.question.metrics
-        if name in metrics
+        if name in metrics and metrics[name].kind != "one_of"
     ]
     if not questions:
-        raise UsageError("--correct: no question in the suite names a metric, so labels cannot correct one")
+        raise UsageError("--correct: no question in the suite names a metric with a mean, so labels cannot correct one")
     results, usable = [], []
     for run in runs:
         by_question = [drawn_labels(run, question.facet, question.metric.name) for question in questions]

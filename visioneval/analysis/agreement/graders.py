@@ -1,8 +1,8 @@
 """Agreement of graders with human labels, by metric. Pure.
 
-The human answer for a cell is the majority of its raters for yes or no, and their mean for a scale. Measures that need
-a clear answer leave out even splits. The positive class is a failure: precision is the share of the grader's failures
-that people fail too, and recall is the share of people's failures that the grader fails too.
+The human answer for a cell is the majority of its raters for yes or no and for words, and their mean for a scale.
+Measures that need a clear answer leave out even splits. The positive class is a failure: precision is the share of the
+grader's failures that people fail too, and recall is the share of people's failures that the grader fails too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from visioneval.analysis.agreement.measures import (
     chance_measures,
     failure_measures,
     failures,
+    joint_answer,
     rank_measures,
 )
 from visioneval.analysis.left_out import DueMetrics, LeftOut
@@ -51,15 +52,16 @@ class Confusion(Frozen):
 
 
 class Disputed(Frozen):
-    """A cell with a large ``gap`` (0..1) between people and grader. ``people`` is the share of yes, or the mean."""
+    """A cell with a large ``gap`` (0..1) between people and grader. ``people`` is the share of yes, the mean, or
+    the most frequent word."""
 
     run_id: str
     test_id: str
     model_label: str
     sample_index: int
-    people: float
+    people: float | str
     raters: int
-    grader: float
+    grader: float | str
     gap: float
     reason: str
 
@@ -120,9 +122,9 @@ class RunMetric:
 
     @property
     def kind(self) -> Kind:
-        """``bool``, ``scale`` for a rubric's scale, or ``continuous`` for any other number."""
-        if self.meaning.type == "bool":
-            return "bool"
+        """``bool``, ``one_of`` for words, ``scale`` for a rubric's scale, or ``continuous`` for any other number."""
+        if self.meaning.type != "number":
+            return self.meaning.type
         return "scale" if rubric_scale(self.name, self.suite.graders) else "continuous"
 
 
@@ -155,11 +157,14 @@ def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple
 
 def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
     metric, meaning, kind = measured.name, measured.meaning, measured.kind
-    rows = _rows(facet, metric, answers)
+    rows = _rows(facet, measured, answers)
     people, grader, cases = rows.people, rows.grader, rows.cases
     if kind == "bool":
         clear = rows.people != 0.5
         people, grader, cases = np.round(people[clear]), grader[clear], list(compress(cases, clear))
+    if kind == "one_of":
+        clear = np.isfinite(rows.people)
+        people, grader, cases = people[clear], grader[clear], list(compress(cases, clear))
     rules = (parse_rule(entry.rule) for entry in measured.suite.verdict if entry.is_unrestricted)
     about_metric = (rule for rule in rules if rule.metric == metric and rule.op is not None)
     rule = next(about_metric, None) if kind == "scale" else None
@@ -167,7 +172,8 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
     if kind == "bool" or rule is not None:
         failed = [failures(meaning, rule, side) for side in (people, grader)]
         measures |= failure_measures(failed[0], failed[1], cases)
-    measures |= rank_measures(rows.people, rows.grader, rows.cases)
+    if kind != "one_of":
+        measures |= rank_measures(rows.people, rows.grader, rows.cases)
     ceiling, grader_as_rater = against_other_raters(kind, rows.answers, rows.grader, rows.cases)
     return GraderAgreement(
         metric=metric,
@@ -182,16 +188,16 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
         grader_as_rater=grader_as_rater,
         rule=rule.text if rule else None,
         confusion=_confusion(facet, kind, people, grader),
-        disputed=_disputed(measured, rows, answers),
+        disputed=_disputed(measured, rows, answers, facet),
     )
 
 
-def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
+def _rows(facet: Facet, measured: RunMetric, answers: Answers) -> _Rows:
     units, answers_by_unit, scores, unmeasured = [], [], [], len(facet.unknown_cells)
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
-        applies, score = score_of(record, metric, answers.due[run])
+        applies, score = score_of(record, measured.name, answers.due[run], facet)
         if other is not None or not applies:
             continue
         if score is None:
@@ -200,15 +206,16 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
         units.append(unit)
         answers_by_unit.append(list(by_rater.values()))
         scores.append(score)
-    people = np.asarray([sum(codes) / len(codes) for codes in answers_by_unit], dtype=float)
+    kind: Kind = "one_of" if measured.kind == "one_of" else "scale"  # of yes or no, the share of yes
+    people = np.asarray([joint_answer(kind, codes) for codes in answers_by_unit], dtype=float)
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
-def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float | None]:
-    """Whether a metric applies to a cell, and its value, or ``None`` if unmeasured."""
+def score_of(record: Record, metric: str, due: DueMetrics, facet: Facet) -> tuple[bool, float | None]:
+    """Whether a metric applies to a cell, and its value in the codes of answers, or ``None`` if unmeasured."""
     score = record.scores.get(metric)
     if score is not None:
-        return True, float(score)
+        return True, facet.coded(score)
     if metric == VERDICT:
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
@@ -224,6 +231,10 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
         return None
     if len(facet.question.steps) > _MAX_CONFUSION_STEPS + 1:
         return None
+    if kind == "one_of":
+        codes = np.zeros((len(facet.names), len(facet.names)), dtype=int)
+        np.add.at(codes, (people.astype(int), grader.astype(int)), 1)
+        return Confusion(people=facet.names, grader=facet.names, counts=tuple(tuple(map(int, row)) for row in codes))
     step = 1.0 if kind == "bool" else facet.question.step
     start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]
     rounded = [np.round(start + np.round((side - start) / step) * step, 9) for side in (people, grader)]
@@ -235,9 +246,10 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
     return Confusion(people=names, grader=names, counts=tuple(tuple(map(int, row)) for row in counts))
 
 
-def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
+def _disputed(measured: RunMetric, rows: _Rows, answers: Answers, facet: Facet) -> tuple[Disputed, ...]:
     gaps = _gaps(measured.kind, measured.meaning, rows)
     is_split = (rows.people == 0.5) & (measured.kind == "bool")  # neither for the grader nor against it
+    shown = facet.text_of if measured.kind == "one_of" else float
     worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))
     disputed = []
     for row in worst[:SHOWN]:
@@ -249,9 +261,9 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Dispu
                 test_id=test_id,
                 model_label=label,
                 sample_index=sample,
-                people=float(rows.people[row]),
+                people=shown(rows.people[row]),
                 raters=len(rows.answers[row]),
-                grader=float(rows.grader[row]),
+                grader=shown(rows.grader[row]),
                 gap=float(gaps[row]),
                 reason=_reason(record, measured),
             )
@@ -270,6 +282,8 @@ def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
     """The distance between people and grader on their scale, or between their ranks if they share no scale."""
     if not len(rows.units):
         return np.zeros(0)
+    if kind == "one_of":
+        return np.asarray(np.isfinite(rows.people) & (rows.people != rows.grader), dtype=float)
     if kind == "continuous":
         rank_gaps = mean_ranks(rows.people) - mean_ranks(rows.grader)
         return np.asarray(np.abs(rank_gaps) / max(len(rank_gaps) - 1, 1), dtype=float)

@@ -23,7 +23,7 @@ from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
 from visioneval.suite.turns import chain_of
-from visioneval.types import Frozen, Score
+from visioneval.types import Frozen
 
 Winner = Literal["a", "b", "tie"]
 PairKey = tuple[str, int]
@@ -219,22 +219,22 @@ def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
     writers = {name: grader.key for grader in judges for case in suite.cases for name in grader.metrics(case)}
     for facet in answers.all_facets:
         for metric in facet.question.metrics if facet.question is not None else ():
-            agreed: dict[CellKey, tuple[float, Score]] = {}
+            agreed: dict[CellKey, tuple[float, float | None]] = {}
             for anchor in run.anchors if metric in writers else ():
                 code = facet.code(anchor) if anchor.question == facet.key and anchor.other is None else None
                 record = records.get(anchor.cell)
                 if code is not None and record is not None and metric in record.scores:
-                    agreed[anchor.cell] = code, record.scores[metric]
+                    agreed[anchor.cell] = code, facet.coded(record.scores[metric])
             if agreed:
                 yield _match(facet, metric, writers[metric], agreed)
 
 
-def _match(facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, tuple[float, Score]]) -> AnchorMatch:
+def _match(facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, tuple[float, float | None]]) -> AnchorMatch:
     """Compares agreed answers with the scores of the same cells."""
     gaps: dict[str, list[float]] = {}
     for cell, (answer, score) in agreed.items():
         if score is not None:
-            gaps.setdefault(chain_of(cell[0]), []).append(float(score) - answer)
+            gaps.setdefault(chain_of(cell[0]), []).append(score - answer)
     differences = [gap for case in gaps.values() for gap in case]
     n = len(differences)
     sums = [(float(sum(gap == 0 for gap in case)), len(case)) for case in gaps.values()]

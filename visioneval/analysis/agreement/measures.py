@@ -7,8 +7,10 @@ comparison with all raters of a cell would not show that, as the majority or mea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
+from math import isnan, nan
 from typing import Literal
 
 import numpy as np
@@ -28,8 +30,13 @@ from visioneval.rules import Rule
 from visioneval.types import Metric
 
 Flags = NDArray[np.bool_]
-Kind = Literal["bool", "scale", "continuous"]
-HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
+Kind = Literal["bool", "one_of", "scale", "continuous"]
+HEADLINES: dict[Kind, str] = {
+    "bool": "kappa",
+    "one_of": "kappa",
+    "scale": "quadratic_kappa",
+    "continuous": "spearman",
+}
 MEASURES = (
     "kappa",
     "quadratic_kappa",
@@ -52,7 +59,7 @@ def headline_measure(
     kind: Kind, first: Floats, second: Floats, cases: Sequence[str], *, undefined: str | None = None
 ) -> Statistic:
     """The measure that stands for a kind of metric, of two columns of shape ``(rows,)``."""
-    if kind == "bool":
+    if kind in ("bool", "one_of"):
         return kappa_measure(first, second, cases, undefined=undefined or _ONE_ANSWER)
     if kind == "scale":
         return coefficient_measure(quadratic_kappa, first, second, cases, undefined=undefined or _ONE_ANSWER)
@@ -60,7 +67,10 @@ def headline_measure(
 
 
 def chance_measures(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Statistic]:
-    """Kappa, or kappa with quadratic weights; empty for numbers on different scales."""
+    """Kappa, or kappa with quadratic weights; empty for numbers on different scales. For words also the accuracy."""
+    if kind == "one_of":
+        equal = rate_measure(people == grader, cases)
+        return {"kappa": headline_measure(kind, people, grader, cases), "accuracy": equal}
     return {} if kind == "continuous" else {HEADLINES[kind]: headline_measure(kind, people, grader, cases)}
 
 
@@ -95,30 +105,40 @@ def failure_measures(people: Flags, grader: Flags, cases: Sequence[str]) -> dict
     }
 
 
+def joint_answer(kind: Kind, codes: Sequence[float]) -> float:
+    """What several raters answer together: their mean, of yes or no the majority, of words the most frequent one.
+
+    nan if they are evenly split between two answers.
+    """
+    if kind not in ("bool", "one_of"):
+        return sum(codes) / len(codes)
+    (answer, times), *others = Counter(codes).most_common(2)
+    return nan if others and others[0][1] == times else answer
+
+
 def against_other_raters(
     kind: Kind, answers: Sequence[Sequence[float]], grader: Floats, cases: Sequence[str]
 ) -> tuple[Statistic, Statistic]:
     """The headline measure of each rater against the other raters, and of the grader against the same raters.
 
-    ``answers`` are those of all raters by cell; ``grader`` and ``cases`` have one entry per cell. For yes or no, the
-    reference is the majority of the other raters, and evenly split ones are left out; else it is their mean.
+    ``answers`` are those of all raters by cell; ``grader`` and ``cases`` have one entry per cell. The reference is what
+    the other raters answer together; evenly split ones are left out.
     """
     raters, references, scores, row_cases = [], [], [], []
     for codes, score, case in zip(answers, grader, cases, strict=True):
-        total = sum(codes)
-        for code in codes if len(codes) > 1 else ():
-            mean = (total - code) / (len(codes) - 1)
-            if kind != "bool" or mean != 0.5:
+        for at, code in enumerate(codes if len(codes) > 1 else ()):
+            reference = joint_answer(kind, [*codes[:at], *codes[at + 1 :]])
+            if not isnan(reference):
                 raters.append(code)
-                references.append(round(mean) if kind == "bool" else mean)
+                references.append(reference)
                 scores.append(score)
                 row_cases.append(case)
     if not raters:
         reason = _ALL_SPLIT if any(len(codes) > 1 for codes in answers) else _NO_OTHERS
         return Statistic(note=reason), Statistic(note=reason)
-    reference = np.asarray(references, dtype=float)
+    others = np.asarray(references, dtype=float)
     ceiling, in_place = (
-        headline_measure(kind, np.asarray(column, dtype=float), reference, row_cases, undefined=undefined)
+        headline_measure(kind, np.asarray(column, dtype=float), others, row_cases, undefined=undefined)
         for column, undefined in ((raters, _RATERS_ALIKE), (scores, None))
     )
     return ceiling, in_place

@@ -21,7 +21,8 @@ _PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
 _EXCLUDES = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
-"""What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes."""
+"""What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes, and
+a rule over words some of them."""
 
 
 def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
@@ -34,8 +35,15 @@ def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
             is_same = same_meaning(before, after)
         else:
             is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
+            is_same = is_same and _has_words(before, after)
         if not is_same:
             yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
+
+
+def _has_words(before: Metric, after: Metric) -> bool:
+    """Whether the words that records use are choices of the other side's metric. Records alone do not know more."""
+    known, used = (before, after) if isinstance(before, Meaning) else (after, before)
+    return not isinstance(known, Meaning) or set(used.choices) <= set(known.choices)
 
 
 def _fits(side: Side, name: str, metric: Metric) -> bool:
@@ -195,5 +203,7 @@ def dropped_rules(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str,
 def _excluded(text: str) -> Iterator[tuple[str, str]]:
     """The metric of a rule, with each kind of value that the rule excludes."""
     rule = parse_rule(text)
+    if rule.words:
+        return iter([(rule.metric, "words")])
     excluded = (("no",) if rule.expected else ("yes",)) if rule.op is None else _EXCLUDES[rule.op]
     return ((rule.metric, kind) for kind in excluded)

@@ -61,7 +61,8 @@ class Comparison:
     Differences exclude flaky cases. ``cases`` are the passes of each of the others on each model run, and
     ``noise`` is what the runs of a baseline have in common.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
-    ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
+    ``by_type`` the metrics ``<gecko key>.<type>``, ``by_word`` the shares of the words of a metric, and
+    ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_tags`` are the metrics of either run that the filters leave, each with the
     tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
@@ -87,6 +88,7 @@ class Comparison:
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
     by_type: tuple[Difference, ...]
+    by_word: tuple[Difference, ...]
     by_failure_tag: tuple[Difference, ...]
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
@@ -191,7 +193,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         gecko_keys.update(grader.key for grader in (*pair.a.graders, *pair.b.graders) if grader.type == GECKO)
         alignment_keys.update(grader.key for grader in pair.b.graders if grader.type == ALIGNMENT)
 
-    table = read_pairs(pairing.pairs, names, left_out, a.runs, also)
+    table = read_pairs(pairing.pairs, {name: metrics[name] for name in names}, left_out, a.runs, also)
     for cell in pairing.only_b:
         of_b.add_graders(cell.graders)
         cases[cell.test_id, cell.model_label].add(None, cell)
@@ -200,8 +202,9 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         cases[cell.test_id, labels.get(cell.model_label, cell.model_label)].add(cell, None)
     must_pass = {test_id for (test_id, _), case in cases.items() if case.must_pass}
     a, b = replace(a, reroutings=of_a.result()), replace(b, reroutings=of_b.result())
-    differences, coverage = metric_differences(table, pairing.pairs, metrics, tags)
+    differences, shares, coverage = metric_differences(table, pairing.pairs, metrics, tags)
     types = {name for name in names for key in gecko_keys if name.startswith(f"{key}.")}
+    words = [name for name in table.metrics if metrics[name].choices]
     stable = table.stable
     noise = run_noise(passes_of_runs((row.case, row.run_verdicts) for row in stable))
     rate, metric_families = adjusted(
@@ -224,8 +227,11 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         by_run=pass_rates_by_run(stable, noise) if len(pairing.labels) > 1 else (),
         by_tag=pass_rates_by_tag(stable, noise),
         by_type=tuple(difference for difference in differences if difference.name in types),
+        by_word=tuple(shares),
         by_failure_tag=tuple(shares_by_failure_tag(stable)),
-        grading_differences=tuple(gradings.differences([difference.name for difference in differences], a, b)),
+        grading_differences=tuple(
+            gradings.differences([*(difference.name for difference in differences), *words], a, b)
+        ),
         cost_usd=amount(table.cost_usd, is_mean=False),
         seconds=amount(table.seconds, is_mean=True),
         alignments=alignments_of(table, pairing.pairs, sorted(alignment_keys - changed.keys())),
@@ -243,9 +249,12 @@ def _left_out(a: Side, b: Side, filters: ComparisonFilters) -> frozenset[str]:
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:
-    """The metrics of both runs as defined in B, or in A if B has no direction."""
+    """The metrics of both runs as defined in B, or in A if B has no direction. Words are those of either."""
     metrics = dict(b.metrics)
     for name, metric in a.metrics.items():
-        if name not in metrics or metrics[name].better == "none":
+        if name in metrics and metric.choices and metrics[name].choices:
+            choices = dict.fromkeys((*metrics[name].choices, *metric.choices))
+            metrics[name] = Metric(type="one_of", choices=tuple(choices))
+        elif name not in metrics or metrics[name].better == "none":
             metrics[name] = metric
     return metrics

@@ -213,7 +213,7 @@ def why_not_generated(name: str, info: RunInfo, keys: Collection[CaseKey]) -> st
     suite = info.selected_suite
     for grader in suite.graders:
         recorded = [key for key, judge in suite.judges.items() if judge.is_recorded and key in grader.judge_names]
-        if recorded and not grader.after_run:  # those compare the run's own outputs
+        if recorded and grader.kind.grades_cells:  # others compare the run's own outputs
             graded = (case for case in suite.cases if case.id in cases and grader.is_for(case))
             if any(grader.metrics(case) for case in graded):
                 return (

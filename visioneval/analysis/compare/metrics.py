@@ -24,6 +24,7 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.pairing import Pairs
 from visioneval.analysis.compare.table import ABSENT, PairRow, PairTable, case_numbers, scores_of
+from visioneval.analysis.scores import WORD_SHARE
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
 from visioneval.suite.counter_examples import is_metric_of
@@ -198,8 +199,9 @@ def metric_pairs(table: PairTable, name: str, tags: frozenset[str]) -> MetricPai
 
 def metric_differences(
     table: PairTable, pairs: Pairs, metrics: Mapping[str, Metric], tags: Mapping[str, frozenset[str]]
-) -> tuple[list[Difference], MetricCoverage]:
-    """The differences of the metrics that a pair has on both sides, also if it is compared in none.
+) -> tuple[list[Difference], list[Difference], MetricCoverage]:
+    """The differences of the metrics that a pair has on both sides, also if it is compared in none, and those of the
+    shares of words, of metrics that are one word of a list.
 
     ``tags`` are those that each metric reads. Without an output, nothing can be measured: such a cell counts as an
     error, not as one that lacks metrics.
@@ -207,6 +209,7 @@ def metric_differences(
     import numpy as np
 
     case, has_output, differences = case_numbers(table.rows), ~table.flags(lambda row: row.no_output_b), []
+    shares: list[Difference] = []
     measured, left_out, other_tags = dict[str, tuple[int, int]](), dict[str, int](), dict[str, tuple[str, ...]]()
     for name in table.metrics:
         of = metric_pairs(table, name, tags[name])
@@ -214,12 +217,32 @@ def metric_differences(
         left_out[name] = int(of.left_out.sum())
         if of.other_tags.any():
             other_tags[name] = pairs.take(np.flatnonzero(of.other_tags).tolist()).columns.used_cases
-        scores = case[of.compared], of.a[of.compared], of.b[of.compared]
-        noise = _noise_of_runs(case[of.compared], of.of_runs[:, of.compared])
-        difference = scores_difference(name, metrics[name], scores, noise)
+        b, of_runs = of.b[of.compared], of.of_runs[:, of.compared]
+        for code, share in enumerate(metrics[name].share_names(name).values()):
+            shares.append(_share_difference(share, case[of.compared], _has(of_runs, code), _has(b, code)))
+        if metrics[name].choices:
+            continue
+        scores = case[of.compared], of.a[of.compared], b
+        difference = scores_difference(name, metrics[name], scores, _noise_of_runs(case[of.compared], of_runs))
         if difference.n_pairs or difference.unmeasured or name in other_tags:
             differences.append(difference)
-    return differences, MetricCoverage(int(has_output.sum()), measured, left_out, other_tags)
+    return differences, shares, MetricCoverage(int(has_output.sum()), measured, left_out, other_tags)
+
+
+def _has(codes: Numbers, code: int) -> Numbers:
+    """1 where a word is the one of a code, and 0 where it is another; nan without one."""
+    import numpy as np
+
+    return np.where(np.isfinite(codes), codes == code, nan)
+
+
+def _share_difference(name: str, case: Numbers, of_runs: Numbers, b: Numbers) -> Difference:
+    """The difference of the share of a word. That of A is the mean of its runs."""
+    import numpy as np
+
+    measured = np.isfinite(of_runs).sum(axis=0)
+    a = np.where(measured, np.nansum(of_runs, axis=0) / np.maximum(measured, 1), nan)
+    return scores_difference(name, WORD_SHARE, (case, a, b), _noise_of_runs(case, of_runs))
 
 
 def _noise_of_runs(case: Numbers, scores: Numbers) -> RunNoise:
@@ -273,7 +296,8 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
             at = table.metrics.index(key)
             scores = zip(table.scores_a[at].tolist(), table.scores_b[at].tolist(), strict=True)
         else:  # it is not compared, so the table leaves it out
-            scores = ((*scores_of(pair.a, (key,)), *scores_of(pair.b, (key,))) for pair in pairs)
+            about = {key: Metric(type="number")}
+            scores = ((*scores_of(pair.a, about), *scores_of(pair.b, about)) for pair in pairs)
         for position, both in enumerate(scores):
             if ABSENT not in both:
                 alignments.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))

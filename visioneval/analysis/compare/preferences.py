@@ -15,6 +15,7 @@ from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.intervals import rare_event_interval
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, ORDERS, Preference, read_preferences
+from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.model import Suite
 
 Result = Literal["a", "b", "tie", "flip", "error"]
@@ -98,8 +99,8 @@ def panels_of(suite: Suite) -> tuple[PreferencePanel, ...]:
             tuple(suite.judges[name].title for name in grader.judge_names if name in suite.judges),
             grader.required_judges,
         )
-        for grader in suite.graders
-        if grader.after_run and grader.has_panel
+        for grader in of_kind(suite.graders, PAIR)
+        if grader.has_panel
     )
 
 

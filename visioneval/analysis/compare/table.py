@@ -11,7 +11,7 @@ from visioneval.analysis.cells import MEASURED, Cell, PooledCell
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.suite.counter_examples import match_keys
 from visioneval.suite.turns import chain_of
-from visioneval.types import MUST_PASS, Verdict
+from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +103,7 @@ def case_numbers(rows: Sequence[PairRow]) -> Numbers:
 
 def read_pairs(
     pairs: Pairs,
-    metrics: Sequence[str],
+    metrics: Mapping[str, Metric],
     counter_examples: Collection[str],
     runs_of_a: int,
     also: Callable[[CellPair], None],
@@ -232,10 +232,16 @@ def run_verdicts(cell: Cell) -> RunVerdicts:
     return tuple(None if item is None else item.verdict for item in cells_of_runs(cell))
 
 
-def scores_of(cell: Cell | None, metrics: Sequence[str]) -> list[float]:
-    """The scores of a cell as numbers."""
+def scores_of(cell: Cell | None, metrics: Mapping[str, Metric]) -> list[float]:
+    """The scores of a cell as numbers, a word as its place among the choices."""
     scores: Mapping[str, Any] = {} if cell is None else cell.scores
-    return [nan if (score := scores.get(name, ABSENT)) is None else score for name in metrics]
+    return [_code(scores.get(name, ABSENT), metric) for name, metric in metrics.items()]
+
+
+def _code(score: Score, metric: Metric) -> float:
+    if isinstance(score, str):
+        return metric.choices.index(score) if score in metric.choices else nan
+    return nan if score is None or (metric.choices and score != ABSENT) else score
 
 
 def _has_no_output(cell: Cell) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from visioneval.analysis.scores import Estimate, Scores, case_of
+from visioneval.analysis.scores import Estimate, Scores, case_of, counted_metrics
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import read_all_answers
 from visioneval.suite.counter_examples import LeftOut
@@ -45,6 +45,7 @@ class Counts(Frozen):
 class ModelFindings(Frozen):
     """The findings of one model run. ``seconds`` is the mean time of a generation.
 
+    Of a metric of words, ``metrics`` has the share of each word, such as ``style: flat``.
     ``cost_usd`` is the sum of the known costs; ``unpriced`` counts generations and judgements without one.
     """
 
@@ -156,6 +157,8 @@ class Model:
     """Verdicts, scores, costs and times of one model run."""
 
     left_out: LeftOut
+    words: Mapping[str, Mapping[str, str]]
+    """The names of the shares of each metric of words, by word."""
     verdicts: Verdicts = field(default_factory=Verdicts)
     scores: defaultdict[str, Scores] = field(default_factory=lambda: defaultdict(Scores))
     money: Money = field(default_factory=Money)
@@ -173,8 +176,13 @@ class Model:
         self.money.add_cell(cell)
         left_out, case = self.left_out.metrics_of(cell.test_id), case_of(cell.test_id)
         for name, score in cell.scores.items():
-            if name not in left_out:
+            if name in left_out:
+                continue
+            if (shares := self.words.get(name)) is None:
                 self.scores[name].add(score, case)
+                continue
+            for word, share in shares.items():
+                self.scores[share].add(score == word if score in shares else None, case)
 
     def result(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
         """Returns the findings of the model run, with metrics in the order of the run."""
@@ -184,7 +192,9 @@ class Model:
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
             counts=counts,
             metrics={
-                name: self.scores[name].estimate(metric) for name, metric in info.metrics.items() if name in self.scores
+                name: self.scores[name].estimate(metric)
+                for name, metric in counted_metrics(info.metrics).items()
+                if name in self.scores
             },
             cost_usd=self.money.usd,
             unpriced=unpriced,

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Literal
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
-from visioneval.analysis.scores import RATE, Scores, case_of
+from visioneval.analysis.scores import RATE, Scores, case_of, number_of
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.power import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import difference_interval
@@ -251,8 +251,7 @@ def _cell_value(gate: Gate, cell: Record) -> float | None:
         return float(cell.is_unmeasured)
     if gate.fn == "refusal_rate":  # nobody knows whether a model would have refused what never reached it
         return None if cell.status is Status.ERROR else float(cell.status is Status.REFUSED)
-    score = cell.scores.get(gate.metric or "")
-    return None if score is None else float(score)
+    return number_of(cell.scores.get(gate.metric or ""))
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What special graders show: separation from counter-examples, questions by type, how much samples differ. Pure."""
+"""What special graders show: separation from counter-examples, and questions by type. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,13 @@ from visioneval.analysis.stats.clusters import (
     rate_separation_interval,
     separation_interval,
 )
-from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
 from visioneval.suite.counter_examples import LeftOut, counter_examples, image_cases, left_out
-from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]
 """The scores of aligned cells and of counter-examples."""
-DISTANCE = Metric(type="number", range=(0, 2), better="none")
-DELTA_E = Metric(type="number", range=(0, None), better="none")
 
 
 class Separation(Frozen):
@@ -67,7 +63,8 @@ class Separations:
         self._left_out = left_out(info.selected_suite, info.metrics).metrics
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
-        names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
+        numbers = (name for name, metric in info.metrics.items() if metric.type != "one_of")
+        names = (name for name in numbers if name in gated or not name.startswith(prefixes))
         self._scores: dict[str, dict[str, Sides]] = {name: {} for name in names} if self._counter else {}
 
     def add(self, cell: Record) -> None:
@@ -203,70 +200,3 @@ def _set_key(details: Mapping[str, Any], questions: Iterable[Mapping[str, Any]])
     """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
     parts = [str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
     return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-class DiversityFinding(Frozen):
-    """The mean distance of the samples of a case, over the cases of one model run.
-
-    ``distance`` is 1 - SSIM, 0..2, and ``delta_e`` is CIEDE2000, 0 and up; 0 is identical. Both count cases with fewer
-    than two images as unmeasured, and the ``failed`` ones too: those whose images exist but were not all measured.
-    """
-
-    grader: str
-    model_label: str
-    distance: Estimate
-    delta_e: Estimate
-    failed: int = 0
-    is_optional: bool = False
-
-
-class Diversities:
-    """Collects the images of each case and model run, to match the lines of ``diversity.jsonl`` with them."""
-
-    def __init__(self, info: RunInfo, lines: Iterable[CaseDiversity]) -> None:
-        """Starts without cells."""
-        suite = info.selected_suite
-        self._graders = [grader for grader in suite.graders if grader.compares_samples]
-        self._cases = {case.id: case for case in suite.cases}
-        self._lines = {line.key: line for line in lines}
-        self._images: dict[str, dict[str, dict[int, str]]] = {}
-
-    def add(self, cell: Record) -> None:
-        """Counts a cell, also without an image."""
-        if not self._graders:
-            return
-        images = self._images.setdefault(cell.model_label, {}).setdefault(cell.test_id, {})
-        if cell.mime is not None and cell.artifact_path is not None and cell.artifact_sha256 is not None:
-            images[cell.sample_index] = cell.artifact_sha256
-
-    def result(self, labels: Iterable[str]) -> tuple[DiversityFinding, ...]:
-        """Returns a finding for each grader and each of these model runs that has any cases for it."""
-        findings = [self._finding(grader, label) for grader in self._graders for label in labels]
-        return tuple(finding for finding in findings if finding is not None)
-
-    def _finding(self, grader: BaseGrader, label: str) -> DiversityFinding | None:
-        distances, differences, failed = Scores(), Scores(), 0
-        cases = [id_ for id_ in self._images.get(label, {}) if id_ in self._cases and grader.is_for(self._cases[id_])]
-        for case in cases:
-            images = tuple(digest for _, digest in sorted(self._images[label][case].items()))
-            line = self._lines.get((grader.key, case, label))
-            if line is not None and (line.outputs != images or line.error is not None):
-                line = None
-            failed += len(images) > 1 and line is None
-            distances.add(line and line.distance, case_of(case))
-            differences.add(line and line.delta_e, case_of(case))
-        if not cases:
-            return None
-        return DiversityFinding(
-            grader=grader.key,
-            model_label=label,
-            distance=distances.estimate(DISTANCE),
-            delta_e=differences.estimate(DELTA_E),
-            failed=failed,
-            is_optional=bool(grader.optional),
-        )
-
-
-def unmeasured_groups(findings: Iterable[DiversityFinding]) -> int:
-    """The number of sets of samples that a grader failed to measure, except optional graders."""
-    return sum(finding.failed for finding in findings if not finding.is_optional)

@@ -17,6 +17,7 @@ from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.suite.kinds import CELL, of_kind
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from visioneval.analysis.stats.agreement import Floats
 
 ALL_EQUAL = "undefined: one value"
+_Votes = tuple[float | str, ...]
 REPAIRED = "repaired"
 _OMITS_READ = ("rubric", "alignment", "text")
 """Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
@@ -36,7 +38,8 @@ class VoteAgreement(Frozen):
     """How far a judge's votes about one metric agree with each other.
 
     ``items`` are the cells with two votes or more, and ``same`` is the share of them in which all votes are equal.
-    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and interval for numbers, at most 1; 0 is chance.
+    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and for words, interval for numbers, at most 1;
+    0 is chance.
     ``note`` explains a missing one.
     """
 
@@ -92,13 +95,13 @@ class JudgeCards:
         """Starts without cells."""
         suite = info.selected_suite
         self._judges: dict[tuple[str, str], str] = {}
-        self._names = {grader.key: grader.judge_names for grader in suite.graders if not grader.after_run}
+        self._names = {grader.key: grader.judge_names for grader in of_kind(suite.graders, CELL)}
         for key, names in self._names.items():
             for name in names:
                 judge = suite.judges.get(name)
                 self._judges[key, name] = name if judge is None else judge.title
         self._counts: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in self._judges}
-        self._votes: dict[tuple[str, str], dict[str, Counter[tuple[float, ...]]]] = {key: {} for key in self._judges}
+        self._votes: dict[tuple[str, str], dict[str, Counter[_Votes]]] = {key: {} for key in self._judges}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -121,7 +124,8 @@ class JudgeCards:
             counts[REPAIRED] += isinstance(read, list) and REPAIRED in read
         for name, values in votes_of(answer).items():
             if len(values) > 1:
-                self._votes[key].setdefault(name, Counter())[tuple(sorted(values))] += 1
+                in_order = sorted(values, key=lambda vote: (isinstance(vote, str), vote))
+                self._votes[key].setdefault(name, Counter())[tuple(in_order)] += 1
 
     def result(self, disagreements: Mapping[str, Disagreement]) -> tuple[JudgeCard, ...]:
         """One card for each grader that asked a judge, in suite order."""
@@ -142,20 +146,24 @@ class JudgeCards:
         )
 
 
-def _vote_agreement(name: str, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
+def _vote_agreement(name: str, votes: Counter[_Votes]) -> VoteAgreement:
     """``votes`` counts the cells by their sorted votes."""
     items, alpha = votes.total(), nan
     same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
-    if len({value for pattern in votes for value in pattern}) > 1:
+    kinds = dict.fromkeys(value for pattern in sorted(votes, key=str) for value in pattern)
+    if len(kinds) > 1:
         # loads NumPy, which commands that only list or show runs do without
         import numpy as np
 
-        from visioneval.analysis.stats.agreement import interval_alpha
+        from visioneval.analysis.stats.agreement import interval_alpha, krippendorff_alpha
 
-        moments = [
-            (len(pattern), sum(pattern), sum(vote * vote for vote in pattern)) for pattern in sorted(votes.elements())
-        ]
-        alpha = interval_alpha(*np.array(moments).T)
+        if any(isinstance(value, str) for value in kinds):
+            counts = [[pattern.count(value) for value in kinds] for pattern in votes.elements()]
+            alpha = krippendorff_alpha(counts, range(len(kinds)), "nominal")
+        else:
+            numbers: list[tuple[float, ...]] = sorted(votes.elements())  # type: ignore[arg-type]
+            moments = [(len(pattern), sum(pattern), sum(vote * vote for vote in pattern)) for pattern in numbers]
+            alpha = interval_alpha(*np.array(moments).T)
     if isnan(alpha):
         return VoteAgreement(metric=name, items=items, same=same, note=ALL_EQUAL)
     return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
@@ -198,8 +206,8 @@ def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
 class PanelMetric(Frozen):
     """Agreement on one metric over the cells in which two or more judges measured it.
 
-    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
-    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and for words, interval for numbers, with a 95 % interval
+    over the cases. ``split`` counts the cells without a score because no yes, no or word is that of most judges.
     """
 
     alpha: Statistic
@@ -239,6 +247,8 @@ class _PanelAnswers:
 
     cells: int = 0
     rows: dict[str, array[float]] = field(default_factory=dict)
+    words: dict[str, list[tuple[int, Counter[str]]]] = field(default_factory=dict)
+    """Of each metric of words and each cell: the case, and how many judges chose each word."""
     split: Counter[str] = field(default_factory=Counter)
     unanswered: dict[str, int] = field(default_factory=dict)
     """By judge, 0 included."""
@@ -252,17 +262,24 @@ class _PanelAnswers:
             self.unanswered[answer.judge] = self.unanswered.get(answer.judge, 0) + is_missing
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
             measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
-            values = list(map(float, measured))
-            moments = case, len(values), sum(values), sum(value * value for value in values)
-            self.rows.setdefault(name, array("d")).extend(moments)
-            is_even = all(isinstance(score, bool) for score in measured) and sum(measured) * 2 == len(measured)
-            self.split[name] += bool(measured) and is_even and cell.scores.get(name) is None
+            words = Counter(score for score in measured if isinstance(score, str))
+            values = [float(score) for score in measured if not isinstance(score, str)]
+            if words:
+                self.words.setdefault(name, []).append((case, words))
+            else:
+                moments = case, len(values), sum(values), sum(value * value for value in values)
+                self.rows.setdefault(name, array("d")).extend(moments)
+            is_answer = all(isinstance(score, (bool, str)) for score in measured)
+            has_no_majority = bool(measured) and max(Counter(measured).values()) * 2 <= len(measured)
+            self.split[name] += is_answer and has_no_majority and cell.scores.get(name) is None
 
     def result(self) -> PanelFinding:
+        numbers = {name: _alpha(rows) for name, rows in self.rows.items() if name not in self.words}
+        alphas = numbers | {name: _word_alpha(rows) for name, rows in self.words.items()}
         return PanelFinding(
             judges=tuple(self.unanswered),
             cells=self.cells,
-            metrics={name: PanelMetric(alpha=_alpha(rows), split=self.split[name]) for name, rows in self.rows.items()},
+            metrics={name: PanelMetric(alpha=alpha, split=self.split[name]) for name, alpha in alphas.items()},
             unanswered={judge: number for judge, number in self.unanswered.items() if number},
         )
 
@@ -284,6 +301,26 @@ def _alpha(rows: array[float]) -> Statistic:
         _is_other(*columns),
         cases[shared].tolist(),
         undefined=undefined,
+    )
+
+
+def _word_alpha(rows: Sequence[tuple[int, Counter[str]]]) -> Statistic:
+    """The nominal alpha of the words that judges chose."""
+    import numpy as np
+
+    from visioneval.analysis.stats.agreement import krippendorff_alpha, row_measure
+
+    shared = [(case, words) for case, words in rows if words.total() >= 2]
+    if not shared:
+        return Statistic(note="no cell has answers of two judges")
+    choices = sorted({word for _, words in shared for word in words})
+    counts = np.array([[words[choice] for choice in choices] for _, words in shared])
+    most_common = counts.sum(axis=0).argmax()
+    return row_measure(
+        lambda chosen: krippendorff_alpha(counts[chosen], range(len(choices)), "nominal"),
+        np.asarray(counts[:, most_common] < counts.sum(axis=1)),
+        [case for case, _ in shared],
+        undefined="all answers are the same: alpha is undefined",
     )
 
 

@@ -12,11 +12,19 @@ from typing import Protocol
 from pydantic import Field
 
 from visioneval.analysis.alignments import AlignedCell, Alignments
-from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
+from visioneval.analysis.compare.preferences import never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreement, Disagreements
 from visioneval.analysis.left_out import DueMetrics, NeverAsked, NeverAskedCells
 from visioneval.analysis.rerouting import Rerouting, Reroutings
+from visioneval.analysis.scores import word_shares
 from visioneval.analysis.summary.cells import FailingCell, FailingCells
+from visioneval.analysis.summary.compared import (
+    NOTHING_COMPARED,
+    Compared,
+    Diversities,
+    DiversityFinding,
+    unmeasured_groups,
+)
 from visioneval.analysis.summary.counts import (
     CostFinding,
     Costs,
@@ -28,18 +36,14 @@ from visioneval.analysis.summary.counts import (
 )
 from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
 from visioneval.analysis.summary.graders import (
-    Diversities,
-    DiversityFinding,
     QuestionFindings,
     Questions,
     Separation,
     Separations,
-    unmeasured_groups,
 )
 from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, PanelFinding, Panels
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
-from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
@@ -126,27 +130,25 @@ class Summary(Frozen):
 def summarize(
     info: RunInfo,
     records: Iterable[Record],
-    pairs: Sequence[PreferenceFinding] = (),
-    pair_judges: Sequence[PairCard] = (),
-    pair_costs: Sequence[CostFinding] = (),
-    diversity: Iterable[CaseDiversity] = (),
+    compared: Compared = NOTHING_COMPARED,
 ) -> Summary:
-    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, their judges and costs,
-    and the diversity of its samples.
+    """Summarizes a run from its records, in any order, and what it has of outputs that were compared with each other.
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
     suite, due = info.selected_suite, DueMetrics(info)
-    without = left_out(suite, info.metrics)
+    without, words = left_out(suite, info.metrics), word_shares(info.metrics)
     all_cells = Verdicts()
-    models = defaultdict(partial(Model, without), {str(entry.label): Model(without) for entry in suite.models})
+    models = defaultdict(
+        partial(Model, without, words), {str(entry.label): Model(without, words) for entry in suite.models}
+    )
     tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
     gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
     failing = FailingCells(info, gate_counters)
     disagreements, reroutings = Disagreements(suite), Reroutings(info)
     separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
     judges, panels, alignments = JudgeCards(info), Panels(info), Alignments(info)
-    costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, diversity)
+    costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, compared.samples)
     counters: list[_Counter] = [all_cells, disagreements, separations, questions, noises, judges, panels]
     counters += [alignments, failing, costs, asked, diversities, *gate_counters]
     warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
@@ -164,10 +166,10 @@ def summarize(
     chosen = info.selection.graders
     counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
     gates = tuple(gate.result() for gate in gate_counters)
-    never_asked = (*asked.result(), *never_asked_pairs(pairs))
+    never_asked = (*asked.result(), *never_asked_pairs(compared.pairs))
     money = sum((model.money.sum for model in models.values()), Fraction())
     is_known = any(model.money.known for model in models.values())
-    pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
+    pairwise_usd = known_sum(*(cost.usd for cost in compared.costs if cost.paid or cost.cached))
     return Summary(
         run_id=info.run_id,
         suite=info.suite.name,
@@ -187,7 +189,7 @@ def summarize(
         warned_rules=most_common(warned_rules),
         judge_disagreements=disagreed,
         judges=judges.result(disagreed),
-        pair_judges=tuple(pair_judges),
+        pair_judges=tuple(compared.judges),
         separations=separations.result(models),
         questions=questions.result(models),
         noise=noises.result(
@@ -204,17 +206,17 @@ def summarize(
         panels=panels.result(),
         diversity=samples,
         reroutings=reroutings.result(),
-        unjudged_pairs=unjudged(pairs),
+        unjudged_pairs=unjudged(compared.pairs),
         reused_outputs=reused,
         reused_since=info.reused_since,
-        costs=(*costs.result(), *pair_costs),
+        costs=(*costs.result(), *compared.costs),
         cost_usd=known_sum(float(money) if is_known else None, pairwise_usd),
         pairwise_usd=pairwise_usd,
-        unpriced=costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
+        unpriced=costs.unknown.total() + sum(cost.unknown for cost in compared.costs),
         exit_code=exit_code(
             info,
             gates,
-            unmeasured_pairs=unjudged(pairs) + unmeasured_groups(samples),
+            unmeasured_pairs=unjudged(compared.pairs) + unmeasured_groups(samples),
             missing_cells=info.planned_cells - counts.cells,
             never_asked=bool(never_asked),
         ),

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import RATE, Scores, case_of
+from visioneval.analysis.scores import RATE, Scores, case_of, counted_metrics, word_shares
 from visioneval.analysis.stats.basic import t_quantile
 from visioneval.analysis.stats.variance import (
     CaseTable,
@@ -68,10 +68,13 @@ class Noises:
 
     def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._metrics, self._left_out = info.metrics, left_out
+        self._metrics, self._left_out = counted_metrics(info.metrics), left_out
+        self._words = word_shares(info.metrics)
         suite = info.selected_suite
         voting = (grader for grader in suite.graders if grader.judge_names and "votes" in type(grader).model_fields)
-        self._can_have_votes = {name for grader in voting for case in suite.cases for name in grader.metrics(case)}
+        self._can_have_votes = {
+            name for grader in voting for case in suite.cases for name in counted_metrics(grader.metrics(case))
+        }
         self._votes: dict[str, dict[str, list[tuple[str, SampleVotes]]]] = {}
         """By metric and model run: the case of each cell, and the votes about it."""
 
@@ -79,12 +82,21 @@ class Noises:
         """Counts the votes of a cell."""
         left_out = self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
-            for name, values in votes_of(grader).items():
-                if values and name not in left_out and cell.scores.get(name) is not None:
-                    mean = fsum(values) / len(values)
-                    votes = len(values), mean, fsum((value - mean) ** 2 for value in values)
-                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, [])
-                    rows.append((case_of(cell.test_id), votes))
+            for name, votes in votes_of(grader).items():
+                if not votes or name in left_out or cell.scores.get(name) is None:
+                    continue
+                shares = self._words.get(name, {})
+                by_share = {share: [float(vote == word) for vote in votes] for word, share in shares.items()}
+                numbers = [vote for vote in votes if not isinstance(vote, str)]
+                for counted, values in (by_share or {name: numbers}).items():
+                    self._add(counted, cell, values)
+
+    def _add(self, name: str, cell: Record, values: Sequence[float]) -> None:
+        if values:
+            mean = fsum(values) / len(values)
+            votes = len(values), mean, fsum((value - mean) ** 2 for value in values)
+            rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, [])
+            rows.append((case_of(cell.test_id), votes))
 
     def result(self, passes: Sequence[Scores], scores: Sequence[Mapping[str, Scores]]) -> tuple[NoiseFinding, ...]:
         """Returns the pass rate, then the metrics in the order of the run; none that was never measured.
@@ -105,13 +117,17 @@ class Noises:
         return tuple(finding for finding in findings if finding is not None)
 
 
-def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float]]:
-    """The votes of a judge by metric, without lost ones; empty if the record has none."""
+def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float | str]]:
+    """The votes of a judge by metric, numbers or words, without lost ones; empty if the record has none."""
     votes = answer.details.get("votes")
     if not isinstance(votes, dict):
         return {}
     return {
-        name: [float(vote) for vote in values if isinstance(vote, (bool, int, float)) and abs(vote) <= MAX_NUMBER]
+        name: [
+            vote if isinstance(vote, str) else float(vote)
+            for vote in values
+            if isinstance(vote, str) or (isinstance(vote, (bool, int, float)) and abs(vote) <= MAX_NUMBER)
+        ]
         for name, values in votes.items()
         if isinstance(values, list)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -92,9 +92,11 @@ def alignment_context(
 class AlignmentGrader(BaseGrader, AlignmentOptions):
     """The share of a prompt's requirements that an image meets, each checked by a judge."""
 
-    sees_videos: ClassVar[bool] = True
-
     type: Literal["alignment"]
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        return True
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {self.key: _PERCENT}

@@ -124,12 +124,15 @@ def _question_context(question: GeckoQuestion) -> Mapping[str, Any]:
 class GeckoGrader(BaseGrader, GeckoOptions):
     """The share of a prompt's claims that an image or a video shows."""
 
-    sees_videos: ClassVar[bool] = True
     asks_questions: ClassVar[bool] = True
     grades_records: ClassVar[bool] = True
     case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
 
     type: Literal["gecko"]
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        return True
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if (case.task_type is TaskType.VIDEO_GENERATION) != (self.media == "video"):

@@ -22,6 +22,7 @@ from visioneval.suite.entries.judge_prompt import (
 )
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import any_glob
+from visioneval.suite.kinds import PAIR, Kind
 from visioneval.types import Metric
 
 ANSWER = "answer"
@@ -74,10 +75,13 @@ def pairwise_context(
 class PairwiseGrader(BaseGrader, PairwiseOptions):
     """A judge's preference between the images of two model runs, asked after all cells are done."""
 
-    after_run: ClassVar[bool] = True
-    sees_videos: ClassVar[bool] = True
+    kind: ClassVar[Kind] = PAIR
 
     type: Literal["pairwise"]
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        return True
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {}

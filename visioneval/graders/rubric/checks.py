@@ -38,8 +38,9 @@ def warnings(_: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
     """Yields a warning for each even number of votes."""
     for index, grader in graders:
         if grader.votes % 2 == 0:
+            has_words = any(metric.type == "one_of" for metric in grader.asked.values())
             message = (
                 f"{grader.votes} votes can be tied: the first vote then decides, or the mean of the two middle scores;"
-                f" {grader.votes + 1} votes cannot"
+                f" {grader.votes + 1} votes {'are tied more rarely' if has_words else 'cannot'}"
             )
             yield ("graders", index, "votes"), message

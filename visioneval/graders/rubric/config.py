@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, ClassVar, Literal
 
-from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
+from visioneval.graders.rubric.metrics import OneOf, PassFail, RubricMetric, RubricOptions, ScaleScore
 from visioneval.graders.rubric.prompt import TAGS, VERDICT, VERDICTS, rubric_context, rubric_groups, rubric_schema
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
@@ -23,7 +23,6 @@ _HOW = re.compile(r"[Hh]ow (?!many\b|much\b)(\w+) ([^.?!]+) (is|are)\.?")
 class RubricGrader(BaseGrader, RubricOptions):
     """A judge's scores against a rubric."""
 
-    sees_videos: ClassVar[bool] = True
     grades_records: ClassVar[bool] = True
 
     type: Literal["rubric"]
@@ -79,18 +78,20 @@ class RubricGrader(BaseGrader, RubricOptions):
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
-        return {name: None if isinstance(metric, PassFail) else metric.scale for name, metric in self.asked.items()}
+        return {name: metric.scale if isinstance(metric, ScaleScore) else None for name, metric in self.asked.items()}
 
     @property
     def label_questions(self) -> Mapping[str, LabelQuestion]:
         return {name: _label_question(name, metric) for name, metric in self.asked.items()}
 
 
-def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
+def _label_question(name: str, metric: RubricMetric) -> LabelQuestion:
     """What people are asked about a metric. A scale has names for its ends: the judge's anchors, or worst and best."""
     ask, tasks = _ask(name, metric), metric.when.tasks if metric.when else ()
     if isinstance(metric, PassFail):
         return LabelQuestion(key=name, ask=ask, type="yes_no", metric=name, tasks=tasks)
+    if isinstance(metric, OneOf):
+        return LabelQuestion(key=name, ask=ask, type="one_of", choices=metric.choices, metric=name, tasks=tasks)
     low, high = metric.scale
     ends = metric.anchor_at(low) or "worst", metric.anchor_at(high) or "best"
     return LabelQuestion(
@@ -98,7 +99,7 @@ def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
     )
 
 
-def _ask(name: str, metric: PassFail | ScaleScore) -> str:
+def _ask(name: str, metric: RubricMetric) -> str:
     """The description of a metric as a question: ``how clear it is`` as ``How clear is it?``."""
     text = metric.description.strip()
     if text.endswith("?"):
@@ -107,6 +108,8 @@ def _ask(name: str, metric: PassFail | ScaleScore) -> str:
         return f"How {match[1]} {match[3]} {match[2]}?"
     if isinstance(metric, ScaleScore):
         return f"How would you rate {name.replace('_', ' ')}? {text}"
+    if isinstance(metric, OneOf):
+        return f"Which {name.replace('_', ' ')}? {text}"
     first, _, rest = text.removesuffix(".").partition(". ")
     statement = first.removeprefix("Whether ").removeprefix("whether ")
     if not statement[1:2].isupper():  # not an abbreviation

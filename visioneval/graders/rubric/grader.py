@@ -32,7 +32,7 @@ from visioneval.judging.ask import (
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, load_attachments, message_parts
-from visioneval.judging.votes import combined_vote, is_tie, majority
+from visioneval.judging.votes import combined_vote, is_tie, most_frequent
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
 from visioneval.suite.entries.judge_prompt import REASON, template_name
@@ -210,7 +210,8 @@ def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> 
 def key_problems(metrics: Metrics, key: str, value: Any) -> list[str]:
     """The problem with the value of one key of a reply, if any."""
     if key in metrics and not metrics[key].fits(value):
-        return [f"{key} is {value!r:.60}, which is not on its scale"]
+        wanted = metrics[key].expected if metrics[key].type == "one_of" else "on its scale"
+        return [f"{key} is {value!r:.60}, which is not {wanted}"]
     if key == TAGS and not is_texts(value):
         return ["failure_tags is not a list of strings"]
     return ["reason is not text"] if key == REASON and not is_text(value) else []
@@ -273,7 +274,8 @@ def _reasons(
 
 def _vote_texts(values: Sequence[Any]) -> str:
     words = {True: "yes", False: "no", None: "lost"}
-    return ", ".join(words[value] if value is None or isinstance(value, bool) else f"{value:g}" for value in values)
+    plain = (f"{value:g}" if type(value) in (int, float) else words.get(value, value) for value in values)
+    return ", ".join(plain)
 
 
 def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
@@ -284,7 +286,9 @@ def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
             tags.setdefault(ballot.vote, set()).update(ballot.value_of(TAGS, ()))
     if len(tags) * 2 <= config.votes:
         return ()
-    return tuple(tag for tag in config.failure_tags if majority([tag in named for _, named in sorted(tags.items())]))
+    return tuple(
+        tag for tag in config.failure_tags if most_frequent([tag in named for _, named in sorted(tags.items())])
+    )
 
 
 def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
@@ -295,7 +299,7 @@ def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
             passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
     if len(passes) * 2 <= config.votes:
         return None
-    return "PASS" if majority([passes[vote] for vote in sorted(passes)]) else "FAIL"
+    return "PASS" if most_frequent([passes[vote] for vote in sorted(passes)]) else "FAIL"
 
 
 def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

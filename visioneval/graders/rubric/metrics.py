@@ -15,7 +15,7 @@ from visioneval.suite.entries.judge_prompt import ShowOptions
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen, Metric, Word
 
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
@@ -142,7 +142,42 @@ def _number_on(scale: tuple[float, float]) -> Metric:
     return Metric(type="number", range=scale, better="higher")
 
 
-RubricMetric = Annotated[PassFail | ScaleScore, Field(discriminator="type")]
+class OneOf(_CaseMetric):
+    """One word of a list."""
+
+    type: Literal["one_of"]
+    choices: tuple[Word, ...] = Field(description="The words that the judge chooses from, two or more.")
+    description: Text = Field(description="What the judge answers with one of the choices.")
+
+    @model_validator(mode="after")
+    def _choices_differ(self) -> Self:
+        if len(self.choices) < 2:
+            raise ValueError("a metric of type one_of needs 'choices', two or more words")
+        if duplicate := next((word for word in self.choices if self.choices.count(word) > 1), None):
+            raise ValueError(f"choices: {duplicate!r} is listed twice")
+        return self
+
+    @property
+    def metric(self) -> Metric:
+        """The type and the choices of the score."""
+        return Metric(type="one_of", choices=self.choices)
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The JSON Schema of the judge's answer."""
+        return {"type": "string", "enum": list(self.choices)}
+
+    @property
+    def expected(self) -> str:
+        """The answer in words."""
+        return f"one of {', '.join(self.choices)}"
+
+    def fits(self, value: Any) -> bool:
+        """Whether a judge's answer is one of the choices."""
+        return isinstance(value, str) and value in self.choices
+
+
+RubricMetric = Annotated[PassFail | ScaleScore | OneOf, Field(discriminator="type")]
 
 
 class Zoom(Frozen):
@@ -169,8 +204,8 @@ class RubricOptions(PanelOptions, ShowOptions):
     failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
         default=1,
-        description="Number of times to ask, best odd; the score is the median, or the majority. The first vote "
-        "decides a tie.",
+        description="Number of times to ask, best odd; the score is the median, or the most frequent answer. The first "
+        "vote decides a tie.",
     )
     per_metric: bool = Field(default=False, description="Use one call per metric.")
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from visioneval.graders.rubric.metrics import PassFail, RubricMetric, RubricOptions
+from visioneval.graders.rubric.metrics import RubricMetric, RubricOptions, ScaleScore
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.judge_prompt import REASON, media_of
@@ -64,7 +64,7 @@ def rubric_context(
 
 def _metric_context(metric: RubricMetric) -> dict[str, Any]:
     fields = metric.model_dump(exclude={"when"})
-    if isinstance(metric, PassFail):
+    if not isinstance(metric, ScaleScore):
         return fields
     low, high = metric.scale
     return {**fields, "low": f"{low:g}", "high": f"{high:g}", "step": f"{metric.step:g}"}

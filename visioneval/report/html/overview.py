@@ -13,6 +13,7 @@ from math import ceil, fsum
 from statistics import median
 from typing import Any
 
+from visioneval.analysis.scores import counted_metrics, number_of
 from visioneval.analysis.summary.cells import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
@@ -52,8 +53,8 @@ class CellNumbers:
                 self.grading[grader.key].append(grader.seconds)
             left_out = self._without.metrics_of(cell.test_id) if self._without else ()
             for name, score in cell.scores.items():
-                if score is not None and name not in left_out:
-                    self.scores[name, cell.model_label].append(float(score))
+                if (number := number_of(score)) is not None and name not in left_out:
+                    self.scores[name, cell.model_label].append(number)
             yield cell
 
 
@@ -120,7 +121,7 @@ def _tile(reason: str, cell: FailingCell, text: str, thumb: str) -> Tile:
 def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str], Plot]:
     """The plot of each metric in each model run: all those of a metric are on one axis."""
     plots: dict[tuple[str, str], Plot] = {}
-    for name, metric in summary.metrics.items():
+    for name, metric in counted_metrics(summary.metrics).items():
         values = {model.label: numbers.scores[name, model.label] for model in summary.models}
         low, high = _axis(metric, list(chain.from_iterable(values.values())))
         bins = _bins(low, high, values.values())

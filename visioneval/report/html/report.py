@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.summary.counts import read_pair_costs
-from visioneval.analysis.summary.judges import read_pair_cards
+from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
-from visioneval.records.diversity import read_diversity
 from visioneval.records.model import RunInfo
 from visioneval.records.stores.locations import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
@@ -104,10 +101,9 @@ def _page(run: SlimRun, thumbs: Sequence[str], frame: PageFrame | None, blocks: 
     """The page, whose overview is over all cells. With ``blocks``, its data, it needs no other file."""
     own_script, own_style = (script("report"), style()) if blocks else ("", "")
     numbers = CellNumbers(left_out(run.info.selected_suite, run.info.metrics))
-    pairs = preferences_within(run.folder, run.info)
-    costs = read_pair_costs(run.folder) if run.label is None else ()
+    compared = Compared.read(run.folder, run.info, has_costs=run.label is None)
     cells = numbers.counted(run.records)
-    summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
+    summary = summarize(run.info, cells, compared)
     return render(
         "report.html.j2",
         **overview(run.info, numbers, summary, dict(zip(run.gallery.names(), thumbs, strict=True))),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
@@ -117,7 +115,7 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
             asked.update({grader.key: len(cell_call.samples) for grader in cell_call.grading.graders})
         if (name := plan.missing_output(call)) is not None:
             missing.append(name)
-    pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
+    pairs = {grader.key: _comparisons(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
     generations = [
         pricing.generation(run, generated[run.label], first_calls.get(run.label))
@@ -152,15 +150,12 @@ def judging_costs(plan: Plan, times: Mapping[str, int], past: Callable[[], PastC
     return tuple(_Pricing(plan, prices_of(plan), past).all_judging(times))
 
 
-def _pairs(plan: Plan, grader: BaseGrader) -> int:
-    """The number of image pairs that a grader compares."""
+def _comparisons(plan: Plan, grader: BaseGrader) -> int:
+    """The number of comparisons that a grader makes after the cells."""
     labels = grader.compared(run.label for run in plan.runs)
-    runs = [run for run in plan.runs if run.label in labels]
-    cases = [case for case in plan.suite.cases if grader.is_for(case)]
-    if grader.compares_samples:
-        return sum(comb(plan.count(case, run)[1], 2) for case in cases for run in plan.runs)
-    sizes_by_case = ([plan.count(case, run)[1] for run in runs] for case in cases)
-    return sum(min(pair) for case_sizes in sizes_by_case for pair in combinations(case_sizes, 2))
+    runs = [run for run in plan.runs if run.label in labels and not grader.kind.grades_cells]
+    cases = (case for case in plan.suite.cases if grader.is_for(case))
+    return sum(grader.kind.comparisons([plan.count(case, run)[1] for run in runs]) for case in cases)
 
 
 class _Pricing:
@@ -263,9 +258,8 @@ def assumed_generation(call: Call) -> CallSize:
 
 def assumed_answer(grader: BaseGrader, cases: Iterable[TestCase]) -> CallSize:
     """The assumed size of a judge's call for a grader, for the case that sends most."""
-    outputs = 2 if grader.after_run else 1
     sent = (
-        (VIDEO_TOKENS if is_video(case) else IMAGE_TOKENS) * outputs
+        (VIDEO_TOKENS if is_video(case) else IMAGE_TOKENS) * grader.kind.shown
         + IMAGE_TOKENS * (len(case.images) + (case.previous_turn is not None))  # the output that a turn edits
         + IMAGE_TOKENS * (len(case.masks.model_fields_set) if case.masks else 0)
         for case in cases

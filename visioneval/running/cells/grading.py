@@ -302,6 +302,8 @@ def _range_problem(value: Any, metric: Metric) -> str | None:
     """Why a value does not fit a metric; ``None`` if it fits."""
     if metric.type == "bool":
         return None if isinstance(value, bool) else "not true or false"
+    if metric.type == "one_of":
+        return None if isinstance(value, str) and value in metric.choices else f"not one of {', '.join(metric.choices)}"
     number = amount(value)
     if number is None:
         return "not a number"

@@ -111,7 +111,7 @@ class DistributedCells:
             if closing:
                 await asyncio.to_thread(ray.wait, closing, num_returns=len(closing), timeout=CLOSE_S)
             is_left = self._queue.is_left()
-            compares_cells = any(grader.after_run for grader in self._context.plan.suite.graders)
+            compares_cells = any(not grader.kind.grades_cells for grader in self._context.plan.suite.graders)
             if compares_cells and not is_left and not self._progress.left:
                 await asyncio.to_thread(fetch_outputs, self._context.writer.folder)
             return is_left

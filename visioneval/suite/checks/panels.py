@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from visioneval.suite.checks.rules import Problems
 from visioneval.suite.entries.graders import BaseGrader
@@ -53,7 +54,7 @@ def _options(suite: Suite, grader: BaseGrader) -> Problems:
         yield ("quorum",), f"quorum is {quorum}, but the panel has only {judges} judges"
     for name, metric in _metrics(suite, grader).items() if combine is not None else ():
         if combine not in combinations_of(metric):
-            kind = "yes or no" if metric.type == "bool" else "a number"
+            kind = {"bool": "yes or no", "number": "a number", "one_of": "one of a list of words"}[metric.type]
             yield ("combine",), f"{combine} does not fit {name!r}, which is {kind}: remove 'combine' for the default"
             return
 
@@ -64,9 +65,10 @@ def panel_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
         judges = len(grader.judge_names)
         if not grader.has_panel or judges % 2:
             continue
-        splits = next((name for name, metric in _metrics(suite, grader).items() if metric.type == "bool"), None)
-        if splits is not None:
-            message = f"{judges} judges can be split on {splits!r}, which is then not measured; an odd number cannot"
+        answers = {name: metric for name, metric in _metrics(suite, grader).items() if metric.type != "number"}
+        for name, metric in islice(answers.items(), 1):
+            odd = "cannot" if metric.type == "bool" else "is split more rarely"
+            message = f"{judges} judges can be split on {name!r}, which is then not measured; an odd number {odd}"
             yield ("graders", index, "judge"), message
 
 

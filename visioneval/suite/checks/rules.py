@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from visioneval.rules import COUNTING, is_always_met, is_never_met, parse_gate, parse_rule
+from visioneval.rules import COUNTING, Rule, can_fail, is_never_met, parse_gate, parse_rule
 from visioneval.suite.counter_examples import left_out
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
 from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
@@ -19,7 +19,9 @@ from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun
 
 Problems = Iterator[tuple[Loc, str]]
-_METRIC_TYPES = {"mean": "number", "rate": "bool"}
+_EITHER = "number or bool"
+_METRIC_TYPES = {"mean": "number", "rate": "bool", "separation": _EITHER}
+_TYPES = {"bool": "a yes/no metric", "number": "a numeric metric", "one_of": "one word of a list"}
 
 
 @dataclass(frozen=True)
@@ -207,9 +209,27 @@ def _is_blocked(name: str, reported: set[str], view: SuiteContext) -> bool:
 
 def _rule(view: SuiteContext, rule: VerdictRule, cases: Sequence[int]) -> Iterator[str]:
     parsed = parse_rule(rule.rule)
-    yield from _metric(view, parsed.metric, cases, "bool" if parsed.op is None else "number", rule.rule)
+    yield from _metric(view, parsed.metric, cases, parsed.reads, rule.rule)
+    if parsed.words:
+        yield from _unknown_words(view, parsed, cases)
     if parsed.op is not None:
         yield from _impossible(view, parsed.metric, parsed.op, parsed.threshold, cases, rule.rule)
+
+
+def _unknown_words(view: SuiteContext, rule: Rule, cases: Sequence[int]) -> Iterator[str]:
+    """Words of a rule that its metric does not have, and a rule that no word passes."""
+    metrics = [metric for metric in _metrics_of(view, rule.metric, cases) if metric.type == "one_of"]
+    choices = dict.fromkeys(word for metric in metrics for word in metric.choices)
+    unknown = [word for word in rule.words if choices and word not in choices]
+    for word in unknown:
+        yield f"{rule.text!r}: {rule.metric!r} is never {word!r}, but {_either(choices)}{did_you_mean(word, choices)}"
+    if choices and not unknown and not any((word in rule.words) is rule.expected for word in choices):
+        yield f"{rule.text!r}: {rule.metric!r} is {_either(choices)}, so no score passes"
+
+
+def _either(choices: Iterable[str]) -> str:
+    *others, last = choices
+    return f"{', '.join(others)} or {last}"
 
 
 def _impossible(
@@ -235,7 +255,7 @@ def idle_rules(view: SuiteContext) -> Problems:
     for loc, entry, cases in chain(of_suite, of_cases):
         rule = parse_rule(entry.rule)
         metrics = _metrics_of(view, rule.metric, cases)
-        if metrics and rule.op and all(is_always_met(metric, rule.op, rule.threshold) for metric in metrics):
+        if metrics and not any(can_fail(rule, metric) for metric in metrics):
             yield loc, f"{rule.text!r} cannot fail: {_range_text(rule.metric, metrics[0])}, so every score passes"
 
 
@@ -245,6 +265,8 @@ def _metrics_of(view: SuiteContext, name: str, cases: Sequence[int]) -> list[Met
 
 
 def _range_text(name: str, metric: Metric) -> str:
+    if metric.type == "one_of":
+        return f"{name!r} is {_either(metric.choices)}"
     low, high = metric.range or (None, None)
     limits = (("at least", low), ("at most", high))
     span = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
@@ -267,12 +289,22 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
     if cases and not types:
         reason = _missing_input(view, name)
         yield f"{text!r}: no case in its scope has {name!r}{f': {reason}' if reason else ''}"
-    if required_type is not None and types - {required_type}:
-        actual = "a yes/no metric" if required_type == "number" else "a numeric metric"
-        bool_advice = f"use rate({name})" if "mean(" in text else f"write {name!r} or 'not {name}'"
-        number_advice = f"use mean({name})" if "rate(" in text else f"compare it: '{name} >= NUMBER'"
-        advice = bool_advice if required_type == "number" else number_advice
-        yield f"{text!r}: {name!r} is {actual}; {advice}"
+    wrong = next((kind for kind in sorted(types) if kind != required_type), None)
+    if required_type is not None and wrong is not None and (required_type != _EITHER or wrong == "one_of"):
+        yield f"{text!r}: {name!r} is {_TYPES[wrong]}; {_advice(view, name, cases, wrong, text)}"
+
+
+def _advice(view: SuiteContext, name: str, cases: Sequence[int], kind: str, text: str) -> str:
+    """How a rule or a gate over a metric of a kind is written."""
+    if kind == "bool":
+        return f"use rate({name})" if "mean(" in text else f"write {name!r} or 'not {name}'"
+    if kind == "number":
+        return f"use mean({name})" if "rate(" in text else f"compare it: '{name} >= NUMBER'"
+    word = next(metric.choices[0] for metric in _metrics_of(view, name, cases) if metric.choices)
+    example = f'{name} == "{word}"'
+    if "(" in text.partition(name)[0]:
+        return f"write a verdict rule, such as {example!r}, and limit pass_rate"
+    return f"compare it with a word: {example!r}"
 
 
 def _missing_input(view: SuiteContext, name: str) -> str:
@@ -326,7 +358,7 @@ def _gates(view: SuiteContext) -> Problems:
         if gate.fn == "pass_rate" and not view.suite.has_rules:
             yield ("gates", index), f"{entry.rule!r}: without 'graders' and 'verdict', nothing passes or fails"
         if gate.metric is not None:
-            required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
+            required = "number" if gate.quantile is not None else _METRIC_TYPES[gate.fn]
             for message in _metric(view, gate.metric, cases, required, entry.rule):
                 yield ("gates", index), message
         if gate.metric is not None and not is_rate and gate.fn != "separation":

@@ -17,6 +17,7 @@ from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.suite.filters import When
+from visioneval.suite.kinds import CELL, Kind
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
 
@@ -61,14 +62,8 @@ class BaseGrader(Frozen):
 
     runs_code: ClassVar[bool] = False
     """Whether code that is not visioneval's grades."""
-    sees_videos: ClassVar[bool] = False
-    """Whether it can grade a video."""
-    after_run: ClassVar[bool] = False
-    """Whether it compares pairs of images after the run instead of grading cells."""
-    compares_samples: ClassVar[bool] = False
-    """Whether its pairs are the samples of one case on one model run, measured on this machine. The pairs of all other
-    graders after the run are the outputs of two model runs, shown to a judge."""
-
+    kind: ClassVar[Kind] = CELL
+    """What it looks at."""
     asks_questions: ClassVar[bool] = False
     """Whether it asks questions about a prompt. They may be pinned or generated in advance; records contain them."""
     grades_records: ClassVar[bool] = False
@@ -108,19 +103,8 @@ class BaseGrader(Frozen):
         return _without_unset(self.model_dump(exclude={"optional"}))
 
     def is_for(self, case: TestCase) -> bool:
-        """Whether it applies to a case.
-
-        Graders that compare pairs skip cases that generate nothing. Judges of pairs also skip later turns: the two
-        outputs of a pair would be edits of two images.
-        """
-        fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
-        is_skipped = (self.after_run and case.output_of is not None) or (self.judges_pairs and case.previous_turn)
-        return fits and not is_skipped
-
-    @property
-    def judges_pairs(self) -> bool:
-        """Whether a judge compares the outputs of model runs after the run."""
-        return self.after_run and not self.compares_samples
+        """Whether it applies to a case."""
+        return self.kind.is_for(case) and (self.when is None or self.when.fits(case.id, case.task_type, case.tags))
 
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:
@@ -142,7 +126,7 @@ class BaseGrader(Frozen):
     @property
     def needs_no_bytes(self) -> bool:
         """Whether it works without downloading the output, given a judge that reads remote URIs."""
-        return self.sees_videos
+        return False
 
     @property
     def judge_names(self) -> tuple[str, ...]:
@@ -238,8 +222,8 @@ class BaseGrader(Frozen):
         return False
 
     def compared(self, labels: Iterable[str]) -> list[str]:
-        """The labels of the model runs that it compares with each other."""
-        return []
+        """The labels of the model runs whose outputs it compares."""
+        return list(labels)
 
     def narrowed(self, labels: Iterable[str]) -> Self | None:
         """The grader restricted to these model runs; ``None`` if nothing is left to grade."""

@@ -24,7 +24,7 @@ class PanelOptions(Frozen):
 
     combine: Combine | None = Field(
         default=None,
-        description="How the judges' scores become one. Default: majority for yes or no, median for numbers.",
+        description="How the judges' scores become one. Default: majority for yes or no and words, median for numbers.",
     )
     quorum: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="The number of judges that must answer. Default: all."
@@ -40,4 +40,4 @@ def names_of(judge: str | tuple[str, ...] | None) -> tuple[str, ...]:
 
 def combinations_of(metric: Metric) -> tuple[Combine, ...]:
     """How a panel's scores of a metric can be combined; the first is the default."""
-    return ("majority",) if metric.type == "bool" else ("median", "mean")
+    return ("median", "mean") if metric.type == "number" else ("majority",)

@@ -80,9 +80,12 @@ function testsOf(index, filters, texts) {
   return tests;
 }
 
-/** Matches cells whose metric is in the range; without a range, cells to which the metric applies. Yes is 1, no is 0. */
+/** Matches cells whose metric is in the range; without a range, cells to which the metric applies. Yes is 1, no is 0.
+ * `style: flat` are the cells whose metric `style` is the word `flat`. */
 function metricTest(index, { metric, min, max }) {
   const column = index.cells.scores[metric];
+  const words = column ? undefined : Object.keys(index.metrics).find((name) => metric.startsWith(`${name}: `));
+  if (words !== undefined) return (at) => `${words}: ${index.cells.scores[words][at]}` === metric;
   if (!column) return () => false;
   const low = min === undefined || min === "" ? null : Number(min);
   const high = max === undefined || max === "" ? null : Number(max);

@@ -35,7 +35,7 @@ function filterBar() {
     chooser("tag", "Tag", index.tags),
     chooser("failure", "Failure tag", index.failureTags),
     chooser("rule", "Failed rule", index.rules),
-    chooser("metric", "Metric", Object.keys(index.metrics)),
+    chooser("metric", "Metric", Object.entries(index.metrics).flatMap(([name, { choices }]) => [name, ...(choices || []).map((word) => `${name}: ${word}`)])),
     el("span", { class: "range", id: "range", hidden: true },
       el("input", { type: "number", name: "min", step: "any", "aria-label": "Metric at least", placeholder: "min", input: debounced(readFilters, 150) }),
       el("span", { text: "to" }),

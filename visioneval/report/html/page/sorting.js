@@ -13,7 +13,9 @@ function ordered(index, shown, sort) {
   const column = cells.scores[name];
   if (!column) return shown;
   const sign = index.metrics[name].better === "lower" ? -1 : 1;
-  const rank = (at) => (column[at] === "" || column[at] === null ? Infinity : sign * Number(column[at])); // unmeasured ones last
+  const { choices } = index.metrics[name]; // of a metric that is one word of a list
+  const number = (score) => (choices ? choices.indexOf(score) : sign * Number(score));
+  const rank = (at) => (column[at] === "" || column[at] === null ? Infinity : number(column[at])); // unmeasured ones last
   return [...shown].sort((a, b) => (rank(a) === rank(b) ? a - b : rank(a) - rank(b)));
 }
 

@@ -1,0 +1,498 @@
+"""A metric that is one word of a list: rules, votes, panels, summary, comparison, labels, agreement, exports."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripted_judge import ScriptedJudge, context
+from suite_runner import SuiteRunner
+from typer.testing import CliRunner, Result
+
+from visioneval import Metric, Record, read_info, read_records
+from visioneval.analysis.stats.agreement import krippendorff_alpha
+from visioneval.cli import app
+from visioneval.graders.panel import combine_panel
+from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric.grader import Rubric
+from visioneval.judging.votes import combined_vote, is_tie
+from visioneval.records.model import JudgeAnswer
+
+ROOT = Path(__file__).parents[3]
+WORDS = ("flat", "sketch", "photo")
+STYLE = {"type": "one_of", "choices": list(WORDS), "description": "The style of the icon."}
+ANSWERS = {"home": "flat", "user": "flat", "cart": "sketch", "gear": "photo"}
+
+
+class Icons:
+    """A folder with a suite whose judges have recorded answers. ``changes`` are top-level keys of the suite."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, asked: dict[str, Any] | None = None, look: dict[str, Any] | None = None, **changes: Any) -> None:
+        grader = {"key": "look", "type": "rubric", "metrics": asked or {"style": STYLE}, **(look or {})}
+        suite = {
+            "name": "icons",
+            "judges": {"default": {"provider": "recorded", "path": "default.csv"}},
+            "cases": [{"id": name, "prompt": f"an icon: {name}"} for name in ANSWERS],
+            "models": [{"provider": "mock", "label": "m"}],
+            "graders": [grader],
+            "verdict": ['style in ["flat", "sketch"]', {"rule": 'style == "flat"', "level": "warn"}],
+            "gates": ["pass_rate >= 0.5"],
+            **changes,
+        }
+        (self.folder / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
+
+    def answers(self, judge: str = "default", **changes: str) -> None:
+        rows = [f"{case},style,{word}" for case, word in {**ANSWERS, **changes}.items()]
+        (self.folder / f"{judge}.csv").write_text("\n".join(["case,question,answer", *rows, ""]))
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+    def run(self, run_id: str = "a", *more: str, **changes: str) -> Result:
+        self.answers(**changes)
+        return self("run", "suite.yaml", "--run-id", run_id, *more)
+
+    def records(self, run_id: str = "a") -> dict[str, Record]:
+        return {record.test_id: record for record in read_records(self.folder / "runs" / run_id)}
+
+    def summary(self, run_id: str = "a") -> Any:
+        self("show", run_id)
+        return json.loads((self.folder / "runs" / run_id / "summary.json").read_text())
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def icons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Icons:
+    monkeypatch.chdir(tmp_path)
+    suite = Icons(tmp_path)
+    suite.write()
+    suite.answers()
+    return suite
+
+
+def test_records_store_the_word_and_rules_read_it(icons: Icons) -> None:
+    result = icons.run()
+    assert result.exit_code == 0, result.output
+    records = icons.records()
+    assert {case: record.scores["style"] for case, record in records.items()} == ANSWERS
+    assert {case: str(record.verdict) for case, record in records.items()} == {
+        "home": "PASS", "user": "PASS", "cart": "PASS", "gear": "FAIL",
+    }  # fmt: skip
+    assert {case for case, record in records.items() if record.warned_rules} == {"cart", "gear"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "passed"),
+    [
+        ('style == "flat"', {"home", "user"}),
+        ("style == 'flat'", {"home", "user"}),
+        ('style != "flat"', {"cart", "gear"}),
+        ('style in ["flat"]', {"home", "user"}),
+        ("style in ['flat', \"photo\",]", {"home", "user", "gear"}),
+        ('style not in ["flat", "photo"]', {"cart"}),
+        ('"style" not  in["flat"]', {"cart", "gear"}),
+    ],
+)
+def test_forms_of_rules(icons: Icons, rule: str, passed: set[str]) -> None:
+    icons.write(verdict=[rule])
+    icons.run()
+    assert {case for case, record in icons.records().items() if record.verdict == "PASS"} == passed
+
+
+EITHER = "flat, sketch or photo"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"verdict": ["style > 1"]}, "'style > 1': 'style' is one word of a list; compare it with a word: 'style == \"flat\"'"),
+        ({"verdict": ["style"]}, "'style': 'style' is one word of a list; compare it with a word: 'style == \"flat\"'"),
+        ({"verdict": ["not style"]}, "'style' is one word of a list; compare it with a word"),
+        ({"verdict": ['style == "flta"']}, f"'style' is never 'flta', but {EITHER} (did you mean 'flat'?)"),
+        ({"verdict": ['style not in ["flat", "sketch", "photo"]']}, f"'style' is {EITHER}, so no score passes"),
+        ({"verdict": ["style == flat"]}, "'style == flat' is not a valid rule: write 'style == \"flat\"'"),
+        ({"verdict": ["style in []"]}, "'style in []' is not a valid rule"),
+        ({"verdict": ['not style == "flat"']}, "is not a valid rule"),
+        ({"verdict": ['style > "flat"']}, "is not a valid rule"),
+        ({"gates": ["mean(style) >= 1"]}, "'style' is one word of a list; write a verdict rule, such as 'style == \"flat\"', and limit pass_rate"),
+        ({"gates": ["rate(style) >= 1"]}, "'style' is one word of a list; write a verdict rule"),
+        ({"gates": ["p95(style) >= 1"]}, "'style' is one word of a list; write a verdict rule"),
+        ({"gates": ["separation(style) >= 0.1"]}, "'style' is one word of a list; write a verdict rule"),
+        ({"metrics": {"half": "style / 2"}}, "'style' is one word of a list, which only verdict rules can read"),
+        ({"labels": {"questions": [{"key": "s", "ask": "Flat?", "type": "yes_no", "metric": "style"}]}}, "'style' is one word of a list: use the type one_of"),
+        ({"labels": {"questions": [{"key": "s", "ask": "Which?", "type": "one_of", "choices": ["flat", "photo"], "metric": "style"}]}}, "'style' is one of flat, sketch, photo: list the same choices"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused(icons: Icons, changes: dict[str, Any], message: str) -> None:
+    icons.write(**changes)
+    result = icons("validate", "suite.yaml")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_yes_or_no_is_compared_with_no_word(icons: Icons) -> None:
+    icons.write(
+        {"nice": {"type": "pass_fail", "description": "It is nice."}, "style": STYLE}, verdict=['nice == "yes"']
+    )
+    result = icons("validate", "suite.yaml")
+    assert "'nice == \"yes\"': 'nice' is a yes/no metric; write 'nice' or 'not nice'" in result.stderr
+
+
+def test_a_rule_that_every_word_passes_is_a_warning(icons: Icons) -> None:
+    icons.write(verdict=['style in ["flat", "sketch", "photo"]'])
+    result = icons("validate", "suite.yaml")
+    assert f"cannot fail: 'style' is {EITHER}, so every score passes" in result.output
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (["flat"], "a metric of type one_of needs 'choices', two or more words"),
+        (["flat", "flat"], "'flat' is listed twice"),
+        (["flat", "x" * 201], "choices"),
+        (None, "choices"),
+    ],
+)
+def test_choices_are_checked(icons: Icons, choices: Any, message: str) -> None:
+    icons.write({"style": {**STYLE, "choices": choices}})
+    result = icons("validate", "suite.yaml")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_recorded_answer_must_be_one_of_the_choices(icons: Icons) -> None:
+    icons.answers(cart="skech")
+    result = icons("validate", "suite.yaml")
+    assert (
+        "'skech' is no answer to 'style' of case 'cart': write one of flat, sketch, photo, or leave it" in result.stderr
+    )
+
+
+def test_a_missing_answer_is_an_error_and_no_word(icons: Icons) -> None:
+    assert icons.run(cart="").exit_code == 3
+    record = icons.records()["cart"]
+    assert (record.scores, record.verdict) == ({"style": None}, "ERROR")
+    metrics = icons.summary()["models"][0]["metrics"]
+    assert [(metrics[f"style: {word}"]["n"], metrics[f"style: {word}"]["unmeasured"]) for word in WORDS] == [(3, 1)] * 3
+
+
+def test_the_summary_has_the_share_and_the_number_of_each_word(icons: Icons) -> None:
+    printed = icons.run("a", "--full").stdout
+    assert re.search(r"style: flat +50 % \[15, 85\] \(2 of 4\)", printed)
+    assert re.search(r"style: photo +25 % \[4\.6, 69\.9\] \(1 of 4\)", printed)
+    assert "style is photo" in printed
+    summary = icons.summary()
+    assert summary["metrics"]["style"] == {"type": "one_of", "choices": list(WORDS), "range": None, "better": "none"}
+    assert {name: found["value"] for name, found in summary["models"][0]["metrics"].items()} == {
+        "style: flat": 0.5, "style: sketch": 0.25, "style: photo": 0.25,
+    }  # fmt: skip
+    assert {item["name"] for item in summary["noise"]} >= {"style: flat", "style: sketch", "style: photo"}
+
+
+def test_a_comparison_has_the_difference_of_each_share(icons: Icons) -> None:
+    icons.run()
+    icons.run("b", home="photo")
+    result = icons.json("compare", "a", "b")
+    assert result["metrics"] == []
+    shares = {item["name"]: item for item in result["by_word"]}
+    assert {name: round(item["difference"], 9) for name, item in shares.items()} == {
+        "style: flat": -0.25, "style: sketch": 0.0, "style: photo": 0.25,
+    }  # fmt: skip
+    assert all(item["p_holm"] is None and item["p"] is not None for item in shares.values())
+    icons("compare", "a", "b", "--markdown", "c.md", "--html", "c.html")
+    assert "Shares of words (p not adjusted)" in Path("c.md").read_text()
+    assert "| `style: flat` | 50 % | 25 % |" in Path("c.md").read_text()
+    assert "style: flat" in Path("c.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["style", "style: flat"])
+def test_no_gate_of_a_comparison_is_about_a_word(icons: Icons, name: str) -> None:
+    icons.run()
+    result = icons("compare", "a", "a", "--fail-on", f"{name}:0.1")
+    assert result.exit_code == 2
+    assert f"{name} is one word of a list, of which none is better" in result.stderr
+
+
+def test_a_comparison_notices_words_that_are_lost_or_mean_another_thing(icons: Icons) -> None:
+    icons.run()
+    icons.run("lost", home="", user="")
+    lost = icons("compare", "a", "lost")
+    assert lost.exit_code == 3
+    assert "style" in lost.stdout
+    icons.write({"style": {**STYLE, "choices": [*WORDS, "line"]}})
+    icons.run("other")
+    other = icons("compare", "a", "other")
+    assert (
+        "style means another thing in B: A: one of flat, sketch, photo; B: one of flat, sketch, photo, line"
+        in " ".join(other.stdout.split())
+    )
+    icons.write({"style": {**STYLE, "choices": ["photo", "flat", "sketch"]}})
+    icons.run("turned")
+    shares = {item["name"]: item["difference"] for item in icons.json("compare", "a", "turned")["by_word"]}
+    assert shares == {"style: flat": 0.0, "style: sketch": 0.0, "style: photo": 0.0}
+
+
+def test_a_baseline_of_several_runs_has_mean_shares(icons: Icons) -> None:
+    icons.run()
+    icons("baseline", "set", "a")
+    icons.run("b", home="photo")
+    results = icons.folder / "runs/b/results.jsonl"  # as if a model had generated other outputs
+    results.write_text(re.sub(r'("artifact_sha256":")....', r"\g<1>0000", results.read_text()))
+    added = icons("baseline", "add", "b")
+    assert added.exit_code == 0, added.output
+    shares = {item["name"]: item["a"] for item in icons.json("compare", "baseline:main", "a")["by_word"]}
+    assert shares == {"style: flat": 0.375, "style: sketch": 0.25, "style: photo": 0.375}
+
+
+def test_a_file_of_records_has_the_words_that_it_uses(icons: Icons) -> None:
+    icons.run()
+    Path("records.jsonl").write_bytes((icons.folder / "runs/a/results.jsonl").read_bytes())
+    for sides in (("a", "records.jsonl"), ("records.jsonl", "a"), ("records.jsonl", "records.jsonl")):
+        shares = {item["name"]: item["b"] for item in icons.json("compare", *sides)["by_word"]}
+        assert shares == {"style: flat": 0.5, "style: sketch": 0.25, "style: photo": 0.25}
+
+
+def test_agreement_has_a_table_of_words(icons: Icons) -> None:
+    icons.run()
+    rows = [("home", "ann", "flat"), ("user", "ann", "sketch"), ("cart", "ann", "sketch"), ("cart", "bob", "sketch"),
+            ("gear", "ann", "photo"), ("gear", "bob", "flat")]  # fmt: skip
+    lines = [f"{case},m,0,{rater},style,{word}" for case, rater, word in rows]
+    Path("labels.csv").write_text(
+        "\n".join(["case,model,sample,rater,question,answer", *lines, "home,m,0,eve,style,round"])
+    )
+    imported = icons("label", "import", "labels.csv", "a")
+    assert "labels added: 6" in imported.stdout
+    assert "'round' is not one of flat, sketch, photo" in imported.output
+    finding = next(item for item in icons.json("agreement", "a")["graders"] if item["metric"] == "style")
+    assert (finding["kind"], finding["cells"], finding["split"], finding["headline"]) == ("one_of", 4, 1, "kappa")
+    assert finding["confusion"] == {
+        "people": list(WORDS),
+        "grader": list(WORDS),
+        "counts": [[1, 0, 0], [1, 1, 0], [0, 0, 0]],
+    }
+    assert set(finding["measures"]) == {"kappa", "accuracy"}
+    assert finding["measures"]["kappa"]["value"] == pytest.approx(0.4)
+    assert finding["measures"]["accuracy"]["value"] == pytest.approx(2 / 3)
+    (disputed,) = finding["disputed"]
+    assert (disputed["test_id"], disputed["people"], disputed["grader"]) == ("user", "sketch", "flat")
+    printed = icons("agreement", "a").stdout
+    assert re.search(r"sketch +1 +1 +0", printed)
+    assert icons("agreement", "a", "--min-point", "style:0.5").exit_code == 1
+
+
+def test_labels_of_words_correct_no_mean(icons: Icons) -> None:
+    question = {
+        "key": "style",
+        "ask": "Which style?",
+        "type": "one_of",
+        "choices": ["photo", "flat", "sketch"],
+        "metric": "style",
+    }
+    icons.write(labels={"questions": [question]})
+    icons.run()
+    Path("labels.csv").write_text("case,model,sample,rater,question,answer\nhome,m,0,ann,style,photo\n")
+    icons("label", "import", "labels.csv", "a")
+    (finding,) = icons.json("agreement", "a")["graders"]
+    assert finding["confusion"]["counts"] == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    corrected = icons("agreement", "a", "--correct")
+    assert "no question in the suite names a metric with a mean" in corrected.stderr
+
+
+def test_raters_choose_among_the_same_words(icons: Icons) -> None:
+    icons.run()
+    suite = read_info(icons.folder / "runs/a").selected_suite
+    question = suite.resolved_labels.question("style")
+    assert question is not None
+    assert (question.type, question.choices, question.metric) == ("one_of", WORDS, "style")
+    assert question.ask == "Which style? The style of the icon."
+
+
+def test_exports_have_a_column_of_words(icons: Icons) -> None:
+    icons.run()
+    rows = list(csv.DictReader(icons("export", "a", "--format", "csv").stdout.splitlines()))
+    assert {row["case" if "case" in row else "test_id"]: row["style"] for row in rows} == ANSWERS
+    pq = pytest.importorskip("pyarrow.parquet")
+    icons("export", "a", "--output", "cells.parquet")
+    table = pq.read_table("cells.parquet")
+    assert table.column("style").to_pylist() == list(ANSWERS.values())
+    assert str(table.schema.field("scores").type).startswith("map<string, double")
+
+
+def test_reports_show_the_word(icons: Icons) -> None:
+    icons.run()
+    assert re.search(r"style +photo", icons("show", "a", "gear").stdout)
+    icons("report", "a")
+    folder = icons.folder / "runs/a/report"
+    assert '"style":["flat","flat","sketch","photo"]' in "".join(path.read_text() for path in folder.rglob("*.js"))
+    assert "style: flat" in (folder / "index.html").read_text()
+    icons("run", "--resume", "runs/a", "--junit", "j.xml", "--markdown", "m.md")
+    assert "style in [&quot;flat&quot;, &quot;sketch&quot;]" in Path("j.xml").read_text()
+    assert "style: flat" in Path("m.md").read_text()
+
+
+def test_a_changed_rule_keeps_the_words_and_a_new_choice_asks_again(icons: Icons) -> None:
+    icons.run()
+    icons.write(verdict=['style == "photo"'])
+    changed = icons("grade", "runs/a", "--suite", "suite.yaml", "--run-id", "rules")
+    assert changed.exit_code == 1, changed.output
+    assert "re-evaluated by the rules" in changed.output
+    assert [case for case, record in icons.records("rules").items() if record.verdict == "PASS"] == ["gear"]
+    icons.write({"style": {**STYLE, "choices": [*WORDS, "line"]}})
+    asked = icons("grade", "runs/a", "--suite", "suite.yaml", "--run-id", "line")
+    assert "re-evaluated" not in asked.output
+    assert icons.records("line")["gear"].scores == {"style": "photo"}
+
+
+def test_a_panel_needs_most_of_its_judges(icons: Icons) -> None:
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in ("default", "b", "c")}
+    icons.write(judges=judges, look={"judge": ["default", "b", "c"]})
+    icons.answers("b", home="photo", user="photo")
+    icons.answers("c", user="sketch", cart="flat")
+    result = icons.run()
+    assert result.exit_code == 3, result.output
+    records = icons.records()
+    assert {case: record.scores["style"] for case, record in records.items()} == {
+        "home": "flat", "user": None, "cart": "sketch", "gear": "photo",
+    }  # fmt: skip
+    (grader,) = records["user"].graders
+    assert grader.error == "the judges are split on 'style': default flat, c sketch, b photo"
+    (finding,) = icons.summary()["panels"].values()
+    assert finding["metrics"]["style"]["split"] == 1
+    assert finding["metrics"]["style"]["alpha"]["value"] == pytest.approx(1 - 77 / 94)
+    rows = list(csv.DictReader(icons("export", "a", "--format", "csv").stdout.splitlines()))
+    assert [row["style by b"] for row in rows] == ["photo", "photo", "sketch", "photo"]
+
+
+@pytest.mark.parametrize(
+    ("words", "score"),
+    [("aab", "a"), ("bab", "b"), ("ab", None), ("abc", None), ("aabc", None), ("aaabc", "a"), ("a", "a")],
+)
+def test_a_word_of_more_than_half_of_the_judges_is_the_panels(words: str, score: str | None) -> None:
+    metric = Metric(type="one_of", choices=("a", "b", "c"))
+    answers = [JudgeAnswer(judge=str(at), scores={"style": word}) for at, word in enumerate(words)]
+    result = combine_panel(answers, {"style": metric}, required=len(answers))
+    assert result.scores == {"style": score}
+    assert (result.error is None) == (score is not None)
+
+
+def test_a_panel_has_no_median_of_words(icons: Icons) -> None:
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in ("default", "b")}
+    icons.answers("b")
+    icons.write(judges=judges, look={"judge": ["default", "b"], "combine": "median"})
+    assert "median does not fit 'style', which is one of a list of words" in icons("validate", "suite.yaml").stderr
+    icons.write(judges=judges, look={"judge": ["default", "b"]})
+    assert "2 judges can be split on 'style'" in icons("validate", "suite.yaml").output
+
+
+@pytest.mark.parametrize(
+    ("votes", "score", "tied"),
+    [
+        (["a", "b", "b"], "b", False),
+        (["a", "b"], "a", True),
+        (["c", "b", "a"], "c", True),
+        (["c", "b", "a", "a", "b"], "b", True),
+        ([None, "b", "a"], "b", True),
+        ([None, None, "a"], None, False),
+    ],
+)
+def test_the_most_frequent_word_is_the_score_of_votes(votes: list[Any], score: str | None, tied: bool) -> None:
+    assert (combined_vote(votes), is_tie(votes)) == (score, tied)
+
+
+def _graded(folder: Path, *answers: Any, **options: Any) -> Any:
+    known = {"key": "look", "type": "rubric", "metrics": {"style": STYLE}}
+    judge = ScriptedJudge(*answers)
+    grade = asyncio.run(Rubric(RubricGrader.model_validate({**known, **options})).grade(context(folder, judge)))
+    return grade, judge
+
+
+def test_the_judge_is_asked_for_one_of_the_words(tmp_path: Path) -> None:
+    grade, judge = _graded(tmp_path, {"reason": "lines", "style": "sketch", "verdict": "PASS"})
+    assert grade.scores == {"style": "sketch"}
+    (question,) = judge.questions
+    assert question.schema["properties"]["style"] == {"type": "string", "enum": list(WORDS)}
+    assert "Answer with exactly one of these:\n- flat\n- sketch\n- photo\n" in question.parts[0]
+
+
+def test_another_word_is_asked_for_again_and_then_null(tmp_path: Path) -> None:
+    wrong = {"reason": "lines", "style": "sketchy", "verdict": "PASS"}
+    grade, judge = _graded(tmp_path, wrong, wrong)
+    assert grade.scores == {"style": None}
+    assert "style is 'sketchy', which is not one of flat, sketch, photo" in grade.error
+    assert len(judge.questions) == 2
+
+
+def test_tied_votes_are_named_by_their_words(tmp_path: Path) -> None:
+    answers = [{"reason": word, "style": word, "verdict": "PASS"} for word in ("photo", "flat")]
+    grade, _ = _graded(tmp_path, *answers, votes=2)
+    assert (grade.scores, grade.details["votes"]) == ({"style": "photo"}, {"style": ["photo", "flat"]})
+    assert grade.reasons == {"look": "photo (tied votes: style photo, flat)"}
+
+
+def test_votes_of_words_have_a_nominal_alpha(tmp_path: Path, runner: SuiteRunner) -> None:
+    words = iter(["flat", "flat", "photo", "sketch"])
+    runner.api.script.judge(lambda _: {"style": next(words), "reason": "r", "verdict": "PASS"})
+    look = {"key": "look", "type": "rubric", "votes": 2, "metrics": {"style": STYLE}}
+    runner.write(graders=[look], verdict=['style == "flat"'])
+    runner.run()
+    (card,) = runner.summary()["judges"]
+    (votes,) = card["votes"]
+    assert (votes["metric"], votes["items"]) == ("style", 2)
+    patterns = [sorted(record.graders[0].details["votes"]["style"]) for record in runner.records().values()]
+    counts = [[pattern.count(word) for word in WORDS] for pattern in patterns]
+    assert votes["alpha"] == pytest.approx(krippendorff_alpha(counts, range(3), "nominal"))
+
+
+def test_a_record_of_a_stranger_is_no_word_where_a_number_belongs(icons: Icons) -> None:
+    """A word in the place of a number, or a number in that of a word, was not measured."""
+    score = {"type": "score", "scale": [0, 5], "description": "How good it is."}
+    Path("default.csv").write_text(
+        "case,question,answer\n" + "".join(f"{c},style,{w}\n{c},good,3\n" for c, w in ANSWERS.items())
+    )
+    icons.write({"style": STYLE, "good": score}, verdict=["good >= 2", 'style != "photo"'])
+    icons("run", "suite.yaml", "--run-id", "a")
+    results = icons.folder / "runs/a/results.jsonl"
+    results.write_text(results.read_text().replace('"good":3', '"good":"high"').replace('"style":"flat"', '"style":1'))
+    for command in (
+        ("show", "a"),
+        ("show", "a", "home"),
+        ("report", "a"),
+        ("export", "a", "--format", "csv"),
+        ("compare", "a", "a"),
+    ):
+        assert icons(*command).exit_code in (0, 1, 3), command
+    printed = icons("show", "a").stdout
+    assert re.search(r"good +none !4", printed)
+    assert re.search(r"style: flat +0 % .*\(0 of 2\) !2", printed)
+
+
+@pytest.mark.parametrize("word", ["", "x" * 201, "two\nlines"])
+def test_a_record_has_one_line_as_a_word(icons: Icons, word: str) -> None:
+    icons.run()
+    results = icons.folder / "runs/a/results.jsonl"
+    results.write_text(results.read_text().replace('"style":"flat"', f'"style":{json.dumps(word)}', 1))
+    result = icons("show", "a")
+    assert result.exit_code != 0
+    assert "scores.style: expected true, false, a number from -2^63 to 2^63, a word, or null" in result.output.replace(
+        "\n", " "
+    )
+
+
+def test_the_example_in_the_docs_runs(icons: Icons) -> None:
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    example = text.partition("#### One word of a list")[2].partition("```yaml\n")[2].partition("```")[0]
+    icons.write(**yaml.safe_load(example))
+    result = icons.run()
+    assert result.exit_code == 0, result.output
+    assert {case: record.scores["style"] for case, record in icons.records().items()} == ANSWERS

@@ -1,0 +1,69 @@
+"""The kinds of graders, by what they look at. Other modules ask a grader's kind, never its type.
+
+What a layer does for a kind has one place there: the work after the cells in ``running/after_cells.py``, what a run has
+of it in ``analysis/summary/compared.py``, and what is shown of it in ``report/run.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Protocol, TypeVar
+
+from visioneval.suite.cases.case import TestCase
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a grader looks at, and when: one cell, as soon as it has an output, or several, after all cells are done."""
+
+    name: str
+    file: str | None = None
+    """The file in the run's folder with what it finds; ``None`` if the records of cells have it."""
+    shown: int = 1
+    """How many outputs a question to a judge shows."""
+    turns: bool = True
+    """Whether it is about later turns, too. Two outputs of a later turn are edits of two images."""
+
+    comparisons: Callable[[Sequence[int]], int] = lambda _: 0
+    """How many comparisons it makes of a case, of which each model run has so many samples."""
+
+    @property
+    def grades_cells(self) -> bool:
+        """Whether it grades each cell by itself."""
+        return self.file is None
+
+    def is_for(self, case: TestCase) -> bool:
+        """Whether it is about a case. A case that generates nothing has no outputs of its own to compare."""
+        return self.grades_cells or (case.output_of is None and (self.turns or not case.previous_turn))
+
+
+def _pairs_of_runs(samples: Sequence[int]) -> int:
+    return sum(map(min, combinations(samples, 2)))
+
+
+def _pairs_of_samples(samples: Sequence[int]) -> int:
+    return sum(comb(number, 2) for number in samples)
+
+
+CELL = Kind("cell")
+PAIR = Kind("pair", file="preferences.jsonl", shown=2, turns=False, comparisons=_pairs_of_runs)
+"""The outputs of two model runs, between which judges choose."""
+SAMPLES = Kind("samples", file="diversity.jsonl", comparisons=_pairs_of_samples)
+"""The outputs of a case on one model run, compared on this machine."""
+KINDS = (CELL, PAIR, SAMPLES)
+
+
+class _OfKind(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+
+GraderT = TypeVar("GraderT", bound=_OfKind)
+
+
+def of_kind(graders: Iterable[GraderT], kind: Kind) -> list[GraderT]:
+    """The graders of a kind."""
+    return [grader for grader in graders if grader.kind is kind]
