@@ -16,10 +16,8 @@ from PIL import Image, ImageDraw
 from visioneval.errors import ProviderError
 from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Subject
+from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Random, Subject
 from visioneval.providers.mock.text import font, tidy
-
-Random = np.random.Generator
 
 ADDED = "While stocks last"
 """The line that ``added_line`` adds."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import dist
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from visioneval.probing.subject import (
     TextLine,
     decode,
     encode,
+    seeded,
 )
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
@@ -265,8 +265,7 @@ def with_lines(subject: Subject, record: Record, seed: str) -> list[Subject]:
     if not lines:
         reason = "it has no line of required copy that runs level" if readings else "no text grader read text in it"
         return [replace(subject, lines=boxes, no_line=reason)]
-    random = np.random.default_rng(int.from_bytes(sha256(f"{seed}\0line".encode()).digest()[:8]))
-    chosen = [lines[int(at)] for at in random.permutation(len(lines))[:LINES_TO_TRY]]
+    chosen = [lines[int(at)] for at in seeded(seed, "line").permutation(len(lines))[:LINES_TO_TRY]]
     return [replace(subject, lines=boxes, line=line) for line in chosen]
 
 

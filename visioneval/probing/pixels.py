@@ -13,10 +13,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted
+from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted, Random
 from visioneval.providers.mock.text import font
-
-Random = np.random.Generator
 
 CONTRAST = 96
 """Levels of 255 between a patch or stroke and its surroundings."""

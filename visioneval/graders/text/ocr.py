@@ -284,7 +284,8 @@ def _confidence(score: float) -> float:
 
 def all_versions() -> dict[str, str]:
     """The versions of OCR, and of what prepares images for it and looks at glyphs. Raises ``GraderError``."""
-    return {**TOOL_VERSIONS, "unicode": unidata_version, **tool_versions(), **library_versions()}
+    shaping = {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}  # the boxes
+    return {**TOOL_VERSIONS, "unicode": unidata_version, **tool_versions(), **shaping}
 
 
 async def measured(
@@ -306,12 +307,6 @@ def tool_versions() -> Mapping[str, str]:
     """The versions of the packages, and the recognition model. Raises ``GraderError`` if they are not installed."""
     model = model_path("Rec")
     return {"rapidocr": version("rapidocr"), "onnxruntime": version("onnxruntime"), "model": model.stem}
-
-
-@cache
-def library_versions() -> Mapping[str, str]:
-    """The versions of the packages with which RapidOCR shapes boxes, besides OpenCV and NumPy."""
-    return {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}
 
 
 def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
