@@ -139,7 +139,10 @@ class _Prober:
             return
         record = await self._grade(original, original.call, PlantedFile(subject.data, subject.mime))
         if record.verdict is not Verdict.PASS:
-            notes.skip(original.name, _why_not_probed(record), is_unmeasured=record.verdict is Verdict.ERROR)
+            reason = f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
+            if record.verdict is Verdict.FAIL:
+                reason = f"does not pass as it is: {', '.join(record.failed_rules)}"
+            notes.skip(original.name, reason, is_unmeasured=record.verdict is Verdict.ERROR)
             return
         seed = f"{self._prepared.request.seed}\0{sha256(subject.data)}\0{original.call.case.id}"
         if any(kind.group == COPY for kind in self._prepared.kinds):
@@ -211,12 +214,6 @@ class _Prober:
             return graded
         finally:
             (writer.folder / path).unlink(missing_ok=True)
-
-
-def _why_not_probed(record: Record) -> str:
-    if record.verdict is Verdict.FAIL:
-        return f"does not pass as it is: {', '.join(record.failed_rules)}"
-    return f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
 
 
 def _probed_cell(original: Original, change: Change, record: Record, detail: str) -> ProbedCell:

@@ -14,7 +14,7 @@ confidence. So are brackets around a whole expected line: the round ends of a bu
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -391,10 +391,12 @@ def extras(
     items: list[Extra] = []
     for index in page.counted:
         copy, confidence = page.copies[index], page.readings[index].confidence
-        covered = [(index, position) in explained for position in range(len(copy.chars))]
-        is_in_brackets = covered == [False, *[True] * (len(covered) - 2), False]
-        is_button = is_in_brackets and copy.chars[:1] + copy.chars[-1:] in _BRACKETS
-        for start, end in _open_runs(covered):
+        free = [position for position in range(len(copy.chars)) if (index, position) not in explained]
+        is_button = free == [0, len(copy.chars) - 1] and copy.chars[0] + copy.chars[-1] in _BRACKETS
+        places = set(free)
+        starts = [position for position in free if position - 1 not in places]
+        ends = [position + 1 for position in free if position + 1 not in places]
+        for start, end in zip(starts, ends, strict=True):
             run = copy.chars[start:end]
             is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
             if _is_text(run, alone=is_alone):
@@ -402,17 +404,6 @@ def extras(
                 context = None if end - start == len(copy.chars) else copy.text.strip()
                 items.append(Extra(copy.cut(start, end), index, confidence, context, is_doubtful))
     return tuple(items)
-
-
-def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """The segments of a reading that are not covered."""
-    start = None
-    for position, is_covered in enumerate((*covered, True)):
-        if is_covered and start is not None:
-            yield start, position
-            start = None
-        elif not is_covered and start is None:
-            start = position
 
 
 def _is_text(run: str, *, alone: bool) -> bool:
