@@ -54,11 +54,12 @@ def on_backgrounds(*images: Pixels) -> Iterator[tuple[Pixels, ...]]:
     """Premultiplied RGBA images as RGB on black, then on white; RGB images once, as they are."""
     yield tuple(np.ascontiguousarray(image[..., :3]) for image in images) if images[0].shape[2] == 4 else images
     if images[0].shape[2] == 4:
-        white = (cv2.merge([255 - image[..., 3]] * 3) for image in images)
-        yield tuple(
-            np.asarray(cv2.add(np.ascontiguousarray(image[..., :3]), rest), np.uint8)
-            for image, rest in zip(images, white, strict=True)
-        )
+        yield tuple(_on_white(image) for image in images)
+
+
+def _on_white(image: Pixels) -> Pixels:
+    rest = cv2.merge([255 - image[..., 3]] * 3)
+    return np.asarray(cv2.add(np.ascontiguousarray(image[..., :3]), rest), np.uint8)
 
 
 def on_checkerboard(image: Pixels) -> Pixels:
