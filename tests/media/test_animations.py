@@ -249,8 +249,8 @@ def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:
     assert served.mime == "image/webp"
     assert b"model-x" not in served.data
     assert animation_of(served.data) == ("video/webp", 96, 64)
-    with opened_luma(path) as video:
-        assert len(list(video.frames)) == 5
+    with opened_luma(path) as (frames_of_file, _):
+        assert len(list(frames_of_file)) == 5
 
 
 def test_a_large_animation_is_scaled_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,10 @@ def saved(mode: str, size: tuple[int, int]) -> bytes:
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (300, 200)])
 def test_usual_images_are_whole(mode: str, size: tuple[int, int]) -> None:
-    assert images.identify(saved(mode, size)) == ("image/png", *size)
+    black = io.BytesIO()
+    Image.new(mode, size).save(black, "PNG")
+    for data in (saved(mode, size), black.getvalue()):
+        assert images.identify(data) == ("image/png", *size)
 
 
 def in_pieces(packed: bytes, size: int) -> bytes:

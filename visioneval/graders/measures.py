@@ -48,19 +48,13 @@ class Measure(Generic[T]):
     tool_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def _has_svg(self) -> bool:
-        """Whether a file is an SVG, whatever its name. Measuring reports one that cannot be read."""
-        for path in self.files.values():
-            with suppress(OSError):
-                if is_svg(path):
-                    return True
-        return False
-
-    @property
     def versions(self) -> dict[str, str] | None:
         """The versions of everything that computes the result; ``None`` if the code cannot be identified."""
-        code = code_sha256()
-        drawn = {"resvg": version("resvg_py")} if self._has_svg and has_extra("svg") else {}
+        code, drawn = code_sha256(), {}
+        for path in self.files.values():
+            with suppress(OSError):  # measuring reports a file that cannot be read
+                if is_svg(path) and has_extra("svg"):
+                    drawn = {"resvg": version("resvg_py")}
         return None if code is None else {"code": code, "pillow": PIL.__version__, **drawn, **self.tool_versions}
 
 

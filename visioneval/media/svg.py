@@ -101,17 +101,17 @@ def is_svg(source: Path | bytes) -> bool:
 def checked_raster(data: bytes) -> bytes:
     """``raster``, once the machine has a font for each character of the text. Raises ``ImageError``."""
     drawn = raster(data)
-    characters = sorted(filter(_has_glyph, _read(data).characters))
+    # What text shows, and not every font has.
+    characters = sorted(
+        character
+        for character in _read(data).characters
+        if ord(character) > 0x7E and (category(character)[0] not in "ZCM" or category(character) == "Co")
+    )
     if characters and (missing := _missing(characters)):
         raise MissingExtraError(
             f"the SVG cannot be drawn: no font of this machine has {', '.join(missing[:5])}: install one, such as Noto"
         )
     return drawn
-
-
-def _has_glyph(character: str) -> bool:
-    """Whether text shows it, and not every font has it."""
-    return ord(character) > 0x7E and (category(character)[0] not in "ZCM" or category(character) == "Co")
 
 
 def _missing(characters: Sequence[str]) -> list[str]:

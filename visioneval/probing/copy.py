@@ -16,10 +16,8 @@ from PIL import Image, ImageDraw
 from visioneval.errors import ProviderError
 from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Subject
+from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Random, Subject
 from visioneval.providers.mock.text import font, tidy
-
-Random = np.random.Generator
 
 ADDED = "While stocks last"
 """The line that ``added_line`` adds."""
@@ -95,7 +93,9 @@ def added_line(subject: Subject, random: Random) -> Planted:
         box = (left, top, line_width, 2 * line_height)
         area = subject.image[top : top + box[3], left : left + line_width].reshape(-1, subject.image.shape[2])
         if float(area.std(axis=0).max()) <= _FLAT and not any(_overlap(box, other) for other in boxes):
-            color = style.color if _distance(style.color, area) > 60 else _opposite(area)
+            color, level = style.color, 20 if float(area[:, :3].mean()) > 128 else 235
+            if np.sqrt(((np.median(area, axis=0)[:3] - np.asarray(color[:3])) ** 2).sum()) <= 60:
+                color = (level, level, level, 255)[: area.shape[1]]
             bottom = round(top + 1.5 * line_height)
             return Planted(_with_text(subject.image, ADDED, size, (left, bottom), color, "A"), box)
     raise CannotPlantError("it has no flat place for another line")
@@ -184,15 +184,6 @@ def _with_text(
 
 def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
-
-
-def _distance(color: tuple[int, ...], area: Pixels) -> float:
-    return float(np.sqrt(((np.median(area, axis=0)[:3] - np.asarray(color[:3])) ** 2).sum()))
-
-
-def _opposite(area: Pixels) -> tuple[int, ...]:
-    level = 20 if float(area[:, :3].mean()) > 128 else 235
-    return (level, level, level, 255)[: area.shape[1]]
 
 
 _SHAPES = ("OQCGDSUJ", "ILTEFHN", "AVWXYKMZ", "BPR", "oceasuqdgbp", "iltfjr", "vwxyzk", "hnm")

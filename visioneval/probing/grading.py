@@ -16,11 +16,11 @@ from visioneval.analysis.probe import ProbedCell
 from visioneval.errors import ClosingError, ImageError
 from visioneval.media.images import identify, on_checkerboard, sha256
 from visioneval.media.video import ending
-from visioneval.probing.changes import Change, changes_of, planted_or_reason
+from visioneval.probing.changes import Change, changes_of, plant
 from visioneval.probing.kinds import COPY
 from visioneval.probing.originals import Original, as_control, open_subject, with_lines
 from visioneval.probing.prepare import PreparedProbe
-from visioneval.probing.subject import Box, Pixels, PlantedFile, Subject, decode
+from visioneval.probing.subject import Box, CannotPlantError, Pixels, PlantedFile, Subject, decode
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
@@ -55,17 +55,13 @@ class ProbedChange:
         return not self.cell.is_harmless and self.cell.verdict is not Verdict.FAIL
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeMeasurements:
-    """All graded changes, by kind, strength and output; and why the probe is incomplete, if it is."""
-
-    changes: tuple[ProbedChange, ...]
-    stopped: str | None = None
-    interrupted: bool = False
-
-
-def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener) -> ProbeMeasurements:
+def measure(
+    prepared: PreparedProbe, settings: CallSettings, listener: Listener
+) -> tuple[list[ProbedChange], str | None, bool]:
     """Changes and grades every output, in a temporary run that is deleted.
+
+    Returns the graded changes, by kind, strength and output; why the probe is incomplete, if it is; and whether it was
+    interrupted.
 
     The first interrupt lets running work finish, the second cancels it. Raises ``UsageError``, ``BudgetError``,
     ``StorageError``, and ``AuthError`` if a judge refuses the key.
@@ -91,9 +87,9 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
                 execute(work, prepared.plan, components, writer, calls, listener)
             finally:
                 writer.finish("complete", now())  # closes its files
-    ordered = tuple(sorted(changes, key=lambda change: change.order))
+    changes.sort(key=lambda change: change.order)
     stopped = calls.budget.refusal or (_WAS_NEVER_ASKED if never_asked else None)
-    return ProbeMeasurements(ordered, stopped, interrupted=interrupted)
+    return changes, stopped, interrupted
 
 
 class _Prober:
@@ -143,7 +139,10 @@ class _Prober:
             return
         record = await self._grade(original, original.call, PlantedFile(subject.data, subject.mime))
         if record.verdict is not Verdict.PASS:
-            notes.skip(original.name, _why_not_probed(record), is_unmeasured=record.verdict is Verdict.ERROR)
+            reason = f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
+            if record.verdict is Verdict.FAIL:
+                reason = f"does not pass as it is: {', '.join(record.failed_rules)}"
+            notes.skip(original.name, reason, is_unmeasured=record.verdict is Verdict.ERROR)
             return
         seed = f"{self._prepared.request.seed}\0{sha256(subject.data)}\0{original.call.case.id}"
         if any(kind.group == COPY for kind in self._prepared.kinds):
@@ -169,15 +168,16 @@ class _Prober:
         async with self._room:
             if self._progress.is_over or self._context.calls.budget.refused:
                 return
-            result = await asyncio.to_thread(planted_or_reason, change, subject, original.call, seed)
-            if isinstance(result, str):
-                self._prepared.notes.not_planted(original.name, change.name, result)
+            try:
+                file, call, detail = await asyncio.to_thread(plant, change, subject, original.call, seed)
+            except CannotPlantError as error:
+                self._prepared.notes.not_planted(original.name, change.name, str(error))
                 return
-            record = await self._grade(original, result.call, result.file)
-            cell = _probed_cell(original, change, record, self._context.sanitizer.text(result.detail))
+            record = await self._grade(original, call, file)
+            cell = _probed_cell(original, change, record, self._context.sanitizer.text(detail))
             probed = ProbedChange(cell, (order, number))
             if self._prepared.request.with_images and probed.is_missed:
-                probed = replace(probed, images=await asyncio.to_thread(side_by_side, subject.image, result.file))
+                probed = replace(probed, images=await asyncio.to_thread(side_by_side, subject.image, file))
             self._results.append(probed)
 
     async def _grade(self, original: Original, call: Call, file: PlantedFile) -> Record:
@@ -216,12 +216,6 @@ class _Prober:
             (writer.folder / path).unlink(missing_ok=True)
 
 
-def _why_not_probed(record: Record) -> str:
-    if record.verdict is Verdict.FAIL:
-        return f"does not pass as it is: {', '.join(record.failed_rules)}"
-    return f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
-
-
 def _probed_cell(original: Original, change: Change, record: Record, detail: str) -> ProbedCell:
     metrics = {rule.metric for rule, _ in original.call.grading.rules}.intersection(record.scores)
     unmeasured = frozenset(metric for metric in metrics if record.scores[metric] is None)
@@ -230,8 +224,8 @@ def _probed_cell(original: Original, change: Change, record: Record, detail: str
         model=original.call.run.label,
         sample=original.sample,
         kind=change.name,
-        strength=change.strength,
-        number=change.number,
+        strength=change.level.label,
+        number=change.level.number,
         verdict=record.verdict,
         failed=frozenset(parse_rule(text).metric for text in record.failed_rules),
         measured=frozenset(metrics - unmeasured),

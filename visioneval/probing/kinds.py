@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import cv2
 import numpy as np
@@ -18,7 +17,17 @@ from PIL import Image, ImageFilter
 from visioneval.errors import UsageError
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing import copy, pixels
-from visioneval.probing.subject import CannotPlantError, Mask, Pixels, Planted, PlantedFile, Subject, encode
+from visioneval.probing.subject import (
+    CannotPlantError,
+    Mask,
+    Pixels,
+    Planted,
+    PlantedFile,
+    Random,
+    Subject,
+    encode,
+    seeded,
+)
 from visioneval.suite.loading.messages import did_you_mean
 
 _DECODING = (0xE0, 0xEE)
@@ -155,7 +164,6 @@ def _without_segments(data: bytes) -> bytes:
     return b"".join((*segments, data[at:]))
 
 
-Random = np.random.Generator
 Plant = Callable[[Subject, float, Random], Planted | PlantedFile]
 
 HARMLESS = "harmless"
@@ -195,8 +203,7 @@ def planted(kind: Kind, level: Level, subject: Subject, seed: str) -> PlantedFil
     """
     if kind.needs_region and not subject.region.any():
         raise CannotPlantError("its mask covers all of it")
-    random = np.random.default_rng(int.from_bytes(sha256(f"{seed}\0{kind.name}".encode()).digest()[:8]))
-    result = kind.plant(subject, level.value, random)
+    result = kind.plant(subject, level.value, seeded(seed, kind.name))
     if isinstance(result, PlantedFile):
         return result
     if kind.group != HARMLESS and not _is_visible(result.image, subject.image):
@@ -247,7 +254,8 @@ def _levels(unit: str, *numbers: float, scale: float = 1) -> tuple[Level, ...]:
     return tuple(Level(unit.format(f"{number:g}"), number * scale, number) for number in numbers)
 
 
-_YES = (Level("", 1.0),)
+YES = Level("", 1.0)
+"""The strength of a kind that has one only."""
 _PERCENT = "{} %"
 
 KINDS: tuple[Kind, ...] = (
@@ -258,7 +266,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("pixels.noise", _levels("sigma {}", 2, 5, 10, 20), _on_pixels(pixels.noise), needs_region=True),
     Kind("pixels.shift", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.shift), needs_region=True),
     Kind("pixels.zoom", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.zoom), needs_region=True),
-    Kind("pixels.flip", _YES, _on_pixels(pixels.flip), needs_region=True),
+    Kind("pixels.flip", (YES,), _on_pixels(pixels.flip), needs_region=True),
     Kind("pixels.erased", _levels(_PERCENT, 5, 10, 20, scale=0.01), _on_pixels(pixels.erase), needs_region=True),
     Kind("pixels.moved", _levels(_PERCENT, 2, 5, 10, scale=0.01), _on_pixels(pixels.move), needs_region=True),
     Kind(
@@ -272,25 +280,25 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("pixels.warped", _levels(_PERCENT, 1, 2, 4, scale=0.01), _on_pixels(pixels.warp), needs_region=True),
     Kind("pixels.letter", _levels(_PERCENT, 3, 5, scale=0.01), _on_pixels(pixels.letter), needs_region=True),
-    Kind("pixels.alpha", _YES, _on_pixels(pixels.flatten)),
+    Kind("pixels.alpha", (YES,), _on_pixels(pixels.flatten)),
     Kind("pixels.size", _levels("-{} %", 5, 25, 50, scale=0.01), _on_pixels(pixels.resize)),
-    Kind("pixels.format", _YES, _other_format),
-    Kind("pixels.blank", _YES, _on_pixels(pixels.blank)),
-    Kind("copy.erased", _YES, lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners)),
-    Kind("copy.letter.replaced", _YES, _on_text(copy.letter_replaced)),
-    Kind("copy.letter.dropped", _YES, _on_text(copy.letter_dropped)),
-    Kind("copy.letter.doubled", _YES, _on_text(copy.letter_doubled)),
-    Kind("copy.letter.swapped", _YES, _on_text(copy.letters_swapped)),
-    Kind("copy.added", _YES, lambda subject, _, random: copy.added_line(subject, random)),
-    Kind("copy.case", _YES, _on_text(copy.case_changed)),
-    Kind("copy.punctuation", _YES, _on_text(copy.punctuation_changed)),
+    Kind("pixels.format", (YES,), _other_format),
+    Kind("pixels.blank", (YES,), _on_pixels(pixels.blank)),
+    Kind("copy.erased", (YES,), lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners)),
+    Kind("copy.letter.replaced", (YES,), _on_text(copy.letter_replaced)),
+    Kind("copy.letter.dropped", (YES,), _on_text(copy.letter_dropped)),
+    Kind("copy.letter.doubled", (YES,), _on_text(copy.letter_doubled)),
+    Kind("copy.letter.swapped", (YES,), _on_text(copy.letters_swapped)),
+    Kind("copy.added", (YES,), lambda subject, _, random: copy.added_line(subject, random)),
+    Kind("copy.case", (YES,), _on_text(copy.case_changed)),
+    Kind("copy.punctuation", (YES,), _on_text(copy.punctuation_changed)),
     Kind("harmless.jpeg", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),
     Kind("harmless.webp", _levels("q{}", 90, 75), _harmless(webp)),
     Kind("harmless.resized", _levels("-{} %", 10, 25, scale=0.01), _harmless(resized_and_back)),
-    Kind("harmless.half_pixel", _YES, _harmless(half_pixel_shift)),
+    Kind("harmless.half_pixel", (YES,), _harmless(half_pixel_shift)),
     Kind("harmless.gamma", (Level("0.98", 0.98, 0.98),), _harmless(gamma)),
-    Kind("harmless.metadata", _YES, _harmless(without_metadata)),
-    Kind("harmless.png", _YES, _harmless(other_png)),
+    Kind("harmless.metadata", (YES,), _harmless(without_metadata)),
+    Kind("harmless.png", (YES,), _harmless(other_png)),
     Kind("harmless.sharpened", _levels(_PERCENT, 50, 100), _harmless(sharpened)),
     Kind("harmless.grain", _levels("sigma {}", 1, 3), grain),
     Kind("harmless.redrawn", _levels(_PERCENT, 0.2, 0.5, scale=0.01), redrawn),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import dist
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from visioneval.probing.subject import (
     TextLine,
     decode,
     encode,
+    seeded,
 )
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
@@ -55,7 +55,7 @@ class Original:
     @property
     def name(self) -> str:
         """How notes name it."""
-        return _name(self)
+        return _name(self.call, self.sample)
 
 
 class Notes:
@@ -101,37 +101,29 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
     """The outputs of a run whose cells passed. Raises ``UsageError`` if there are none."""
     by_cell = {record.cell: record for record in read_records(folder)}
     originals, failed = [], 0
-    for cell in _cells(plan, lambda call, sample: call_on_records(call, sample, by_cell, folder)):
-        record = by_cell.get((cell.call.case.id, cell.call.run.label, cell.sample))
-        if record is None or not (label is None or any_glob((label,), cell.call.run.label)):
+    for call, sample, lacks_base in _cells(plan, lambda call, at: call_on_records(call, at, by_cell, folder)):
+        record = by_cell.get((call.case.id, call.run.label, sample))
+        if record is None or not (label is None or any_glob((label,), call.run.label)):
             continue
         if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
             failed += 1
             notes.unmeasured += record.verdict is Verdict.ERROR
             continue
-        original = _recorded(cell, record, folder, notes)
-        if original is not None:
-            originals.append(original)
+        name = _name(call, sample)
+        if record.mime is None or not record.mime.startswith("image/"):
+            notes.skip(name, "is no image")
+        elif record.artifact_path is None or not is_inside(folder, record.artifact_path):
+            notes.skip(name, "its file is not in the run", is_unmeasured=True)
+        elif lacks_base or not is_edit_of(call, record):
+            notes.skip(name, "the image that it edits is not in the run", is_unmeasured=True)
+        else:
+            path = folder / record.artifact_path
+            originals.append(Original(call, record.sample_index, path, record.run_params, record.artifact_sha256))
     if not originals:
         raise UsageError(f"{folder}: no output to probe: none of the selected cells passed with an image")
     if failed:
         notes.say(f"left out {failed} cell{'s' * (failed != 1)} that did not pass with an output")
     return originals
-
-
-def _recorded(cell: _Cell, record: Record, folder: Path, notes: Notes) -> Original | None:
-    call, name = cell.call, _name(cell)
-    if record.mime is None or not record.mime.startswith("image/"):
-        notes.skip(name, "is no image")
-        return None
-    if record.artifact_path is None or not is_inside(folder, record.artifact_path):
-        notes.skip(name, "its file is not in the run", is_unmeasured=True)
-        return None
-    if cell.lacks_base or not is_edit_of(call, record):
-        notes.skip(name, "the image that it edits is not in the run", is_unmeasured=True)
-        return None
-    path = folder / record.artifact_path
-    return Original(call, record.sample_index, path, record.run_params, record.artifact_sha256)
 
 
 def suite_outputs(plan: Plan, notes: Notes) -> list[Original]:
@@ -141,14 +133,21 @@ def suite_outputs(plan: Plan, notes: Notes) -> list[Original]:
     """
     originals: list[Original] = []
     fallbacks: dict[str, Original] = {}
-    for cell in _cells(plan, lambda call, _: _on_existing(call, plan.folder)):
-        call = cell.call
-        if call.run.config.reads_outputs:
-            originals += _existing(cell, plan.folder, notes)
-        elif cell.lacks_base:
-            notes.skip(_name(cell), "edits an output that only a run has: probe that run")
-        elif (path := call.files.reference or call.files.base) is not None:
-            fallbacks.setdefault(call.case.id, Original(call, cell.sample, path))
+    for call, sample, lacks_base in _cells(plan, lambda call, _: _on_existing(call, plan.folder)):
+        name, remote = _name(call, sample), "its output is remote: run the suite, and probe that run"
+        if not call.run.config.reads_outputs:
+            if lacks_base:
+                notes.skip(name, "edits an output that only a run has: probe that run")
+            elif (file := call.files.reference or call.files.base) is not None:
+                fallbacks.setdefault(call.case.id, Original(call, sample, file))
+            continue
+        path = str(call.params.get("path") or "")
+        if not path or is_url(path) or not call.run.config.has_outputs:
+            notes.skip(name, remote if path else "has no output")
+        elif lacks_base:
+            notes.skip(name, "the turn before has no output that can be read", is_unmeasured=True)
+        else:
+            originals.append(Original(call, sample, plan.folder / path, call.params, call.params.get("sha256")))
     covered = {original.call.case.id for original in originals}
     originals += [original for case, original in fallbacks.items() if case not in covered]
     if not originals:
@@ -157,16 +156,6 @@ def suite_outputs(plan: Plan, notes: Notes) -> list[Original]:
             " run it with 'visioneval run', and probe that run"
         )
     return originals
-
-
-def _existing(cell: _Cell, folder: Path, notes: Notes) -> Iterator[Original]:
-    call, path = cell.call, str(cell.call.params.get("path") or "")
-    if not path or is_url(path) or not call.run.config.has_outputs:
-        notes.skip(_name(cell), "its output is remote: run the suite, and probe that run" if path else "has no output")
-    elif cell.lacks_base:
-        notes.skip(_name(cell), "the turn before has no output that can be read", is_unmeasured=True)
-    else:
-        yield Original(call, cell.sample, folder / path, call.params, call.params.get("sha256"))
 
 
 def _on_existing(call: Call, folder: Path) -> Call:
@@ -185,26 +174,21 @@ def _on_existing(call: Call, folder: Path) -> Call:
     return call.with_base(Output(folder / path, digest, mime, width, height))
 
 
-def _name(cell: _Cell | Original) -> str:
-    return f"{cell.call.case.id} on {cell.call.run.label}, sample {cell.sample}"
+def _name(call: Call, sample: int) -> str:
+    return f"{call.case.id} on {call.run.label}, sample {sample}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """A sample of a call. It lacks its base if it is of a later turn, and the output of the turn before is unknown."""
+def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[tuple[Call, int, bool]]:
+    """Every cell of a plan, and whether it lacks its base: it is of a later turn, and the output of the turn before is
+    unknown.
 
-    call: Call
-    sample: int
-    lacks_base: bool
-
-
-def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[_Cell]:
-    """Every cell of a plan. ``on_base`` returns a call for a sample with the image that it edits, if it is known."""
+    ``on_base`` returns a call for a sample with the image that it edits, if it is known.
+    """
     for planned in plan.calls():
         edits = [on_base(planned, sample) for sample in planned.samples]
         for number in range(1 + len(planned.dependents)):
             for sample, edit in zip(planned.samples, edits, strict=True):
-                yield _Cell(edit.with_dependents[number], sample, edit.needs_base)
+                yield edit.with_dependents[number], sample, edit.needs_base
 
 
 MAX_MEGAPIXELS = 16
@@ -265,8 +249,7 @@ def with_lines(subject: Subject, record: Record, seed: str) -> list[Subject]:
     if not lines:
         reason = "it has no line of required copy that runs level" if readings else "no text grader read text in it"
         return [replace(subject, lines=boxes, no_line=reason)]
-    random = np.random.default_rng(int.from_bytes(sha256(f"{seed}\0line".encode()).digest()[:8]))
-    chosen = [lines[int(at)] for at in random.permutation(len(lines))[:LINES_TO_TRY]]
+    chosen = [lines[int(at)] for at in seeded(seed, "line").permutation(len(lines))[:LINES_TO_TRY]]
     return [replace(subject, lines=boxes, line=line) for line in chosen]
 
 

@@ -5,7 +5,6 @@ Where no unit is given, a strength is a share of the shorter side of the image, 
 
 from __future__ import annotations
 
-from itertools import starmap
 from typing import Any
 
 import cv2
@@ -13,10 +12,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted
+from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted, Random
 from visioneval.providers.mock.text import font
-
-Random = np.random.Generator
 
 CONTRAST = 96
 """Levels of 255 between a patch or stroke and its surroundings."""
@@ -65,7 +62,9 @@ def repaint_background(image: Pixels, delta_e: float, random: Random, region: Ma
     rgb = image[..., :3]
     border = np.concatenate([rgb[0], rgb[-1], rgb[:, 0], rgb[:, -1]])
     median = np.median(border, axis=0)
-    background = (np.abs(rgb.astype(np.int16) - median) <= BACKGROUND_LEVELS).all(axis=2) & _visible(image) & region
+    background = (np.abs(rgb.astype(np.int16) - median) <= BACKGROUND_LEVELS).all(axis=2) & region
+    if image.shape[2] == 4:
+        background &= image[..., 3] >= 128  # at least half opaque
     if background.mean() < MIN_BACKGROUND:
         raise CannotPlantError("it has no plain background")
     damaged = image.copy()
@@ -210,13 +209,6 @@ def _shorter(image: Pixels) -> int:
     return int(min(image.shape[:2]))
 
 
-def _visible(image: Pixels) -> Mask:
-    """Where the image is at least half opaque."""
-    if image.shape[2] == 3:
-        return np.ones(image.shape[:2], bool)
-    return np.asarray(image[..., 3] >= 128)
-
-
 def _cut(image: Pixels, box: Box) -> Pixels:
     left, top, width, height = box
     return image[top : top + height, left : left + width]
@@ -249,10 +241,7 @@ def _detailed_box(image: Pixels, region: Mask, side: int, random: Random, extra:
     columns = region.shape[1] - side - extra + 1
     corners = [divmod(int(position), columns) for position in chosen]
 
-    def detail(top: int, left: int) -> float:
-        return float(image[top : top + side, left : left + side].mean(axis=2).std())
-
-    details = list(starmap(detail, corners))
+    details = [float(image[top : top + side, left : left + side].mean(axis=2).std()) for top, left in corners]
     best = int(np.argmax(details))
     if details[best] < MIN_DETAIL:
         raise CannotPlantError("it shows no object in a free place")

@@ -16,8 +16,8 @@ from visioneval.analysis.probe import (
     weakest_caught,
 )
 from visioneval.errors import count_of
-from visioneval.probing.grading import ProbeMeasurements, measure
-from visioneval.probing.prepare import PreparedProbe, ProbeRequest, cost_lines, prepare_probe
+from visioneval.probing.grading import measure
+from visioneval.probing.prepare import ProbeRequest, cost_lines, prepare_probe
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Listener
 from visioneval.running.loading import SuiteOptions
@@ -53,15 +53,9 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
     listener.note(prepared.announcement)
     for line in cost_lines(prepared, calls, suite.runs):
         listener.note(line)
-    measured = measure(prepared, calls, listener)
-    images = tuple(change.images for change in measured.changes if change.is_missed)
-    return ProbeResult(_findings(prepared, measured), images)
-
-
-def _findings(prepared: PreparedProbe, measured: ProbeMeasurements) -> ProbeFindings:
-    """The rates and gates of the changed outputs, which are in the order of outputs, kinds and strengths."""
+    changes, stopped, interrupted = measure(prepared, calls, listener)
     request, metrics, notes = prepared.request, prepared.metrics, prepared.notes
-    cells = [change.cell for change in measured.changes]
+    cells = [change.cell for change in changes]
     damaged = [cell for cell in cells if not cell.is_harmless]
     harmless = [cell for cell in cells if cell.is_harmless]
     detections = tuple(rates_of(damaged, metrics))
@@ -69,7 +63,7 @@ def _findings(prepared: PreparedProbe, measured: ProbeMeasurements) -> ProbeFind
     originals = LeftOut(notes.unmeasured, len(probed) + notes.unmeasured)
     granted = granted_share(prepared.plan.whole_suite.declared_gates, Scope())
     gates = check_gates(cells, prepared.minimums, request.max_false_alarm, originals, granted)
-    return ProbeFindings(
+    findings = ProbeFindings(
         visioneval_version=__version__,
         source=prepared.source,
         suite=prepared.plan.suite.name,
@@ -87,6 +81,7 @@ def _findings(prepared: PreparedProbe, measured: ProbeMeasurements) -> ProbeFind
         ),
         notes=tuple(notes.lines()),
         gates=gates,
-        stopped=measured.stopped,
-        exit_code=exit_code(cells, gates, measured.stopped, interrupted=measured.interrupted),
+        stopped=stopped,
+        exit_code=exit_code(cells, gates, stopped, interrupted=interrupted),
     )
+    return ProbeResult(findings, tuple(change.images for change in changes if change.is_missed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Box = tuple[int, int, int, int]
 """Left, top, width and height, in pixels."""
+
+Random = np.random.Generator
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/tiff": "TIFF"}
 """The formats in which a changed image can be stored without other changes than the format's own."""
@@ -82,6 +85,11 @@ class Subject:
         if self.line is None:
             raise CannotPlantError(self.no_line)
         return self.line
+
+
+def seeded(seed: str, name: str) -> Random:
+    """A generator of a name's own: what else is planted does not change it."""
+    return np.random.default_rng(int.from_bytes(sha256(f"{seed}\0{name}".encode()).digest()[:8]))
 
 
 def decode(data: bytes) -> Pixels:

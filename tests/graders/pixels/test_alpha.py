@@ -393,19 +393,6 @@ def test_ocr_reads_a_logo_of_each_color(recorded_readings: None) -> None:
         assert texts == (["BUTTER", "FLOUR"] if len(backgrounds) == 2 else ["BUTTER"])
 
 
-def test_text_that_shows_on_both_backgrounds_is_read_once() -> None:
-    pytest.importorskip("rapidocr")
-    from visioneval.graders.text.layout import Reading, merged
-
-    def reading(text: str, left: float, confidence: float = 0.9) -> Reading:
-        right = left + 10 * len(text)
-        return Reading(text, confidence, ((left, 0), (right, 0), (right, 20), (left, 20)))
-
-    on_white = [reading("SALE", 0), reading("x", 300, 0.3)]
-    on_black = [reading("SALE NOW", 0, 0.8), reading("TODAY", 120)]
-    assert merged([on_white, on_black]) == [on_black[0], on_black[1], on_white[1]]
-
-
 def test_opaque_images_and_mid_tones_are_read_once() -> None:
     pytest.importorskip("rapidocr")
     from visioneval.graders.text import ocr

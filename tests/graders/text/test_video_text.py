@@ -108,9 +108,7 @@ def test_other_and_forbidden_text_fails(video_of: Any) -> None:
     ("expected", "passed", "reason"),
     [
         ({"required": ["Join us ✓"]}, None, '"Join us ✓" may be "Join us": local OCR cannot read ✓'),
-        ({"required": ["Join up ✓"]}, False, '"Join up ✓" is in 0 of 3 sampled frames'),
         ({"forbidden": ["Join us ✓"]}, None, 'forbidden "Join us ✓" may be present, read as "Join us"'),
-        ({"forbidden": ["Join up ✓"]}, True, "nothing forbidden"),
         ({"required": LINES[:2], "allowed": ["Join us ✓"], "extra": "forbid"}, None, 'extra text "Join us" may be'),
     ],
 )

@@ -87,7 +87,7 @@ def test_dots_and_hairlines_are_no_text(seen: list[tuple[int, int]]) -> None:
 
 
 def test_a_photo_has_no_windows(seen: list[tuple[int, int]]) -> None:
-    noise = np.random.default_rng(1).integers(0, 256, (3000, 3000, 3), dtype=np.uint8)
+    noise = np.random.default_rng(1).integers(0, 256, (2100, 2100, 3), dtype=np.uint8)
     assert ocr.read_windows(Image.fromarray(noise), []) == []
     grid = [(x, y, x + 60, y + 24) for x in range(50, 2000, 400) for y in range(50, 2000, 400)]
     assert ocr.read_windows(canvas((2000, 2000), *grid), []) == [], "more windows than a photo's worth"
@@ -112,11 +112,14 @@ def test_a_text_at_the_seam_of_tiles_is_read_once(seen: list[tuple[int, int]], l
     assert places(ocr.read_enlarged(canvas((1500, 500), block))) == [pytest.approx(block, abs=2)]
 
 
-def test_a_text_that_the_tiles_cut_is_not_read(seen: list[tuple[int, int]]) -> None:
-    whole = (100, 100, 500, 124)
-    readings = ocr.read_enlarged(canvas((2400, 2400), (700, 300, 1500, 340), (100, 700, 124, 1500), whole))
+def test_a_text_that_the_tiles_cut_is_not_read(seen: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "MAX_AREA", 1_000_000)  # a quarter of all areas
+    monkeypatch.setattr(ocr, "_MAX_ENLARGED_AREA", 4_000_000)
+    whole = (50, 50, 250, 62)
+    readings = ocr.read_enlarged(canvas((1200, 1200), (350, 150, 750, 170), (50, 350, 62, 750), whole))
     assert places(readings) == [pytest.approx(whole, abs=2)]
-    at_the_sides = [(0, 0, 60, 24), (2340, 2376, 2400, 2400)]
-    assert places(ocr.read_enlarged(canvas((2400, 2400), *at_the_sides))) == [
+    at_the_sides = [(0, 0, 30, 12), (1170, 1188, 1200, 1200)]
+    assert places(ocr.read_enlarged(canvas((1200, 1200), *at_the_sides))) == [
         pytest.approx(block, abs=2) for block in at_the_sides
     ]
+    assert len(seen) == 18, "nine tiles each"

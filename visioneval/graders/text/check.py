@@ -14,7 +14,7 @@ confidence. So are brackets around a whole expected line: the round ends of a bu
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,8 +35,9 @@ from visioneval.graders.text.match import (
     inside,
     is_illegible,
     occurrences,
+    page_of,
 )
-from visioneval.graders.text.missing import CopyPair, Hit, Lines, Miss, View, in_whole_readings, settle
+from visioneval.graders.text.missing import CopyPair, Hit, Lines, Miss, in_whole_readings, pairs, settle
 from visioneval.graders.text.spaces import LineLook, SpaceFinding, findings
 from visioneval.suite.cases.case import ExpectText
 
@@ -87,22 +88,22 @@ def check(
     ``legible`` are lines that were read by a reader that knows all of their characters.
     """
     lines = Lines.of(expected, fold=fold)
-    view = View.of(readings, lines, fold=fold, min_confidence=min_confidence)
-    matched, unsettled, absent = _required(view, lines, legible)
-    joined, doubtful, missing, instead = settle(view, lines, absent, matched, unsettled)
+    page = page_of(readings, lines.all, fold=fold, min_confidence=min_confidence)
+    matched, unsettled, absent = _required(page, lines, legible)
+    joined, doubtful, missing, instead = settle(page, lines, absent, matched, unsettled)
     matched += joined
-    doubts = (*view.pairs(unsettled, "look-alikes"), *doubtful)
-    forbidden, uncertain = _forbidden(view.page, lines, [*unsettled, *joined], legible, fold=fold)
+    doubts = (*pairs(page, unsettled, "look-alikes"), *doubtful)
+    forbidden, uncertain = _forbidden(page, lines, [*unsettled, *joined], legible, fold=fold)
     known = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain)]
     extra: tuple[Extra, ...] = ()
     unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
-        extra, unsettled_extra = _extra(view, lines, [*known, *instead], doubts, legible)
+        extra, unsettled_extra = _extra(page, lines, [*known, *instead], doubts, legible)
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
-    matched_pairs = view.pairs(matched)
+    matched_pairs = pairs(page, matched)
     if expected.extra == "allow":
         known_chars = covered(known)
-        marks = [_mark(view.page, match, known_chars) for _, match in matched]
+        marks = [_mark(page, match, known_chars) for _, match in matched]
         matched_pairs = tuple(replace(pair, mark=mark) for pair, mark in zip(matched_pairs, marks, strict=True))
     is_open = bool(doubts or uncertain or unsettled_extra)
     measured = bool(lines.required) and not doubts
@@ -114,8 +115,8 @@ def check(
         matched=matched_pairs,
         missing=tuple(missing),
         unsettled=doubts,
-        forbidden=view.pairs(forbidden),
-        unsettled_forbidden=view.pairs(uncertain),
+        forbidden=pairs(page, forbidden),
+        unsettled_forbidden=pairs(page, uncertain),
         extra=certain_extra,
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         unsettled_extra=unsettled_extra,
@@ -129,15 +130,15 @@ def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confide
 
     Not those of which a part may be a forbidden line: what must not be there is not read as what must.
     """
-    view, missed, _ = _nearly_read(readings, expected, min_confidence)
+    page, missed, _ = _nearly_read(readings, expected, min_confidence)
     nearly_read = []
     for line, match in missed:
-        segments = ["".join(view.page.copies[index].chars[start:end]) for index, start, end in match]
+        segments = ["".join(page.copies[index].chars[start:end]) for index, start, end in match]
         for (index, start, end), part in zip(match, split(line, segments), strict=True):
-            copy = view.page.copies[index]
+            copy = page.copies[index]
             text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
             if copy_of(text, fold=True).chars != copy.chars:
-                nearly_read.append((view.counted[index], text))
+                nearly_read.append((index, text))
     return nearly_read
 
 
@@ -146,30 +147,30 @@ def torn_lines(readings: Sequence[Reading], expected: ExpectText, *, min_confide
 
     As :func:`candidates`, not those of which a part may be a forbidden line, nor those with a part of another line.
     """
-    view, missed, taken = _nearly_read(readings, expected, min_confidence)
+    _, missed, taken = _nearly_read(readings, expected, min_confidence)
     of_lines = {index for index, _ in taken}
     torn = []
     for _, match in missed:
         pieces = [index for index, _, _ in match]
-        first, *others = row = [view.counted[index] for index in pieces]
+        first, *others = pieces
         if others and of_lines.isdisjoint(pieces) and all(in_one_row(readings[first], readings[n]) for n in others):
-            torn.append(row)
+            torn.append(pieces)
     return torn
 
 
 def _nearly_read(
     readings: Sequence[Reading], expected: ExpectText, min_confidence: float
-) -> tuple[View, list[tuple[Copy, Match]], set[tuple[int, int]]]:
+) -> tuple[Page, list[tuple[Copy, Match]], set[tuple[int, int]]]:
     """The missing lines that were nearly read, each with what is nearest to it and belongs to no other line; and the
     characters (reading, position) that do."""
     lines = Lines.of(expected, fold=True)
-    view = View.of(readings, lines, fold=True, min_confidence=min_confidence)
-    matched, unsettled, absent = _required(view, lines, frozenset())
-    forbidden, uncertain = _forbidden(view.page, lines, unsettled, frozenset(), fold=True)
+    page = page_of(readings, lines.all, fold=True, min_confidence=min_confidence)
+    matched, unsettled, absent = _required(page, lines, frozenset())
+    forbidden, uncertain = _forbidden(page, lines, unsettled, frozenset(), fold=True)
     taken = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
-    closest = [(line, nearest(view.page, line, taken)) for line in absent]
+    closest = [(line, nearest(page, line, taken)) for line in absent]
     nearly_read = [(line, match.match) for line, match in closest if match is not None and match.is_close(line)]
-    return view, nearly_read, taken
+    return page, nearly_read, taken
 
 
 def other_spaces(comparison: CopyCheck, readings: Sequence[Reading]) -> list[int]:
@@ -223,46 +224,43 @@ def _mark(page: Page, match: Match, known: AbstractSet[tuple[int, int]]) -> str:
     return copy.text[copy.source[start] : copy.source[end] if end < len(copy.chars) else None].rstrip()
 
 
-def _required(view: View, lines: Lines, legible: AbstractSet[str]) -> tuple[list[Hit], list[Hit], list[Copy]]:
+def _required(page: Page, lines: Lines, legible: AbstractSet[str]) -> tuple[list[Hit], list[Hit], list[Copy]]:
     """The required lines that were read, with the right spaces if possible, those that may have been, and the rest."""
-    on_page = [view.readings[index] for index in view.counted]
 
     def has_other_spaces(line: Copy, match: Match) -> bool:
-        return any(findings(line, match, on_page, fold=view.fold, looks=None))
+        return any(findings(line, match, page.readings, fold=page.fold, looks=None))
 
     exact = assign(
-        [sorted(occurrences(view.page, line.chars), key=partial(has_other_spaces, line)) for line in lines.required]
+        [sorted(occurrences(page, line.chars), key=partial(has_other_spaces, line)) for line in lines.required]
     )
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
-    if not view.fold:
+    if not page.fold:
         return matched, [], absent
-    alike = assign([occurrences(view.page, line.chars, alike=True) for line in absent], [match for _, match in matched])
+    alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
     absent = [line for line, match in zip(absent, alike, strict=True) if match is None]
-    gaps = assign_gaps(view.page, absent, [match for _, match in (*matched, *unsettled)], legible)
+    gaps = assign_gaps(page, absent, [match for _, match in (*matched, *unsettled)], legible)
     unsettled += [(line, match) for line, match in zip(absent, gaps, strict=True) if match is not None]
     return matched, unsettled, [line for line, match in zip(absent, gaps, strict=True) if match is None]
 
 
 def _extra(
-    view: View, lines: Lines, known: Iterable[Match], doubts: Iterable[CopyPair], legible: AbstractSet[str]
+    page: Page, lines: Lines, known: Iterable[Match], doubts: Iterable[CopyPair], legible: AbstractSet[str]
 ) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
     """The text that no line explains, and what may be a line with characters that cannot be read."""
-    page, fold = view.page, view.fold
+    fold = page.fold
     allowed = [match for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
     in_doubt = {index for doubt in doubts for index in doubt.readings}
-    whole = [((at, 0, page.length(at)),) for at, index in enumerate(view.counted) if index in in_doubt]
+    whole = [((index, 0, page.length(index)),) for index in page.counted if index in in_doubt]
     explained = covered([*known, *allowed, *whole])
     maybe = _maybe_allowed(page, lines, explained) if fold else []
     explained |= covered(match for _, match in maybe)
-    on_page = [view.readings[index] for index in view.counted]
-    items = extras(page, on_page, explained, lines.all, doubt=fold)
-    items = tuple(replace(item, reading=view.counted[item.reading]) for item in items)
+    items = extras(page, explained, lines.all, doubt=fold)
     if not fold:
         return items, ()
     certain, foreign = _without_illegible(items, [line for line in lines.all if line.text not in legible])
-    return certain, (*view.pairs(maybe), *foreign)
+    return certain, (*pairs(page, maybe), *foreign)
 
 
 def _maybe_allowed(page: Page, lines: Lines, explained: AbstractSet[tuple[int, int]]) -> list[Hit]:
@@ -380,7 +378,6 @@ class Extra:
 
 def extras(
     page: Page,
-    readings: Sequence[Reading],
     explained: AbstractSet[tuple[int, int]],
     expected: Iterable[Copy],
     *,
@@ -392,12 +389,14 @@ def extras(
     """
     scripts = {_script(char) for line in expected for char in line.chars} - {_COMMON} or {_LATIN}
     items: list[Extra] = []
-    for index, copy in enumerate(page.copies):
-        confidence = readings[index].confidence
-        covered = [(index, position) in explained for position in range(len(copy.chars))]
-        is_in_brackets = covered == [False, *[True] * (len(covered) - 2), False]
-        is_button = is_in_brackets and copy.chars[:1] + copy.chars[-1:] in _BRACKETS
-        for start, end in _open_runs(covered):
+    for index in page.counted:
+        copy, confidence = page.copies[index], page.readings[index].confidence
+        free = [position for position in range(len(copy.chars)) if (index, position) not in explained]
+        is_button = free == [0, len(copy.chars) - 1] and copy.chars[0] + copy.chars[-1] in _BRACKETS
+        places = set(free)
+        starts = [position for position in free if position - 1 not in places]
+        ends = [position + 1 for position in free if position + 1 not in places]
+        for start, end in zip(starts, ends, strict=True):
             run = copy.chars[start:end]
             is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
             if _is_text(run, alone=is_alone):
@@ -405,17 +404,6 @@ def extras(
                 context = None if end - start == len(copy.chars) else copy.text.strip()
                 items.append(Extra(copy.cut(start, end), index, confidence, context, is_doubtful))
     return tuple(items)
-
-
-def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """The segments of a reading that are not covered."""
-    start = None
-    for position, is_covered in enumerate((*covered, True)):
-        if is_covered and start is not None:
-            yield start, position
-            start = None
-        elif not is_covered and start is None:
-            start = position
 
 
 def _is_text(run: str, *, alone: bool) -> bool:

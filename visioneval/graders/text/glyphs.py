@@ -75,7 +75,13 @@ def shown_characters(image: Image.Image, text: str, columns: Sequence[float]) ->
         if (glyph := _glyph(ink, labels, column * ink.shape[1])) is not None
     }
     tallest = max((glyph.height for position, glyph in glyphs.items() if text[position].isalnum()), default=0)
-    zeros = [_is_marked(glyphs.get(position)) for position in _zeros_of_numbers(text)]
+    numbers = [run for run in _RUN.finditer(text) if run[0].isdecimal()]
+    zeros = [
+        _is_marked(glyphs.get(run.start() + index))
+        for run in numbers
+        for index, char in enumerate(run[0])
+        if char == _ZERO
+    ]
     empty_is_letter = all(zeros) if zeros else _is_monospaced(text, glyphs)
     shown: list[tuple[int, str]] = []
     for position in _mixed(text):
@@ -97,16 +103,6 @@ def _mixed(text: str) -> list[int]:
         sought = _ZERO if rest.isalpha() else _LETTERS if rest.isdecimal() else ""
         positions.extend(run.start() + index for index, char in enumerate(run[0]) if char in sought)
     return positions
-
-
-def _zeros_of_numbers(text: str) -> list[int]:
-    return [
-        run.start() + index
-        for run in _RUN.finditer(text)
-        if run[0].isdecimal()
-        for index, char in enumerate(run[0])
-        if char == _ZERO
-    ]
 
 
 def _is_marked(glyph: _Glyph | None) -> bool:
@@ -197,7 +193,8 @@ def gaps(image: Image.Image, text: str, columns: Sequence[float]) -> tuple[Gap, 
         size = (max(1, round(image.width * _HEIGHT / image.height)), _HEIGHT)
         image = image.resize(size, Image.Resampling.BICUBIC)
     ink = _ink_mask(image)
-    height = _glyph_height(ink)
+    heights = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)[2][1:, cv2.CC_STAT_HEIGHT]
+    height = float(median([int(size) for size in heights if size > _NO_GLYPH * ink.shape[0]] or [0]))
     parts = _parts(_upright(ink))
     if not parts or not height:
         return unclear
@@ -246,11 +243,6 @@ def _ink_mask(image: Image.Image) -> Mask:
     threshold, _ = cv2.threshold(scaled, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     mask: Mask = scaled > threshold
     return mask
-
-
-def _glyph_height(ink: Mask) -> float:
-    heights = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)[2][1:, cv2.CC_STAT_HEIGHT]
-    return float(median(tall)) if (tall := [int(size) for size in heights if size > _NO_GLYPH * ink.shape[0]]) else 0.0
 
 
 def _upright(ink: Mask) -> Mask:

@@ -34,7 +34,6 @@ from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import (
     MAX_REPLY_CHARS,
     Answer,
-    Ask,
     OffSchemaError,
     answer_details,
     ask_for_json,
@@ -42,7 +41,7 @@ from visioneval.judging.ask import (
     reply_texts,
 )
 from visioneval.media.images import load_image, room_for, size_of
-from visioneval.providers.base import Question, Reply
+from visioneval.providers.base import Question
 from visioneval.records.model import digest
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
@@ -139,23 +138,39 @@ class Text:
 
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison without folding: a judge can tell a dash from a hyphen."""
+        config, key = self._config, self._config.key
         try:
-            judge_reading = await ask_for_lines(context, self._config)
-        except OffSchemaError as error:
-            return _unread_grade(self._config, context, error.replies, str(error))
-        except ProviderError as error:
-            return _unread_grade(self._config, context, (), str(error))
-        comparison = await asyncio.to_thread(check, judge_reading.readings, expected, fold=False)
-        if self._config.spaces == "exact":
-            comparison = with_spaces(comparison, judge_reading.readings, fold=False)
-        measured = await self._measured(judge_reading.readings, expected)
-        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
+            answers = await _ask_for_lines(context, describe=config.describe)
+        except (OffSchemaError, ProviderError) as error:
+            replies = error.replies if isinstance(error, OffSchemaError) else ()
+            return Grade(
+                scores=dict.fromkeys(config.metrics(context.case)),
+                details={"extract": "judge", "replies": reply_texts(replies)},
+                error=str(error),
+                judge_model=replies[-1].model if replies else None,
+            )
+        last = answers[-1]
+        readings = [Reading(line) for item in last.data["lines"] for line in item.splitlines() if line.strip()]
+        comparison = await asyncio.to_thread(check, readings, expected, fold=False)
+        if config.spaces == "exact":
+            comparison = with_spaces(comparison, readings, fold=False)
+        measured = await self._measured(readings, expected)
+        graded = _grade(config, expected, readings, comparison, "judge", measured, {})
+        details = {**graded.details, **answer_details(*answers)}
+        templates, properties = (LIST,), _LINES
+        if config.describe:
+            templates, properties = (DESCRIBE, CHECK), {**_DESCRIBED, **_CHECKED}
+            details["description"] = _description(answers[0])[:MAX_REPLY_CHARS]
+            if context.case.criteria and last.data.get("criteria_met") is False:  # fails even with the right copy
+                unmet = f"criteria not met: {last.data.get('reason', '')}"
+                reason = "; ".join(filter(None, [graded.reasons[key], unmet]))
+                graded = replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
         return replace(
-            _with_criteria(graded, self._config.key, judge_reading),
-            details={**graded.details, **judge_reading.details},
-            judge_model=judge_reading.replies[-1].model,
-            template_sha256=judge_reading.template_sha256,
-            schema_sha256=judge_reading.schema_sha256,
+            graded,
+            details=details,
+            judge_model=last.replies[-1].model,
+            template_sha256=context.templates.digest(*templates),
+            schema_sha256=digest(properties),
         )
 
 
@@ -185,24 +200,6 @@ async def _with_spaces(context: GradingContext, readings: Sequence[Reading], com
     run = partial(look_at_lines, path, doubted)
     looks = (await ocr.measured(context, "spaces of lines", run, LineLooks, readings=doubted)).looks
     return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
-
-
-def _unread_grade(config: TextGrader, context: GradingContext, replies: tuple[Reply, ...], error: str) -> Grade:
-    """A grade without scores, with the replies of the judge."""
-    return Grade(
-        scores=dict.fromkeys(config.metrics(context.case)),
-        details={"extract": "judge", "replies": reply_texts(replies)},
-        error=error,
-        judge_model=replies[-1].model if replies else None,
-    )
-
-
-def _with_criteria(graded: Grade, key: str, judge_reading: JudgeReading) -> Grade:
-    """Fails a grade if the description does not meet the criteria, even with the right copy."""
-    if judge_reading.criteria_met is not False:
-        return graded
-    reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {judge_reading.reason}"]))
-    return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
 
 
 def _grade(
@@ -241,52 +238,23 @@ MAX_LINE_CHARS = 20_000
 """The most characters in all lines of a reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeReading:
-    """What the judge read. ``criteria_met`` is ``None`` unless the case has criteria and ``describe`` is on."""
-
-    readings: tuple[Reading, ...]
-    details: Mapping[str, Any]
-    replies: tuple[Reply, ...]
-    template_sha256: str
-    schema_sha256: str
-    criteria_met: bool | None = None
-    reason: str = ""
-
-
-async def ask_for_lines(context: GradingContext, config: TextGrader) -> JudgeReading:
-    """Asks the judge.
+async def _ask_for_lines(context: GradingContext, *, describe: bool) -> list[Answer]:
+    """The judge's answers, of which the last has the lines.
 
     Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
     """
     ask = context.ask_own_judge
     part = await asyncio.to_thread(context.show, context.generated.path)
-    if not config.describe:
-        answer = await ask_for_json(
-            ask, _question(_instructions(LIST, context), _LINES, part), partial(_reply_problems, _LINES)
-        )
-        return JudgeReading(
-            _answered_lines(answer), answer_details(answer), answer.replies, *_hashes(context, _LINES, LIST)
-        )
+    if not describe:
+        question = _question(_instructions(LIST, context), _LINES, part)
+        return [await ask_for_json(ask, question, partial(_reply_problems, _LINES))]
     question = _question(_instructions(DESCRIBE, context), _DESCRIBED, part)
     described = await ask_for_json(ask, question, _description_problems, {"description": "-"})
-    answer = await _check_description(ask, context, described)
-    return JudgeReading(
-        _answered_lines(answer),
-        {**answer_details(described, answer), "description": _description(described)[:MAX_REPLY_CHARS]},
-        (*described.replies, *answer.replies),
-        *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
-        criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,
-        reason=str(answer.data.get("reason", "")),
-    )
-
-
-async def _check_description(ask: Ask, context: GradingContext, described: Answer) -> Answer:
-    """The second call, which sees no image."""
-    question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)
+    question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)  # it sees no image
     needed = _CHECKED if context.case.criteria else _LINES  # without criteria, nothing reads the rest
+    example = {"criteria_met": True, "reason": ""}
     try:
-        return await ask_for_json(ask, question, partial(_reply_problems, needed), {"criteria_met": True, "reason": ""})
+        return [described, await ask_for_json(ask, question, partial(_reply_problems, needed), example)]
     except OffSchemaError as error:
         raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
 
@@ -306,10 +274,6 @@ def _instructions(template: str, context: GradingContext, description: str = "")
     return context.templates.render(template, template_context[template])
 
 
-def _hashes(context: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
-    return context.templates.digest(*templates), digest(properties)
-
-
 def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> Question:
     return Question(parts=(instructions, *parts), schema=object_schema(properties), names=tuple(properties))
 
@@ -327,7 +291,3 @@ def _reply_problems(names: Collection[str], data: Any) -> list[str]:
     if "criteria_met" in names and not isinstance(data["criteria_met"], bool):
         return ["'criteria_met' is not true or false"]
     return []
-
-
-def _answered_lines(answer: Answer) -> tuple[Reading, ...]:
-    return tuple(Reading(line) for item in answer.data["lines"] for line in item.splitlines() if line.strip())

@@ -115,8 +115,12 @@ def lower_case(chars: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Page:
     """All readings: texts as read and as the glyphs show them, the edges in each, what may follow each, and what may
-    follow it if both are whole."""
+    follow it if both are whole. Those that are not ``counted`` have no edges, and nothing follows them."""
 
+    readings: Sequence[Reading]
+    fold: bool
+    min_confidence: float
+    counted: tuple[int, ...]
     copies: tuple[Copy, ...]
     shown_chars: tuple[str, ...]
     skeletons: tuple[str, ...]
@@ -133,19 +137,30 @@ class Page:
         return " ".join(self.copies[index].cut(start, end) for index, start, end in match)
 
 
-def page_of(readings: Sequence[Reading], expected: Iterable[Copy], *, fold: bool) -> Page:
-    """Prepares readings for the search. ``expected`` are lines whose words the reader may have joined."""
+def page_of(readings: Sequence[Reading], expected: Sequence[Copy], *, fold: bool, min_confidence: float = 0.0) -> Page:
+    """Prepares readings for the search. Those with text that are at least as confident (0 to 1) count.
+
+    ``expected`` are lines whose words the reader may have joined.
+    """
     copies = tuple(copy_of(reading.text, fold=fold) for reading in readings)
+    counted = [at for at, copy in enumerate(copies) if readings[at].confidence >= min_confidence and copy.chars]
+    on_page = [readings[index] for index in counted]
+    follows = dict(zip(counted, layout.follows(on_page), strict=True))
+    near = dict(zip(counted, layout.near(on_page), strict=True))
     pieces = frozenset(piece for line in expected for piece in _word_runs(line))
     if fold:
         pieces |= frozenset(map(skeleton, pieces))
     return Page(
+        readings,
+        fold,
+        min_confidence,
+        tuple(counted),
         copies,
-        tuple(copy_of(reading.shown_text, fold=fold).chars for reading in readings),
-        tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
-        tuple(frozenset(_edges(copy, pieces)) for copy in copies),
-        layout.follows(readings),
-        layout.near(readings),
+        shown_chars=tuple(copy_of(reading.shown_text, fold=fold).chars for reading in readings),
+        skeletons=tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
+        edges=tuple(frozenset(_edges(copy, pieces) if at in follows else ()) for at, copy in enumerate(copies)),
+        follows=tuple(tuple(counted[after] for after in follows.get(at, ())) for at in range(len(readings))),
+        near=tuple(frozenset(counted[other] for other in near.get(at, ())) for at in range(len(readings))),
     )
 
 

@@ -75,36 +75,9 @@ class Lines:
         return (*self.required, *self.allowed, *self.forbidden)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """Readings as they are compared with lines: ``counted`` are the indices of those on the ``page``."""
-
-    readings: Sequence[Reading]
-    counted: Sequence[int]
-    page: Page
-    fold: bool
-
-    @classmethod
-    def of(cls, readings: Sequence[Reading], lines: Lines, *, fold: bool, min_confidence: float = 0.0) -> View:
-        """The readings with text that are at least as confident (0 to 1)."""
-        counted = [
-            index
-            for index, reading in enumerate(readings)
-            if reading.confidence >= min_confidence and copy_of(reading.text, fold=fold).chars
-        ]
-        on_page = [readings[index] for index in counted]
-        return cls(readings, counted, page_of(on_page, lines.all, fold=fold), fold)
-
-    def pairs(self, hits: Iterable[Hit], doubt: Doubt | None = None) -> tuple[CopyPair, ...]:
-        """The hits in terms of the given readings."""
-        return tuple(
-            CopyPair(line.text, self.page.shown(match), self.spans(match), doubt, _gaps(self.page, line, match))
-            for line, match in hits
-        )
-
-    def spans(self, match: Match) -> Match:
-        """A match on the page in terms of the given readings."""
-        return tuple((self.counted[index], start, end) for index, start, end in match)
+def pairs(page: Page, hits: Iterable[Hit], doubt: Doubt | None = None) -> tuple[CopyPair, ...]:
+    """The hits with what was read of them."""
+    return tuple(CopyPair(line.text, page.shown(match), match, doubt, _gaps(page, line, match)) for line, match in hits)
 
 
 def _gaps(page: Page, line: Copy, match: Match) -> tuple[str, ...]:
@@ -144,7 +117,7 @@ class Miss:
 
 
 def settle(
-    view: View, lines: Lines, absent: Sequence[Copy], matched: Sequence[Hit], unsettled: Sequence[Hit]
+    page: Page, lines: Lines, absent: Sequence[Copy], matched: Sequence[Hit], unsettled: Sequence[Hit]
 ) -> tuple[list[Hit], list[CopyPair], list[Miss], list[Match]]:
     """Decides about the ``absent`` lines. A judge's reading (``fold`` is false) leaves no doubt.
 
@@ -152,44 +125,44 @@ def settle(
     of any of them.
     """
     taken = covered(match for _, match in (*matched, *unsettled))
-    lower_page = in_lower_case(view.page) if absent else view.page
-    faint = _faint_readings(view, lines, absent)
-    weak = _weak(view, lines, absent)
-    others = _others(view, matched, faint)
+    lower_page = in_lower_case(page) if absent else page
+    faint = _faint_readings(page, lines, absent)
+    weak = _weak(page, lines, absent)
+    others = _others(page, matched, faint)
     joined: list[Hit] = []
     doubts: list[CopyPair] = []
     missing: list[Miss] = []
     instead: list[Match] = []
     for index, (line, faint_match) in enumerate(zip(absent, faint, strict=True)):
-        other = _read_instead(view.page, lower_page, line, taken, fold=view.fold)
+        other = _read_instead(page, lower_page, line, taken, fold=page.fold)
         instead += other.matches
-        miss = _miss(view, line, other, faint_match, lines, matched)
-        if match := _one_line(view.page, other.parts):
+        miss = _miss(page, line, other, faint_match, lines, matched)
+        if match := _one_line(page, other.parts):
             joined.append((line, match))
             taken |= covered([match])
         elif index in weak:
             doubts.append(weak[index])
-        elif doubt := _doubt(view, other, miss, others) if view.fold else None:
+        elif doubt := _doubt(page, other, miss, others) if page.fold else None:
             doubts.append(CopyPair(line.text, *doubt))
         else:
             missing.append(miss)
     return joined, doubts, missing, instead
 
 
-def _doubt(view: View, other: _Instead, miss: Miss, others: Sequence[int]) -> tuple[str, Match, Doubt] | None:
+def _doubt(page: Page, other: _Instead, miss: Miss, others: Sequence[int]) -> tuple[str, Match, Doubt] | None:
     """What was read of a line that may be there, where, and why it cannot be decided."""
     if miss.faint is not None:
-        return _joined_text(view, miss.readings), _places(miss.readings), "faint"
+        return _joined_text(page, miss.readings), _places(miss.readings), "faint"
     closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
-    tilts = [_tilt(view.readings[index]) for index, _, _ in view.spans(closest)]
+    tilts = [_tilt(page.readings[index]) for index, _, _ in closest]
     if tilts and max(tilts) - min(tilts) > _CURVED:
-        return view.page.shown(closest), view.spans(closest), "curved"
-    unread = [index for index in others if _may_be_misread(view.readings[index])]
-    return (_joined_text(view, unread), _places(unread), "unread") if unread and not closest else None
+        return page.shown(closest), closest, "curved"
+    unread = [index for index in others if _may_be_misread(page.readings[index])]
+    return (_joined_text(page, unread), _places(unread), "unread") if unread and not closest else None
 
 
-def _joined_text(view: View, readings: Sequence[int]) -> str:
-    return " ".join(view.readings[index].text for index in readings)
+def _joined_text(page: Page, readings: Sequence[int]) -> str:
+    return " ".join(page.readings[index].text for index in readings)
 
 
 def _places(readings: Sequence[int]) -> Match:
@@ -210,22 +183,19 @@ def _tilt(reading: Reading) -> float:
     return math.atan2(bottom - top, right - left)
 
 
-def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPair]:
+def _weak(page: Page, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPair]:
     """The missing lines, by their index, that are there if readings say what they possibly say."""
-    if not absent or not any(reading.possible for reading in view.readings):
+    if not absent or not any(reading.possible for reading in page.readings):
         return {}
-    possible = [
-        replace(view.readings[index], text=view.readings[index].possible or view.readings[index].text, shown=())
-        for index in view.counted
-    ]
-    page = View.of(possible, lines, fold=True).page
-    pairs: dict[int, CopyPair] = {}
-    for number, match in enumerate(assign([occurrences(page, line.chars) for line in absent])):
-        spans = view.spans(match or ())
-        if any(view.readings[index].possible for index, _, _ in spans):
-            read = " ".join(view.readings[index].text for index, _, _ in spans)
-            pairs[number] = CopyPair(absent[number].text, read, spans, "weak")
-    return pairs
+    possible = [replace(reading, text=reading.possible or reading.text, shown=()) for reading in page.readings]
+    other = page_of(possible, lines.all, fold=True, min_confidence=page.min_confidence)
+    weak: dict[int, CopyPair] = {}
+    for number, match in enumerate(assign([occurrences(other, line.chars) for line in absent])):
+        spans = match or ()
+        if any(page.readings[index].possible for index, _, _ in spans):
+            read = " ".join(page.readings[index].text for index, _, _ in spans)
+            weak[number] = CopyPair(absent[number].text, read, spans, "weak")
+    return weak
 
 
 def in_whole_readings(page: Page, line: Copy) -> Match:
@@ -242,13 +212,13 @@ def _one_line(page: Page, parts: Sequence[Hit]) -> Match:
     return spans if is_whole and is_in_order else ()
 
 
-def _others(view: View, matched: Sequence[Hit], faint: Sequence[_Faint | None]) -> tuple[int, ...]:
+def _others(page: Page, matched: Sequence[Hit], faint: Sequence[_Faint | None]) -> tuple[int, ...]:
     """The readings of some length that are part of no required line."""
-    explained = {view.counted[index] for _, match in matched for index, _, _ in match}
+    explained = {index for _, match in matched for index, _, _ in match}
     explained |= {index for match in faint if match for index in match[1]}
     return tuple(
         index
-        for index, reading in enumerate(view.readings)
+        for index, reading in enumerate(page.readings)
         if index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
     )
 
@@ -307,46 +277,41 @@ _Faint = tuple[float, tuple[int, ...]]
 """The confidence of a reading that is too low to count, and the indices of its readings."""
 
 
-def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> list[_Faint | None]:
+def _faint_readings(page: Page, lines: Lines, absent: Sequence[Copy]) -> list[_Faint | None]:
     """For each missing line, the most confident match of its own in which a reading is too faint to count."""
-    with_faint = View.of(view.readings, lines, fold=view.fold) if absent else view
-    faint = set(with_faint.counted) - set(view.counted)
+    with_faint = page_of(page.readings, lines.all, fold=page.fold) if absent else page
+    faint = set(with_faint.counted) - set(page.counted)
 
     def weakest(match: Match) -> float:
-        return min(view.readings[index].confidence for index, _, _ in with_faint.spans(match))
+        return min(page.readings[index].confidence for index, _, _ in match)
 
     options = [
         sorted(
-            (
-                match
-                for match in occurrences(with_faint.page, line.chars)
-                if not faint.isdisjoint(index for index, _, _ in with_faint.spans(match))
-            ),
+            (match for match in occurrences(with_faint, line.chars) if any(index in faint for index, _, _ in match)),
             key=weakest,
             reverse=True,
         )
         for line in absent
     ]
     return [
-        None if match is None else (weakest(match), tuple(index for index, _, _ in with_faint.spans(match)))
-        for match in assign(options)
+        None if match is None else (weakest(match), tuple(index for index, _, _ in match)) for match in assign(options)
     ]
 
 
 def _miss(
-    view: View, line: Copy, instead: _Instead, faint: _Faint | None, lines: Lines, matched: Sequence[Hit]
+    page: Page, line: Copy, instead: _Instead, faint: _Faint | None, lines: Lines, matched: Sequence[Hit]
 ) -> Miss:
     match = instead.match or ()
-    read = "".join(view.page.copies[index].chars[start:end] for index, start, end in match)
-    confidence, readings = faint or (None, tuple(index for index, _, _ in view.spans(match)))
+    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
+    confidence, readings = faint or (None, tuple(index for index, _, _ in match))
     return Miss(
         line=line.text,
         edits=instead.edits,
-        nearest=view.page.shown(match) if match else None,
+        nearest=page.shown(match) if match else None,
         differences=differences(line, read) if match else (),
         have=sum(other.chars == line.chars for other, _ in matched),
         want=sum(other.chars == line.chars for other in lines.required),
         faint=confidence,
         readings=readings,
-        parts=view.pairs(instead.parts),
+        parts=pairs(page, instead.parts),
     )

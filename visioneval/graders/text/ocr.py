@@ -176,12 +176,9 @@ def _is_cut(reading: Reading, tile: Place, size: tuple[int, int]) -> bool:
     """Whether a reading of a tile reaches a side that is no side of the image."""
     left, top, right, bottom = bounds(reading)
     width, height = tile[2] - tile[0], tile[3] - tile[1]
-    return (
-        (tile[0] > 0 and left <= _RIM)
-        or (tile[1] > 0 and top <= _RIM)
-        or (tile[2] < size[0] and right >= width - _RIM)
-        or (tile[3] < size[1] and bottom >= height - _RIM)
-    )
+    at_rim = left <= _RIM, top <= _RIM, right >= width - _RIM, bottom >= height - _RIM
+    is_inner = tile[0] > 0, tile[1] > 0, tile[2] < size[0], tile[3] < size[1]
+    return any(map(all, zip(at_rim, is_inner, strict=True)))
 
 
 def _around(place: Place) -> Place:
@@ -284,7 +281,8 @@ def _confidence(score: float) -> float:
 
 def all_versions() -> dict[str, str]:
     """The versions of OCR, and of what prepares images for it and looks at glyphs. Raises ``GraderError``."""
-    return {**TOOL_VERSIONS, "unicode": unidata_version, **tool_versions(), **library_versions()}
+    shaping = {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}  # the boxes
+    return {**TOOL_VERSIONS, "unicode": unidata_version, **tool_versions(), **shaping}
 
 
 async def measured(
@@ -306,12 +304,6 @@ def tool_versions() -> Mapping[str, str]:
     """The versions of the packages, and the recognition model. Raises ``GraderError`` if they are not installed."""
     model = model_path("Rec")
     return {"rapidocr": version("rapidocr"), "onnxruntime": version("onnxruntime"), "model": model.stem}
-
-
-@cache
-def library_versions() -> Mapping[str, str]:
-    """The versions of the packages with which RapidOCR shapes boxes, besides OpenCV and NumPy."""
-    return {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}
 
 
 def _prepare(image: Image.Image) -> tuple[Image.Image, float]:

@@ -113,14 +113,6 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
     yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
 
 
-def _spaces(config: TextGrader, comparison: CopyCheck) -> list[dict[str, Any]]:
-    is_checked = config.spaces == "exact"
-    return [
-        {"line": finding.line, "kind": finding.kind, "words": list(finding.words), "checked": is_checked}
-        for finding in comparison.spaces
-    ]
-
-
 def _success_reason(config: TextGrader, expected: ExpectText, comparison: CopyCheck) -> str:
     count = len(expected.required)
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
@@ -171,8 +163,13 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
         "extra": [_extra(readings, extra) for extra in comparison.extra],
         "unsettled": [_pair_with_box(readings, pair) for pair in uncertain],
         "folded": dict(comparison.folded),
-        **({"spaces": _spaces(config, comparison)} if comparison.spaces else {}),
     }
+    if comparison.spaces:
+        is_checked = config.spaces == "exact"
+        recorded["spaces"] = [
+            {"line": finding.line, "kind": finding.kind, "words": list(finding.words), "checked": is_checked}
+            for finding in comparison.spaces
+        ]
     if comparison.doubtful_extra:
         recorded["doubtful_extra"] = [_extra(readings, extra) for extra in comparison.doubtful_extra]
     return recorded

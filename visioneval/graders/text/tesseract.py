@@ -84,7 +84,9 @@ async def read_other_scripts(
 def _read(path: Path, languages: Sequence[str]) -> TesseractReadings:
     with room_for(path):
         loaded = load_image(path)
-        return TesseractReadings(read_at_scales(on_background(loaded, ocr.backgrounds(loaded)[0]), languages))
+        image = on_background(loaded, ocr.backgrounds(loaded)[0])
+        scales = [scale for scale in _SCALES if scale == 1 or scale * scale * image.width * image.height <= _MAX_AREA]
+        return TesseractReadings(tuple(tuple(_read_scale(image, languages, scale)) for scale in scales))
 
 
 def _read_line(scales: Sequence[Sequence[Reading]], line: Copy, copies: int) -> tuple[list[Reading], bool]:
@@ -124,16 +126,8 @@ _MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c")
 """The marks of direction that it adds: texts are in logical order."""
 
 
-def read_at_scales(image: Image.Image, languages: Sequence[str]) -> tuple[tuple[Reading, ...], ...]:
-    """The lines of text at each scale, with corners in pixels of ``image`` and the confidence of the weakest word.
-
-    Raises ``GraderError``.
-    """
-    scales = [scale for scale in _SCALES if scale == 1 or scale * scale * image.width * image.height <= _MAX_AREA]
-    return tuple(tuple(_read_scale(image, languages, scale)) for scale in scales)
-
-
 def _read_scale(image: Image.Image, languages: Sequence[str], scale: int) -> Iterator[Reading]:
+    """The lines of text, with corners in pixels of ``image`` and the confidence of the weakest word."""
     size = (image.width * scale, image.height * scale)
     data = encode_png(image.resize(size, Image.Resampling.LANCZOS) if scale > 1 else image)
     words: dict[tuple[str, ...], list[dict[str, str]]] = {}

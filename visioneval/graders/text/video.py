@@ -237,11 +237,6 @@ class _VideoCopy:
         return details
 
 
-def _without_places(pairs: Iterable[CopyPair]) -> list[CopyPair]:
-    """The places are others in each frame."""
-    return [replace(pair, spans=()) for pair in pairs]
-
-
 def _listed(seen: dict[T, list[float]]) -> list[tuple[T, list[float]]]:
     return [(item, [round(time, 3) for time in times]) for item, times in list(seen.items())[:MAX_LISTED]]
 

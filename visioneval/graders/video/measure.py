@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,6 +31,8 @@ Luma = NDArray[np.uint8]
 _TRANSFERS = {16: "PQ", 18: "HLG"}
 """Transfer characteristics of HDR, by their number in ITU-T H.273."""
 _FULL_RANGE = 2
+_FULL_LEVELS = ((np.arange(256) - 16) * (255 / 219)).clip(0, 255).round().astype(np.uint8)
+"""The full range, 0 to 255, of luma from 16 to 235 (ITU-R BT.709)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +48,27 @@ class LumaFrame:
     """The transfer function of HDR, ``PQ`` or ``HLG``, with which luma is not comparable to that of other videos."""
 
 
-@dataclass(frozen=True, slots=True)
-class VideoStream:
-    """What the file says about its video. ``pixel_aspect`` is the width of a pixel over its height."""
-
-    codec: str
-    pixel_format: str
-    pixel_aspect: float
-    has_audio: bool
-    """Whether there is any sound, silence included."""
-    frames: Iterator[LumaFrame]
-    """Raises ``ImageError`` at a frame that does not decode."""
-
-
 @contextmanager
-def opened_luma(path: Path) -> Iterator[VideoStream]:
-    """Opens a video to read its frames once. Raises ``ImageError`` if it is cut off, damaged or over the limits."""
+def opened_luma(path: Path) -> Iterator[tuple[Iterator[LumaFrame], dict[str, Any]]]:
+    """Opens a video to read its frames once, with what the file says about it: those fields of ``VideoFacts``.
+
+    A frame that does not decode raises ``ImageError``, as does a video that is cut off, damaged or over the limits.
+    """
     mime = mime_of(path)
     if mime in ANIMATION_TYPES.values():
-        codec = mime.removeprefix("video/")
         frames = (
             LumaFrame(frame.start, frame.duration, np.asarray(frame.image.convert("L")), rotation=0, hdr=None)
             for frame in animation_frames(path)
         )
-        yield VideoStream(codec, pixel_format="rgb24", pixel_aspect=1.0, has_audio=False, frames=frames)
+        codec = mime.removeprefix("video/")
+        yield frames, {"codec": codec, "pixel_format": "rgb24", "pixel_aspect": 1.0, "has_audio": False}
         return
     with opened(str(path), mime) as (container, stream):
         has_audio = _check_packets(container, stream)
     with opened(str(path), mime) as (container, stream):
         context, shape = stream.codec_context, stream.sample_aspect_ratio
-        yield VideoStream(
-            codec=context.name,
-            pixel_format=context.pix_fmt or "unknown",
-            pixel_aspect=float(shape) if shape else 1.0,
-            has_audio=has_audio,
-            frames=_frames(container, stream),
-        )
+        stated = {"codec": context.name, "pixel_format": context.pix_fmt or "unknown", "has_audio": has_audio}
+        yield _frames(container, stream), {**stated, "pixel_aspect": float(shape) if shape else 1.0}
 
 
 def _check_packets(container: Any, stream: Any) -> bool:
@@ -133,15 +120,8 @@ def _luma(frame: Any) -> Luma:
     values: Luma = (rows >> (bits - 8)).astype(np.uint8)
     if name.startswith("yuvj") or frame.color_range == _FULL_RANGE:
         return values
-    full: Luma = _from_limited_range()[values]
+    full: Luma = _FULL_LEVELS[values]
     return full
-
-
-@cache
-def _from_limited_range() -> Luma:
-    """The full range, 0 to 255, of luma from 16 to 235 (ITU-R BT.709)."""
-    levels: Luma = ((np.arange(256) - 16) * (255 / 219)).clip(0, 255).round().astype(np.uint8)
-    return levels
 
 
 TILES = (9, 16)
@@ -203,11 +183,11 @@ def tool_versions() -> dict[str, str]:
 
 def measure_video(path: Path) -> VideoFacts:
     """Decodes all frames. Raises ``ImageError`` if the video is damaged, cut off or over the limits."""
-    with opened_luma(path) as video:
+    with opened_luma(path) as (frames, stated):
         reader = _FrameMeasures()
-        for frame in video.frames:
+        for frame in frames:
             reader.add(frame)
-        return reader.facts(video.codec, video.pixel_format, video.pixel_aspect, has_audio=video.has_audio)
+        return reader.facts(**stated)
 
 
 class _FrameMeasures:
@@ -328,13 +308,8 @@ def _stretches(times: Sequence[Stretch], continues: Iterable[bool], *, at_least:
 
 
 def _black_stretches(times: Sequence[Stretch], is_black: Sequence[bool]) -> tuple[Stretch, ...]:
-    stretches: list[Stretch] = []
-    for number, (start, end) in enumerate(times):
-        if is_black[number]:
-            if number and is_black[number - 1]:
-                start = stretches.pop()[0]
-            stretches.append((start, end))
-    return tuple(stretches)
+    rows = [list(row) for black, row in groupby(zip(is_black, times, strict=True), itemgetter(0)) if black]
+    return tuple((row[0][1][0], row[-1][1][1]) for row in rows)
 
 
 REVERTS_WITHIN_S = 0.1
