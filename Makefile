@@ -14,6 +14,7 @@ AXE := tests/support/axe/node_modules/.package-lock.json
 # environment of its own, with the extra of its name and the dependency group `integration`, if nothing else is stated.
 CLIENTS := ray tables litellm mlflow wandb vertex ci
 EXTRA_ray := ray,s3,video
+EXTRA_litellm := litellm,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 GROUP_mlflow := mlflow-server

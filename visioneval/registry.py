@@ -53,7 +53,7 @@ PROVIDERS: Mapping[str, Part] = {
 JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks=True),
     "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks=True),
-    "litellm": _part("providers.litellm", "LiteLLMJudge", "judge:open_judge", checks=True),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge", checks=True),
     "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 BUILT_IN: Mapping[str, Mapping[str, Part]] = {

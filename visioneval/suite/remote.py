@@ -149,6 +149,11 @@ class DeclaredHosts(Remote):
         " without a key.",
     )
 
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The hosts from which outputs are fetched besides the server's own."""
+        return self.output_hosts
+
     def output_hosts_problem(self, *, trusted: bool) -> str | None:
         """Refuses every public host without trust."""
         if trusted or ANY_HOST not in self.output_hosts:

@@ -17,7 +17,7 @@ from conftest import FORMS, KEY
 from test_image_forms import answer_of, error, url_of
 
 from visioneval import CaseFiles, bounds
-from visioneval.providers.litellm.worker.http import Trace
+from visioneval.providers.litellm.guard import Trace
 
 Generate = Callable[..., Any]
 
@@ -172,10 +172,11 @@ def test_a_reply_over_the_limit(generate: Generate, image: bytes, monkeypatch: p
 
 def test_a_polled_address_on_another_host_gets_no_key(generate: Generate, save_image: Callable[..., Path]) -> None:
     files = CaseFiles(images=(("base", save_image()),))
-    with canned({"id": "1", "polling_url": "http://localhost:1/v1/get_result?id=1"}) as server:
+    with canned({"id": "1", "polling_url": "https://localhost:1/v1/get_result?id=1"}) as server:
         problem = error(generate, "black_forest_labs/flux-kontext-pro", url_of("fal", server), files=files)
     assert server.headers[0]["x-key"] == KEY
-    assert str(problem) == "blocked a request to 'localhost': calls may only go to '127.0.0.1'"
+    assert str(problem).endswith("Rejected polling URL: host is not within the bfl.ai domain")
+    assert len(server.bodies) == 1
 
 
 def test_a_base_url_that_litellm_ignores_gets_no_call(generate: Generate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,7 +166,18 @@ def test_stability_edits_one_image_with_a_mask(generate: Generate, image: bytes,
     assert len(server.bodies) == 1
 
 
+def test_fal_edits_one_image(generate: Generate, image: bytes, files: CaseFiles) -> None:
+    single = CaseFiles(images=files.images[:1])
+    with canned(answer_of("fal", image)) as server:
+        assert generate("fal_ai/fal-ai/flux-pro/kontext", url_of("fal", server), files=single).outputs == (image,)
+    (body,) = server.bodies
+    assert body["prompt"] == "a tree"
+    sent = base64.b64encode(files.images[0][1].read_bytes()).decode()
+    assert sent in json.dumps(body)
+
+
 def test_a_provider_without_edits_is_one_line(generate: Generate, files: CaseFiles) -> None:
-    problem = error(generate, FORMS["fal"], "http://127.0.0.1:1", files=files)
-    assert str(problem) == "LiteLLM did not send the call: image edit is not supported for fal_ai"
+    problem = error(generate, "aiml/flux/schnell", "http://127.0.0.1:1", files=files)
+    assert str(problem).startswith("LiteLLM did not send the call: ")
+    assert str(problem).endswith("image edit is not supported for aiml")
     assert problem.kind == "invalid"

@@ -15,7 +15,7 @@ from visioneval import CellRef, ProviderError, Question, Reply
 from visioneval.providers.base import ImagePart, Tool
 from visioneval.providers.conversation import converse
 from visioneval.providers.litellm.config import LiteLLMJudge
-from visioneval.providers.litellm.judge import open_judge
+from visioneval.providers.litellm.generator import open_judge
 
 SCHEMA = {
     "type": "object",

@@ -6,11 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from canned_api import canned
+from conftest import FORMS
+from pydantic import ValidationError
 
+from visioneval import ProviderError
 from visioneval.providers.litellm import catalog
-from visioneval.providers.litellm.parameters import CLOUD_NAMES, is_reserved
+from visioneval.providers.litellm.config import CLOUD_NAMES
 from visioneval.running.calls.budget import CallSize, CostBound, bound_of
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
@@ -23,12 +29,19 @@ print(json.dumps(sorted({*all_litellm_params, *GenericLiteLLMParams.model_fields
 """
 
 
-def test_every_parameter_of_litellm_itself_is_refused() -> None:
+def test_every_parameter_of_litellm_itself_is_refused(generate: Callable[..., Any]) -> None:
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
     output = subprocess.run([sys.executable, "-c", PARAMETERS], env=environment, capture_output=True, check=True)
     names = json.loads(output.stdout)
-    assert len(names) > 150
-    assert [name for name in names if not is_reserved(name)] == sorted(set(names) & CLOUD_NAMES)
+    assert len(names) > 200
+    assert len(set(names) & CLOUD_NAMES) > 4
+    with canned({}) as server:
+        for name in sorted(set(names) - CLOUD_NAMES):
+            with pytest.raises((ProviderError, ValidationError)) as raised:
+                generate(FORMS["openai"], server.url, params={name: "x"})
+            message = f"{name!r} controls LiteLLM, not the model: remove it"
+            assert message in str(raised.value) or f"{name!r} looks like a secret" in str(raised.value)
+    assert server.bodies == []
 
 
 WITHOUT_AN_IMPORT = """\
@@ -80,9 +93,17 @@ def test_a_free_token_leaves_the_price_by_image(monkeypatch: pytest.MonkeyPatch)
     assert price == {"per_image": 0.039}
 
 
-def test_an_image_has_the_highest_of_its_prices_by_size_and_quality() -> None:
-    price = catalog.listed_price("bedrock/amazon.titan-image-generator-v2:0")
-    assert price == {"per_image": 0.012}
+def test_an_image_has_the_highest_of_its_prices_by_size_and_quality(monkeypatch: pytest.MonkeyPatch) -> None:
+    prices = {"output_cost_per_image": 0.008, "output_cost_per_image_above_1024_and_1024_pixels": 0.012}
+    entry = {"mode": "image_generation", "litellm_provider": "shop", **prices}
+    monkeypatch.setattr(catalog, "_models", lambda: {"shop/large": entry})
+    assert catalog.listed_price("shop/large") == {"per_image": 0.012}
+
+
+def test_a_video_has_the_highest_of_its_prices_by_resolution() -> None:
+    assert catalog.listed_price("fal_ai/bytedance/seedance-2.0/text-to-video") == {"per_second": 1.5552}
+    assert catalog.unknown_model("fal_ai/bytedance/seedance-2.0/text-to-video", "video") is None
+    assert "has no" in str(catalog.unknown_model("fal_ai/bytedance/seedance-2.0/text-to-video", "generate"))
 
 
 def test_a_listed_price_is_the_cost_of_an_image() -> None:

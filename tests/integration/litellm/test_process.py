@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -13,98 +14,120 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from canned_api import canned
-from conftest import FORMS, KEY
-from fake_api import FakeAPI
+from conftest import FORMS
+from fake_api import FakeAPI, Fault
 from test_image_forms import answer_of
 
 from visioneval import ProviderError
-from visioneval.providers.litellm.process import _PROCESSES, Environment, LiteLLMProcess
+from visioneval.providers.litellm.config import LiteLLMProvider
+from visioneval.providers.litellm.process import FAILURE, Environment, LiteLLMConnection, LiteLLMProcess, process_for
+from visioneval.providers.openai.connection import encoded
 
 Call = Callable[[Awaitable[Any]], Any]
 PARENT = """\
-import asyncio, sys
-from visioneval.providers.litellm.process import Environment, LiteLLMProcess
+import asyncio
+from visioneval.providers.litellm.process import FAILURE, Environment, process_for
 
 async def main():
-    process = LiteLLMProcess(Environment())
-    call = {"call": "generate", "prompt": "", "params": {"model": "x/y"}, "api_key": None, "api_base": None, "reply_mb": 1}
-    try:
-        await process.call(call)
-    except Exception:
-        pass
-    print(process._running.process.pid, flush=True)
+    process = process_for(Environment())
+    await process.socket()
+    print(process.process.pid, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
 """
 
 
-def request(server: str, prompt: str = "a tree") -> dict[str, Any]:
-    params = {"model": FORMS["openai"]}
-    return {
-        "call": "generate",
-        "prompt": prompt,
-        "params": params,
-        "api_key": KEY,
-        "api_base": server,
-        "reply_mb": 9,
-    }
+async def generated(server: str, model: str = FORMS["openai"]) -> int:
+    """The number of images of a call."""
+    entry = {"provider": "litellm", "base_url": server, "api_key_env": "LOCAL_KEY", "params": {"model": model}}
+    connection = LiteLLMConnection(LiteLLMProvider.model_validate(entry))
+    answer = await connection.send("/images/generations", encoded({"model": model, "prompt": "a tree"}))
+    return len(answer.json()["data"])
 
 
-@pytest.fixture
-def process(loop: asyncio.Runner) -> LiteLLMProcess:
-    """The process that all tests share."""
-    processes = _PROCESSES.setdefault(loop.get_loop(), {})
-    return processes.setdefault(Environment(), LiteLLMProcess(Environment()))
+async def connected(api: FakeAPI, count: int) -> None:
+    while api.open_connections != count:  # noqa: ASYNC110 - set in another thread
+        await asyncio.sleep(0.01)
 
 
-def test_a_cancelled_call_leaves_the_process_to_others(
-    wait_for: Call, process: LiteLLMProcess, api: FakeAPI, image: bytes
-) -> None:
-    api.latency["images"] = 2.0
+def test_a_cancelled_call_ends_and_leaves_the_process_to_others(wait_for: Call, api: FakeAPI, image: bytes) -> None:
+    api.faults.queue(Fault("hang"))
 
-    async def both() -> Any:
-        slow = asyncio.create_task(process.call(request(api.openai_base_url)))
-        while not api.open_connections:  # noqa: ASYNC110 - set in another thread
-            await asyncio.sleep(0.01)
+    async def both() -> int:
+        slow = asyncio.create_task(generated(api.openai_base_url))
+        await connected(api, 1)
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow
+        async with asyncio.timeout(10):
+            await connected(api, 0)
         with canned(answer_of("openai", image)) as server:
-            return await process.call(request(server.url))
+            return await generated(server.url)
 
-    assert len(wait_for(both())["data"]) == 1
+    assert wait_for(both()) == 1
 
 
-def test_a_process_that_dies_fails_its_calls_and_is_replaced(
-    wait_for: Call, process: LiteLLMProcess, api: FakeAPI
-) -> None:
+def test_a_call_that_litellm_cancels_itself_is_an_error_at_once(wait_for: Call) -> None:
+    from visioneval.providers.litellm.worker import _answering
+
+    async def cancelled(_: dict[str, Any]) -> Any:
+        raise asyncio.CancelledError
+
+    async def answer() -> Any:
+        headers = {"x-base-url": "", "x-key": "", "x-reply-mb": "9"}
+        request = make_mocked_request("POST", "/images/generations", headers=headers)
+        request._read_bytes = b"{}"
+        return await _answering(cancelled)(request)
+
+    answered = wait_for(answer())
+    assert answered.status == FAILURE
+    assert json.loads(answered.body) == {
+        "message": "LiteLLM cancelled its own call",
+        "kind": "transient",
+        "retry_after": None,
+        "may_be_billed": True,
+        "reply": None,
+    }
+
+
+def test_a_process_that_dies_fails_its_calls_and_is_replaced(wait_for: Call, api: FakeAPI) -> None:
     api.latency["images"] = 30.0
 
     async def killed() -> None:
-        call = asyncio.create_task(process.call(request(api.openai_base_url)))
-        while not api.open_connections:  # noqa: ASYNC110 - set in another thread
-            await asyncio.sleep(0.01)
-        assert process._running is not None
-        os.kill(process._running.process.pid, signal.SIGKILL)
+        call = asyncio.create_task(generated(api.openai_base_url))
+        await connected(api, 1)
+        process = process_for(Environment()).process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
         await call
 
     with pytest.raises(ProviderError, match="LiteLLM's process ended") as raised:
         wait_for(killed())
     assert (raised.value.kind, raised.value.may_be_billed) == ("transient", True)
     api.latency.clear()
-    assert len(wait_for(process.call(request(api.openai_base_url)))["data"]) == 1
+    assert wait_for(generated(api.openai_base_url)) == 1
+
+
+def test_a_process_that_cannot_start_is_one_line(wait_for: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ProviderError, match="cannot start LiteLLM's process: No such file or directory"):
+        wait_for(LiteLLMProcess(Environment()).socket())
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ProviderError, match="LiteLLM's process ended"):
+        wait_for(LiteLLMProcess(Environment()).socket())
 
 
 def test_a_process_ends_with_its_loop() -> None:
     process = LiteLLMProcess(Environment())
 
     async def started() -> int:
-        with pytest.raises(ProviderError, match="did not send the call"):
-            await process.call({**request("http://127.0.0.1:1"), "params": {"model": "nowhere/x"}})
-        assert process._running is not None
-        return process._running.process.pid
+        socket = Path(await process.socket())
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+        assert process.process is not None
+        return process.process.pid
 
     assert not is_running(asyncio.run(started()))
 

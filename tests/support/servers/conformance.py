@@ -79,6 +79,8 @@ class Conformance:
     cannot: ClassVar[Mapping[str, str]] = {}
     faults: ClassVar[Mapping[str, str]] = {}
     """The beginning of the message for each fault."""
+    timeout_s: ClassVar[int] = 1
+    """A time within which a call begins."""
     says_no_wait: ClassVar[frozenset[str]] = frozenset()
     """The faults for which its server says no wait."""
 
@@ -155,9 +157,9 @@ class Conformance:
         scene.api.faults.when(lambda _asked: True, Fault("hang"))
         name = json.loads(self.suite(scene).read_text())
         entry = (name.get("judges") or {}).get("eye") or name["models"][0]
-        record = self.run(scene, limits={entry["provider"]: {"timeout_s": 1, "max_attempts": 1}})
+        record = self.run(scene, limits={entry["provider"]: {"timeout_s": self.timeout_s, "max_attempts": 1}})
         assert record.verdict == "ERROR"
-        assert "no answer within 1 s" in record.error.message
+        assert f"no answer within {self.timeout_s} s" in record.error.message
         assert self.result.exit_code == 3
         assert len(scene.api.requests) == 1
 

@@ -16,8 +16,7 @@ from visioneval import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
-from visioneval.providers.litellm.generator import LiteLLMGenerator
-from visioneval.providers.litellm.judge import open_judge
+from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
 from visioneval.providers.litellm.process import Environment
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices

@@ -5,6 +5,7 @@ Nothing is imported or downloaded: LiteLLM's import takes seconds and its own lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -16,15 +17,17 @@ import orjson
 from visioneval.errors import did_you_mean
 from visioneval.extras import install_command
 
-Use = Literal["generate", "judge"]
+Use = Literal["generate", "video", "judge"]
 
 _MODELS = "model_prices_and_context_window_backup.json"
 _PROVIDERS = "provider_endpoints_support_backup.json"
 _MODES: Mapping[Use, tuple[str, ...]] = {
     "generate": ("image_generation", "image_edit"),
+    "video": ("video_generation",),
     "judge": ("chat", "responses", "completion"),
 }
 _OUTPUT_TOKENS = ("output_cost_per_token", "output_cost_per_image_token", "output_cost_per_reasoning_token")
+_PER_SECOND = re.compile("output_cost_per_(video_per_)?second")
 _PER_MILLION = 1_000_000
 _LARGEST_USD = 1_000_000
 
@@ -69,10 +72,11 @@ def listed_price(model: str) -> dict[str, float] | None:
     taken = _usd(entry, *_OUTPUT_TOKENS) * _PER_MILLION
     is_by_image = entry.get("mode") in _MODES["generate"] and not taken
     per_image = _usd(entry, *_image_prices(entry)) if is_by_image else 0.0
-    if not (given or taken or per_image) or max(given, taken, per_image) > _LARGEST_USD:
-        return None
-    prices = {"per_image": per_image, "input_per_million": given, "output_per_million": taken}
-    return {name: usd for name, usd in prices.items() if usd}
+    is_video = entry.get("mode") in _MODES["video"]
+    per_second = _usd(entry, *(name for name in entry if is_video and _PER_SECOND.match(name)))
+    prices = {"per_image": per_image, "per_second": per_second, "input_per_million": given, "output_per_million": taken}
+    listed = {name: usd for name, usd in prices.items() if usd}
+    return listed if listed and max(listed.values()) <= _LARGEST_USD else None
 
 
 def _image_prices(entry: Mapping[str, Any]) -> list[str]:

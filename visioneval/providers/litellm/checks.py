@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visioneval.providers.litellm import catalog
-from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMOptions
-from visioneval.providers.litellm.parameters import model_problem
+from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMOptions, LiteLLMProvider, model_problem
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 
@@ -25,6 +24,8 @@ def warnings(entry: LiteLLMOptions) -> Iterator[tuple[Loc, str]]:
         yield ("provider",), catalog.missing_text()
     elif entry.is_own_host:  # another server has models of its own
         use: catalog.Use = "judge" if isinstance(entry, LiteLLMJudge) else "generate"
+        if isinstance(entry, LiteLLMProvider) and entry.api == "videos":
+            use = "video"
         for loc, model in _models(entry):
             if warning := catalog.unknown_model(model, use):
                 yield loc, warning

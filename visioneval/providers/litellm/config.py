@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from visioneval.media.urls import trusted_hosts
 from visioneval.providers.litellm.catalog import listed_price
-from visioneval.providers.litellm.parameters import model_problem, parameter_problems
-from visioneval.suite.cases.case import Text
+from visioneval.providers.openai.video_params import inputs_problem, longest_video_s
+from visioneval.providers.video_inputs import VideoInputs
+from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote, not_own_host
+from visioneval.types import TaskType
+
+CLOUD_NAMES = frozenset(
+    {
+        "api_version",
+        "aws_region_name",
+        "region_name",
+        "vertex_ai_location",
+        "vertex_ai_project",
+        "vertex_location",
+        "vertex_project",
+        "watsonx_region_name",
+    }
+)
+"""Parameters of LiteLLM that become part of a host or a path, so they may only be names."""
+_CLOUD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+_MODEL = re.compile(r"[A-Za-z0-9_.-]+/\S+")
+_RESERVED = re.compile(
+    r".*_?callbacks?|.*(api_base|base_url|api_url|endpoint)|.*_cost(_.*)?|.*_cost_per_.*|.*fallbacks?|.*guardrails?"
+    r"|(.*_)?(ad_token|access_key|api_key|client|credentials?|headers?|host|key_id|password|proxy|secret|secret_key"
+    r"|service_account|session_token|token_provider|username|web_identity_token|retries|timeout|organization)"
+    r"|(arize|auto_router|aws|azure|cache|caching|complexity_router|fallback|gcs|langfuse|langsmith|litellm|milvus|mock"
+    r"|posthog|s3|wandb|weave|retry|stream|drop|custom_llm)(_.*)?|model_.*|prompt_(id|label|variables|version)|metadata"
+)
+"""Parameters that control LiteLLM: keys, addresses, retries, callbacks, prices. Its process refuses all the others."""
 
 _KEYS = {
     "openai": OPENAI_KEYS,
@@ -130,6 +156,27 @@ class LiteLLMOptions(Remote):
         return key, f"LiteLLM gets {what}: pass --trust-suite if you trust this suite"
 
 
+def model_problem(model: object) -> str | None:
+    """Why a value cannot be the name of a model."""
+    if not isinstance(model, str):
+        return "params.model is missing: set it to LiteLLM's name of a provider and a model, such as fal_ai/MODEL"
+    if not _MODEL.fullmatch(model):
+        return f"model {model!r} does not name its provider: write provider/model, such as openai/{model[:60]}"
+    if "://" in model or "@" in model.partition("/")[0]:
+        return f"model {model!r} contains a URL: set base_url instead"
+    return None
+
+
+def parameter_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each parameter that a suite must not set, and why."""
+    for name, value in params.items():
+        if name in CLOUD_NAMES:
+            if not (isinstance(value, str) and _CLOUD_NAME.fullmatch(value)):
+                yield name, f"{name!r} must be a name of letters, digits, '.' and '-'"
+        elif _RESERVED.fullmatch(name):
+            yield name, f"{name!r} controls LiteLLM, not the model: remove it (see docs/suite.md for what replaces it)"
+
+
 def usual_keys(provider: str) -> frozenset[str]:
     """The variables that usually contain the key of a provider of LiteLLM."""
     is_name = re.fullmatch(r"[a-z0-9_]+", provider)
@@ -137,9 +184,13 @@ def usual_keys(provider: str) -> frozenset[str]:
 
 
 class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
-    """An image model that LiteLLM knows, such as ``fal_ai/fal-ai/flux-pro/v1.1``. One call generates one image."""
+    """A model that LiteLLM knows, such as ``fal_ai/fal-ai/flux-pro/v1.1``. One call generates one image or video."""
+
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
+    edit_body: ClassVar[Literal["form", "json"]] = "json"
 
     provider: Literal["litellm"]
+    api: Literal["images", "videos"] = Field(default="images", description="videos: the models generate videos.")
     mask_mode: MaskMode = Field(
         default="send",
         description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
@@ -155,6 +206,21 @@ class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
         return self.needed_variables
 
     @property
+    def key_options(self) -> dict[str, Any]:
+        """Without ``api``, which follows from the task."""
+        return {name: value for name, value in super().key_options.items() if name != "api"}
+
+    def does(self, task: TaskType) -> bool:
+        """Images, or videos with ``api: videos``."""
+        return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
+
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        return longest_video_s(params)
+
+    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
+        return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
+
+    @property
     def allowed_hosts(self) -> tuple[str, ...]:
         """The declared hosts of outputs, and those of the provider."""
         usual = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
@@ -164,7 +230,7 @@ class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
         if problem := model_problem(params.get("model")):
             yield "model", problem
         if params.get("n", 1) != 1 or isinstance(params.get("n"), bool):
-            yield "n", "n must be 1, since one call generates one image: set 'samples' to get several"
+            yield "n", "n must be 1, since one call generates one output: set 'samples' to get several"
         yield from parameter_problems(params)
 
 

@@ -1,8 +1,8 @@
 """The process in which LiteLLM runs, and its environment.
 
 LiteLLM reads keys, addresses and settings from its environment at any time, so the process gets nothing that an entry
-does not name, and a home folder that is empty. Requests and answers are frames of JSON through its standard input and
-output. The process ends when its input does, and so with this one.
+does not name, and a home folder that is empty. It serves OpenAI's API on a socket in that folder (``worker``), and ends
+when its standard input does, and so with this process.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import re
 import sys
 import tempfile
 import weakref
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import httpx2
+import openai
 import orjson
 from pybase64 import b64decode
 
@@ -26,7 +27,11 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMOptions
-from visioneval.providers.litellm.frames import LENGTH_BYTES, framed
+from visioneval.providers.openai.client import without_openai_variables
+from visioneval.providers.openai.connection import Connection
+
+FAILURE = 599
+"""The status of an answer of the process that describes an error of its own, with the fields of a ``ProviderError``."""
 
 _PASSED = re.compile(
     "PATH|PYTHONPATH|PYTHONHOME|(DY)?LD_LIBRARY_PATH|LANG|LC_ALL|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|SSL_CERT_(FILE|DIR)"
@@ -87,86 +92,102 @@ def _source_path(existing: str | None) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), existing)))}
 
 
-@dataclass(slots=True)
-class _Running:
-    """A running process, and the calls that wait for its answers."""
-
-    process: asyncio.subprocess.Process
-    home: tempfile.TemporaryDirectory[str]
-    waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
-    reader: asyncio.Task[None] | None = None
-
-    @property
-    def is_alive(self) -> bool:
-        return self.process.returncode is None and self.reader is not None and not self.reader.done()
-
-
 class LiteLLMProcess:
     """The process for one environment in one event loop. It starts with the first call, and ends with the loop."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._running: _Running | None = None
         self._starting = asyncio.Lock()
-        self._count = 0
         self._closing: AsyncGenerator[None, None] | None = None
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self.process: asyncio.subprocess.Process | None = None
 
-    async def call(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request (see ``worker``). A cancelled call is cancelled in the process too.
-
-        Raises ``ProviderError``.
-        """
-        running = await self._process()
-        self._count += 1
-        number = self._count
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        running.waiting[number] = answer
-        try:
-            await _send(running, {**request, "id": number})
-            return _result(await answer)
-        except BaseException:
-            if running.is_alive and not answer.done():
-                with contextlib.suppress(Exception):
-                    await _send(running, {"cancel": number})
-            raise
-        finally:
-            running.waiting.pop(number, None)
-
-    async def _process(self) -> _Running:
+    async def socket(self) -> str:
+        """The path of the socket on which it listens; starts it if it is not alive. Raises ``ProviderError``."""
         async with self._starting:
-            if self._running is None or not self._running.is_alive:
-                self._running = await self._start()
-        return self._running
+            if self.process is None or self.process.returncode is not None:
+                await self._start()
+            assert self._home is not None
+            return str(Path(self._home.name) / "socket")
 
-    async def _start(self) -> _Running:
+    async def ended(self) -> ProviderError:
+        """The error of a call that the process did not answer, with the last line that it printed."""
+        printed = ""
+        if self.process is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), 1)  # that it has ended is known a moment later
+        if self._home is not None:
+            with contextlib.suppress(OSError):
+                data = (Path(self._home.name) / "stderr").read_bytes()
+                printed = data[-_STDERR_CHARS:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+        message = f"LiteLLM's process ended{f': {printed}' if printed else ''}"
+        return ProviderError(message, kind="transient", may_be_billed=True)
+
+    async def _start(self) -> None:
         if self._closing is None:
             self._closing = self._close_at_end()
             await anext(self._closing)  # a loop closes its async generators when it ends
+        await self._end()
         try:
-            home = tempfile.TemporaryDirectory(prefix="visioneval-litellm-")
-            process = await _started(home, self._environment)
+            self._home = tempfile.TemporaryDirectory(prefix="visioneval-litellm-")
+            with open(Path(self._home.name) / "stderr", "wb") as stderr:  # noqa: PTH123, ASYNC230 - an empty file
+                self.process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", "visioneval.providers.litellm.worker"),
+                    str(Path(self._home.name) / "socket"),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=self._home.name,
+                    env=self._environment.values(self._home.name),
+                    start_new_session=True,  # an interrupt is this process's to handle
+                )
         except OSError as error:
+            await self._end()
             reason = error.strerror or error
             raise ProviderError(f"cannot start LiteLLM's process: {reason}", kind="transient") from None
-        running = _Running(process, home)
-        running.reader = asyncio.create_task(_read(running))
-        return running
+        assert self.process.stdout is not None
+        if not await self.process.stdout.readline():
+            failure = await self.ended()
+            await self._end()
+            raise failure
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             _PROCESSES.pop(asyncio.get_running_loop(), None)  # its values refer to the loop
-            if self._running is not None:
-                await _end(self._running)
+            await self._end()
+
+    async def _end(self) -> None:
+        """Ends the process by the end of its input; kills it if it does not follow."""
+        process, self.process = self.process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                async with asyncio.timeout(_END_S):
+                    await process.wait()
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            getattr(process, "_transport").close()  # noqa: B009 - asyncio has no public function for it
+        if self._home is not None:
+            self._home.cleanup()
 
 
 _PROCESSES: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Environment, LiteLLMProcess]]
 _PROCESSES = weakref.WeakKeyDictionary()
 
 
-class LiteLLMConnection:
-    """Calls for one entry: its server and its key. Entries with the same environment share a process."""
+def process_for(environment: Environment) -> LiteLLMProcess:
+    """The process that all entries with this environment share in the running event loop."""
+    processes = _PROCESSES.setdefault(asyncio.get_running_loop(), {})
+    return processes.setdefault(environment, LiteLLMProcess(environment))
+
+
+class LiteLLMConnection(Connection):
+    """Calls of one entry: its server and its key."""
 
     def __init__(self, options: LiteLLMOptions) -> None:
         """Raises ``UsageError`` if LiteLLM is not installed or a variable is not set."""
@@ -176,112 +197,50 @@ class LiteLLMConnection:
             if not os.environ.get(name):
                 raise UsageError(f"set the environment variable {name}: LiteLLM needs it")
         self._environment = Environment.of(options)
-        self._key = os.environ.get(options.key_variable) if options.key_variable else None
-        self._base_url = options.base_url
+        self._key = os.environ.get(options.key_variable, "") if options.key_variable else ""
+        self._base_url = options.base_url or ""
+        self._of_process: tuple[tuple[str, int], openai.AsyncOpenAI] | None = None
 
-    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """The answer of LiteLLM's function for ``name`` (see ``worker``). Raises ``ProviderError``."""
-        processes = _PROCESSES.setdefault(asyncio.get_running_loop(), {})
-        process = processes.setdefault(self._environment, LiteLLMProcess(self._environment))
-        return await process.call(
-            {"call": name, **arguments, "api_key": self._key, "api_base": self._base_url, "reply_mb": REPLY_MB.limit}
-        )
+    async def client(self) -> openai.AsyncOpenAI:
+        """The client of the process, which is started if it is not alive."""
+        process = process_for(self._environment)
+        state = (await process.socket(), REPLY_MB.limit)
+        if self._of_process is None or self._of_process[0] != state:
+            self._of_process = (state, self._new_client(process, *state))
+        return self._of_process[1]
 
-    async def post(self, path: str, body: bytes) -> dict[str, Any]:  # noqa: ARG002 - there is one path
-        """Sends the body of a chat completion, as ``ChatJudge`` does."""
-        return await self.call("chat", body=orjson.loads(body))
-
-
-async def _started(home: tempfile.TemporaryDirectory[str], environment: Environment) -> asyncio.subprocess.Process:
-    """Starts a process whose working directory and home are ``home``. Raises ``OSError``."""
-    with open(_stderr(home), "wb") as stderr:  # noqa: PTH123, ASYNC230 - an empty file
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # no module from the working directory
-            "-m",
-            "visioneval.providers.litellm.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            cwd=home.name,
-            env=environment.values(home.name),
-            start_new_session=True,  # an interrupt is this process's to handle
-        )
+    def _new_client(self, process: LiteLLMProcess, socket: str, reply_mb: int) -> openai.AsyncOpenAI:
+        headers = {"x-key": self._key, "x-base-url": self._base_url, "x-reply-mb": str(reply_mb)}
+        transport = _ProcessTransport(process, socket)
+        http = httpx2.AsyncClient(transport=transport, timeout=None, event_hooks={"response": [_raise_failure]})
+        with without_openai_variables():
+            return openai.AsyncOpenAI(
+                api_key=self._key or "none",  # it is hidden in messages
+                base_url="http://litellm",
+                max_retries=0,
+                default_headers=headers,
+                http_client=http,
+            )
 
 
-def _result(answer: dict[str, Any]) -> dict[str, Any]:
-    error = answer.get("error")
-    if error is not None:
-        raise ProviderError(
-            str(error["message"]),
-            kind=error["kind"],
-            retry_after=error["retry_after"],
-            may_be_billed=error["may_be_billed"],
-            reply=b64decode(error["reply"]) if error.get("reply") is not None else None,
-        )
-    result: dict[str, Any] = answer["result"]
-    return result
+class _ProcessTransport(httpx2.AsyncHTTPTransport):
+    """Connections to the socket of a process, one for each call."""
+
+    def __init__(self, process: LiteLLMProcess, socket: str) -> None:
+        super().__init__(uds=socket, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0))
+        self._process = process
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises ``ProviderError`` if the process ends before it answers."""
+        try:
+            return await super().handle_async_request(request)
+        except httpx2.TransportError:
+            raise await self._process.ended() from None
 
 
-async def _send(running: _Running, message: Mapping[str, Any]) -> None:
-    try:
-        data = framed(message)
-    except TypeError as error:
-        raise ProviderError(f"invalid parameter: {error}", kind="invalid") from None
-    assert running.process.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reader reports the end of the process
-        running.process.stdin.write(data)
-        await running.process.stdin.drain()
-
-
-async def _read(running: _Running) -> None:
-    """Gives each answer to the call that waits for it, until the process ends."""
-    stream = running.process.stdout
-    assert stream is not None
-    try:
-        while True:
-            length = int.from_bytes(await stream.readexactly(LENGTH_BYTES))
-            answer = orjson.loads(await stream.readexactly(length))
-            waiting = running.waiting.get(answer["id"])
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
-    except (asyncio.IncompleteReadError, ValueError):  # it ended, or something else wrote there
-        pass
-    finally:
-        error = ProviderError(_ended(running), kind="transient", may_be_billed=True)
-        for waiting in running.waiting.values():
-            if not waiting.done():
-                waiting.set_exception(error)
-        with contextlib.suppress(ProcessLookupError):
-            running.process.kill()  # it may be alive if something else wrote there
-        running.home.cleanup()
-
-
-def _ended(running: _Running) -> str:
-    """The message for a process that ended, with the last line that it printed."""
-    try:
-        printed = _stderr(running.home).read_bytes()[-_STDERR_CHARS:].decode("utf-8", "replace").strip()
-    except OSError:
-        printed = ""
-    last_line = printed.rpartition("\n")[2]
-    return f"LiteLLM's process ended{f': {last_line}' if last_line else ''}"
-
-
-def _stderr(home: tempfile.TemporaryDirectory[str]) -> Path:
-    return Path(home.name) / "stderr"
-
-
-async def _end(running: _Running) -> None:
-    """Ends a process by the end of its input; kills it if it does not follow."""
-    process = running.process
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        async with asyncio.timeout(_END_S):
-            await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    getattr(process, "_transport").close()  # noqa: B009 - asyncio has no public function for it
-    running.home.cleanup()
+async def _raise_failure(response: httpx2.Response) -> None:
+    """Raises the error that the process describes."""
+    if response.status_code == FAILURE:
+        fields = orjson.loads(await response.aread())
+        reply = fields.pop("reply")
+        raise ProviderError(fields.pop("message"), **fields, reply=None if reply is None else b64decode(reply))

@@ -38,7 +38,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
         )
     proxy_for(options.base_url or BASE_URL)  # raises for one that cannot be used
     left_out = {f"X-Stainless-{name}": openai.omit for name in _MACHINE}
-    with _without_openai_variables():
+    with without_openai_variables():
         return openai.AsyncOpenAI(
             api_key=key,
             base_url=options.base_url or BASE_URL,
@@ -50,7 +50,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
 
 
 @contextmanager
-def _without_openai_variables() -> Iterator[None]:
+def without_openai_variables() -> Iterator[None]:
     """Hides ``OPENAI_*`` variables, such as organization and headers: the SDK would send them to any host."""
     removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
     try:

@@ -50,9 +50,9 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     except OperationError:
         raise
     except ProviderError as error:
-        raise _provider_error(
-            client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
-        ) from None
+        shown = _provider_error(client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed)
+        shown.reply = error.reply
+        raise shown from None
     except openai.APIStatusError as error:
         reply = read_error(error.response.text)
         kind = kind_of_error(error.status_code, reply)

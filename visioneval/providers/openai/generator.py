@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import httpx2
 import openai
@@ -28,16 +28,40 @@ from visioneval.providers.openai.videos import OpenAIVideos
 from visioneval.providers.output_urls import AllowedHosts, read_output, read_outputs
 from visioneval.providers.refusals import moderated, moderated_images
 from visioneval.providers.uploads import uploads
+from visioneval.suite.remote import MaskMode
+
+
+class ImageOptions(Protocol):
+    """What images are asked of, and how."""
+
+    @property
+    def base_url(self) -> str | None: ...
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]: ...
+
+    @property
+    def mask_mode(self) -> MaskMode: ...
+
+    @property
+    def edit_body(self) -> Literal["form", "json"]: ...
 
 
 class OpenAIGenerator:
     """One client per model entry; parameters are passed through as the suite wrote them."""
 
-    def __init__(self, config: OpenAIProvider) -> None:
+    def __init__(
+        self,
+        config: OpenAIProvider,
+    ) -> None:
+        connection = Connection(config)
+        self._use(config, connection, OpenAIVideos(connection), BASE_URL)
+
+    def _use(self, config: ImageOptions, connection: Connection, videos: OpenAIVideos, own_url: str) -> None:
         self._config = config
-        self._connection = Connection(config)
-        self._allowed = AllowedHosts(config.base_url or BASE_URL, config.output_hosts)
-        self._videos = OpenAIVideos(self._connection)
+        self._connection = connection
+        self._videos = videos
+        self._allowed = AllowedHosts(config.base_url or own_url, config.allowed_hosts)
 
     async def begin(self, request: GenerationRequest) -> str | Generation:
         """Begins to generate a video."""

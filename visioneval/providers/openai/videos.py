@@ -18,7 +18,7 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import unusable
-from visioneval.providers.input_images import accepted_image
+from visioneval.providers.input_images import Upload, accepted_image
 from visioneval.providers.openai.connection import (
     Connection,
     kind_of_error,
@@ -31,7 +31,7 @@ from visioneval.providers.openai.video_params import inputs_problem
 from visioneval.providers.refusals import moderated
 from visioneval.providers.video_inputs import VideoInputs
 
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,300}")
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,1000}")
 _RUNNING = ("queued", "in_progress", "pending", "processing", "running")
 _WEB_TYPES = ("text/", "application/json", "application/xhtml")
 _MAX_MESSAGE = 500
@@ -48,18 +48,10 @@ class OpenAIVideos:
         inputs = VideoInputs.of(request.files.images)
         if problem := inputs_problem(inputs):
             raise ProviderError(problem, kind="invalid")
-        params = dict(request.params)
-        body = {**{name: str(value) for name, value in params.items() if name != "extra"}, **_texts(params)}
         frame = None if inputs.first_frame is None else await asyncio.to_thread(accepted_image, inputs.first_frame)
         client = await self._connection.client()
         with provider_errors(client):
-            answer = await client.post(
-                "/videos",
-                body={**body, "prompt": request.prompt},
-                files={} if frame is None else {"input_reference": frame},
-                options={"headers": {"Content-Type": "multipart/form-data"}},
-                cast_to=httpx2.Response,
-            )
+            answer = await self._create(client, request, frame)
         job = paid_answer(answer).data
         name = job.get("id") if isinstance(job, dict) else None
         if not name or not isinstance(name, str):
@@ -67,6 +59,19 @@ class OpenAIVideos:
         if not _is_id(name):
             raise unusable(f"{name!r:.200} is no video", answer.content)
         return name
+
+    async def _create(
+        self, client: openai.AsyncOpenAI, request: GenerationRequest, frame: Upload | None
+    ) -> httpx2.Response:
+        params = dict(request.params)
+        body = {**{name: str(value) for name, value in params.items() if name != "extra"}, **_texts(params)}
+        return await client.post(
+            "/videos",
+            body={**body, "prompt": request.prompt},
+            files={} if frame is None else {"input_reference": frame},
+            options={"headers": {"Content-Type": "multipart/form-data"}},
+            cast_to=httpx2.Response,
+        )
 
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
         """The video, once its job has ended. Raises ``OperationError`` if it has none."""

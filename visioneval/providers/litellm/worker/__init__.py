@@ -1,1 +1,0 @@
-"""What runs in LiteLLM's own process: the only modules that import it."""
