@@ -156,7 +156,9 @@ def with_declarations(
         if not isinstance(entry, Custom) or (entry.needs_trust and not trust):
             return entry
         try:
-            changed, entry_problems = _with_declaration(entry, suite.cases, folder, is_built=not is_from_run)
+            changed, entry_problems = _with_declaration(
+                entry, suite.cases, folder, trust=trust, is_built=not is_from_run
+            )
         except UsageError as error:
             if not is_from_run:
                 problems.append(((*loc, _name_key(entry)), str(error).partition("\n")[0]))
@@ -207,7 +209,7 @@ def _name_key(entry: Custom) -> str:
 
 
 def _with_declaration(
-    entry: Any, cases: Sequence[TestCase], folder: Path, *, is_built: bool
+    entry: Any, cases: Sequence[TestCase], folder: Path, *, trust: bool, is_built: bool
 ) -> tuple[Any, list[tuple[Loc, str]]]:
     """An entry with what its class declares, and problems of its options and metrics.
 
@@ -216,7 +218,7 @@ def _with_declaration(
     """
     name = getattr(entry, _name_key(entry))
     loaded = load_class(name, entry.group, folder)
-    misfits = list(_option_problems(_options_of(loaded), entry.options))
+    misfits = [*_option_problems(_options_of(loaded), entry.options), *([] if trust else _key_problems(entry, loaded))]
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
@@ -230,6 +232,14 @@ def _with_declaration(
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)
+
+
+def _key_problems(entry: Any, loaded: CustomClass) -> Problems:
+    """A key that a plug-in would get because an untrusted suite names it."""
+    variable, usual = getattr(entry, "api_key_env", None), getattr(loaded.cls, "api_key_env", None)
+    if variable not in (None, usual):
+        message = f"{variable!r} is not the variable of {loaded.title}: pass --trust-suite if you trust the suite"
+        yield ("api_key_env",), message
 
 
 def _has_key(entry: Any) -> bool:
