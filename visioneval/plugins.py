@@ -25,6 +25,8 @@ from pydantic import ValidationError
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.registry import BUILT_IN
 
+API_VERSION = 1
+"""The version of what classes and visioneval expect of each other. A class may name it as ``visioneval_api``."""
 KINDS: Mapping[str, str] = {
     "visioneval.graders": "grader",
     "visioneval.providers": "provider",
@@ -34,6 +36,10 @@ KINDS: Mapping[str, str] = {
 MODULE_CLASS = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
 NAME = r"[a-z][a-z0-9_-]{0,59}"
 """The names that plug-ins may have. None looks like ``module:Class``."""
+_SUITE_FOLDERS: dict[str, None] = {}
+"""The folders of suites with custom classes; the last one is in use."""
+_CUSTOM_PACKAGES: set[str] = set()
+"""The top-level modules of custom classes, also of installed ones."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -104,16 +110,6 @@ def find_plugin(group: str, name: str) -> Plugin:
         packages = " and ".join(f"{plugin.package} ({plugin.target})" for plugin in plugins)
         raise UsageError(f"{name}: several installed packages have a {KINDS[group]} of this name, {packages}: keep one")
     return plugins[0]
-
-
-_SUITE_FOLDERS: dict[str, None] = {}
-"""The folders of suites with custom classes; the last one is in use."""
-_CUSTOM_PACKAGES: set[str] = set()
-"""The top-level modules of custom classes, also of installed ones."""
-
-
-API_VERSION = 1
-"""The version of what classes and visioneval expect of each other. A class may name it as ``visioneval_api``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def plugins(
     as_json: Annotated[bool, options.flag("--json", "Print a list of objects as one line of JSON.")] = False,
 ) -> None:
-    """List the graders, providers and judges of installed packages. Imports each; exits 1 if one cannot be used."""
+    """List the graders, providers and judges that installed packages add.
+
+    Imports each. Exits 1 if one cannot be used.
+    """
     from visioneval.report.text import clean
     from visioneval.suite.plugins import checked_plugins
 

@@ -151,47 +151,47 @@ def with_declarations(
     unchanged, since resuming may not need it.
     """
     problems: list[tuple[Loc, str]] = []
-
-    def described(entry: Any, loc: Loc) -> Any:
-        if not isinstance(entry, Custom) or (entry.needs_trust and not trust):
-            return entry
+    changed: dict[Loc, Any] = {}
+    for loc, entry in _custom_entries(suite):
+        if entry.needs_trust and not trust:
+            continue
         try:
-            changed, entry_problems = _with_declaration(entry, suite.cases, folder, is_built=not is_from_run)
+            changed[loc], misfits = _with_declaration(entry, suite.cases, folder, trust=trust, is_built=not is_from_run)
+            problems.extend(((*loc, *path), message) for path, message in misfits)
         except UsageError as error:
             if not is_from_run:
                 problems.append(((*loc, _name_key(entry)), str(error).partition("\n")[0]))
-            return entry
-        problems.extend(((*loc, *path), message) for path, message in entry_problems)
-        return changed
-
     update = {
-        "models": tuple(described(entry, ("models", index)) for index, entry in enumerate(suite.models)),
-        "judges": {name: described(judge, ("judges", name)) for name, judge in suite.judges.items()},
-        "graders": tuple(described(grader, ("graders", index)) for index, grader in enumerate(suite.graders)),
+        "models": tuple(changed.get(("models", index), entry) for index, entry in enumerate(suite.models)),
+        "judges": {name: changed.get(("judges", name), judge) for name, judge in suite.judges.items()},
+        "graders": tuple(changed.get(("graders", index), grader) for index, grader in enumerate(suite.graders)),
     }
     return suite.model_copy(update=update), problems
 
 
 def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     """Yields the entries of plug-ins whose code may change while their version stays."""
-    entries: list[tuple[Loc, Any]] = [(("models", index), model) for index, model in enumerate(suite.models)]
-    entries += [(("judges", name), judge) for name, judge in suite.judges.items()]
-    entries += [(("graders", index), grader) for index, grader in enumerate(suite.graders)]
-    for loc, entry in entries:
-        if not isinstance(entry, Custom) or entry.needs_trust:
+    for loc, entry in _custom_entries(suite):
+        if entry.needs_trust:
             continue
-        key = _name_key(entry)
-        name = getattr(entry, key)
-        is_editable = any(
+        name = getattr(entry, _name_key(entry))
+        if any(
             plugin.is_editable and (plugin.group, plugin.name, plugin.version) == (entry.group, name, entry.version)
             for plugin in installed_plugins()
-        )
-        if is_editable:
+        ):
             message = (
                 f"{name}: its package is installed in editable mode, so its version stays {entry.version} when its code"
                 " changes, and nothing runs again: give the class a 'version'"
             )
-            yield (*loc, key), message
+            yield (*loc, _name_key(entry)), message
+
+
+def _custom_entries(suite: Suite) -> Iterator[tuple[Loc, Custom]]:
+    """The entries with classes that are not visioneval's, each with its path in the suite."""
+    entries: list[tuple[Loc, Any]] = [(("models", index), model) for index, model in enumerate(suite.models)]
+    entries += [(("judges", name), judge) for name, judge in suite.judges.items()]
+    entries += [(("graders", index), grader) for index, grader in enumerate(suite.graders)]
+    yield from ((loc, entry) for loc, entry in entries if isinstance(entry, Custom))
 
 
 def has_known_metrics(grader: BaseGrader) -> bool:
@@ -207,7 +207,7 @@ def _name_key(entry: Custom) -> str:
 
 
 def _with_declaration(
-    entry: Any, cases: Sequence[TestCase], folder: Path, *, is_built: bool
+    entry: Any, cases: Sequence[TestCase], folder: Path, *, trust: bool, is_built: bool
 ) -> tuple[Any, list[tuple[Loc, str]]]:
     """An entry with what its class declares, and problems of its options and metrics.
 
@@ -216,7 +216,7 @@ def _with_declaration(
     """
     name = getattr(entry, _name_key(entry))
     loaded = load_class(name, entry.group, folder)
-    misfits = list(_option_problems(_options_of(loaded), entry.options))
+    misfits = [*_option_problems(_options_of(loaded), entry.options), *([] if trust else _key_problems(entry, loaded))]
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
@@ -230,6 +230,14 @@ def _with_declaration(
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)
+
+
+def _key_problems(entry: Any, loaded: CustomClass) -> Problems:
+    """A key that a plug-in would get because an untrusted suite names it."""
+    variable, usual = getattr(entry, "api_key_env", None), getattr(loaded.cls, "api_key_env", None)
+    if variable not in (None, usual):
+        message = f"{variable!r} is not the variable of {loaded.title}: pass --trust-suite if you trust the suite"
+        yield ("api_key_env",), message
 
 
 def _has_key(entry: Any) -> bool:

@@ -92,6 +92,22 @@ class TestUse:
         site.install()
         run(site, *trust)
 
+    @pytest.mark.parametrize(
+        ("entry", "name", "position"),
+        [("class Draw:", "acme_draw", "suite.yaml:4:40"), ("class Answer:", "acme_eye", "suite.yaml:6:42")],
+    )
+    def test_an_untrusted_suite_names_no_key_but_the_usual_one(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, entry: str, name: str, position: str
+    ) -> None:
+        monkeypatch.setenv("ACME_KEY", "sk-0123456789")
+        site.install((entry, f"{entry}\n    api_key_env = 'ACME_KEY'"))
+        site.suite((name, f"{name}, api_key_env: OTHER_KEY"))
+        usual = f"'OTHER_KEY' is not the variable of {name} (acme 1.0): pass --trust-suite if you trust the suite"
+        assert site.problem() == f"{position}: {usual}"
+        assert site.toy("validate", "suite.yaml", "--trust-suite").exit_code == 0
+        site.suite((name, f"{name}, api_key_env: ACME_KEY"))
+        run(site)
+
     def test_a_judge_of_the_command_line(self, site: Site) -> None:
         site.install()
         run(site, "--judge", "eye=acme_eye:some-model")
