@@ -12,7 +12,7 @@ from typing import Any
 from visioneval import Reply
 from visioneval.graders.alignment import grader as alignment
 from visioneval.graders.gecko.answers import answer_as_json, answer_faults, read_answers
-from visioneval.graders.gecko.reading import ParsedQuestions, read_json, read_questions
+from visioneval.graders.gecko.questions import ParsedQuestions, read_json, read_questions
 from visioneval.graders.pairwise import grader as pairwise
 from visioneval.graders.rubric import grader as rubric
 from visioneval.graders.rubric.metrics import PassFail, ScaleScore

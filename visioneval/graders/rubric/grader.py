@@ -22,7 +22,7 @@ from visioneval.judging.ask import (
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, load_attachments
-from visioneval.judging.votes import combined_vote, is_tie, most_frequent
+from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
 from visioneval.suite.entries.judge_prompt import REASON
@@ -74,7 +74,7 @@ class Rubric:
             for group in config.groups(context.case)
             for vote in range(config.votes)
         )
-        if missing := {name for name, score in _scores(asked, ballots).items() if score is None}:
+        if missing := {name for name, votes in _votes(asked, ballots).items() if combined_vote(votes) is None}:
             uncached = replace(
                 context, ask_judge=lambda judge, question: past_cache(partial(context.ask_judge, judge))(question)
             )
@@ -186,13 +186,9 @@ def _votes(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:
     return {name: [ballot.value_of(name) for ballot in ballots if name in ballot.metrics] for name in asked}
 
 
-def _scores(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, Score]:
-    return {name: combined_vote(values) for name, values in _votes(asked, ballots).items()}
-
-
 def _tally(config: RubricGrader, asked: Metrics, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
     votes = _votes(asked, ballots)
-    scores = _scores(asked, ballots)
+    scores = {name: combined_vote(values) for name, values in votes.items()}
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
     lost = [ballot.fault for ballot in ballots if ballot.fault]
     return Grade(
@@ -236,28 +232,25 @@ def _vote_texts(values: Sequence[Any]) -> str:
     return ", ".join(plain)
 
 
+def _by_vote(config: RubricGrader, ballots: Sequence[Ballot], key: str) -> list[list[Any]]:
+    """The answers under a key of the reply, by vote: several of a vote of several calls, none of a lost one."""
+    answered = [ballot for ballot in ballots if ballot.answer]
+    return [[ballot.value_of(key) for ballot in answered if ballot.vote == vote] for vote in range(config.votes)]
+
+
 def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
     """The declared tags in the majority of the votes. In a vote of several calls, one call is enough."""
-    tags: dict[int, set[str]] = {}
-    for ballot in ballots:
-        if ballot.answer:
-            tags.setdefault(ballot.vote, set()).update(ballot.value_of(TAGS, ()))
-    if len(tags) * 2 <= config.votes:
-        return ()
-    return tuple(
-        tag for tag in config.failure_tags if most_frequent([tag in named for _, named in sorted(tags.items())])
-    )
+    by_vote = _by_vote(config, ballots, TAGS)
+    votes = [{tag for tags in answers for tag in tags or ()} if answers else None for answers in by_vote]
+    named = {tag: [None if tags is None else tag in tags for tags in votes] for tag in config.failure_tags}
+    return tuple(tag for tag, values in named.items() if combined_vote(values))
 
 
 def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
     """The verdict of the majority of the votes that have one. In a vote of several calls, one FAIL is enough."""
-    passes: dict[int, bool] = {}
-    for ballot in ballots:
-        if ballot.value_of(VERDICT) in VERDICTS:
-            passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
-    if len(passes) * 2 <= config.votes:
-        return None
-    return "PASS" if most_frequent([passes[vote] for vote in sorted(passes)]) else "FAIL"
+    verdicts = [[answer for answer in answers if answer in VERDICTS] for answers in _by_vote(config, ballots, VERDICT)]
+    passed = combined_vote(["FAIL" not in of_vote if of_vote else None for of_vote in verdicts])
+    return None if passed is None else "PASS" if passed else "FAIL"
 
 
 def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
