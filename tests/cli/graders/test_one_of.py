@@ -17,7 +17,9 @@ from typer.testing import CliRunner, Result
 
 from visioneval import Metric, Record, read_info, read_records
 from visioneval.analysis.stats.agreement import krippendorff_alpha
+from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
+from visioneval.export.tracked import tracked_run
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
@@ -327,6 +329,19 @@ def test_exports_have_a_column_of_words(icons: Icons) -> None:
     table = pq.read_table("cells.parquet")
     assert table.column("style").to_pylist() == list(ANSWERS.values())
     assert str(table.schema.field("scores").type).startswith("map<string, double")
+
+
+def test_shares_have_lines_over_runs_and_names_in_trackers(icons: Icons) -> None:
+    icons.write(experiment="nightly")
+    for run_id, home in (("a", "flat"), ("b", "photo"), ("c", "photo")):
+        icons.run(run_id, home=home)
+    icons("site", "--output", "site")
+    page = Path("site/index.html").read_text()
+    assert "style: flat over 3 runs, oldest first: 50 %, 25 %, 25 %" in page
+    folder = icons.folder / "runs/a"
+    summary = Summary.model_validate(icons.summary())
+    _, entry = tracked_run(folder, read_info(folder), summary, rows=0).entries
+    assert entry.metrics["style: flat"] == 0.5
 
 
 def test_reports_show_the_word(icons: Icons) -> None:

@@ -44,8 +44,8 @@ class Alignment:
         try:
             answer = await ask_for_json(context.ask_own_judge, question, reply_problems, {JUDGE_SCORE: 0})
         except OffSchemaError as error:
-            models, details = [reply.model for reply in error.replies], {"replies": reply_texts(error.replies)}
-            return graded({config.key: None}, details=details, error=str(error), judge_model=models[0])
+            replies, model = {"replies": reply_texts(error.replies)}, error.replies[0].model
+            return graded({config.key: None}, details=replies, error=str(error), judge_model=model)
         requirements: Requirements = answer.data[REQUIREMENTS]
         gaps, score = gaps_of(requirements), answer.data.get(JUDGE_SCORE)
         keys = (*ITEM_TEXTS, "answer", "gap")

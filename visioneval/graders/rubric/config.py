@@ -106,7 +106,10 @@ class RubricGrader(ShowingGrader):
         shown = ("prompt", "criteria", "output") if self.show is None else {"parts": self.show}
         return {**super().key_options, "show": shown}
 
-    def prompt_variables(self, case: TestCase, prompt: str, *, metrics: Metrics, **about: Any) -> dict[str, Any]:
+    def prompt_variables(
+        self, case: TestCase, prompt: str, *, metrics: Metrics | None = None, **about: Any
+    ) -> dict[str, Any]:
+        metrics = self.asked_about(case) if metrics is None else metrics
         return super().prompt_variables(
             case,
             prompt,

@@ -123,7 +123,9 @@ class Rubric:
             vote=vote,
         )
         keys = reply_keys(metrics, config.failure_tags)
-        unrecorded = {key: value for key, value in ((REASON, ""), (TAGS, []), (VERDICT, "PASS")) if key in keys}
+        unrecorded: dict[str, Any] = {
+            key: value for key, value in ((REASON, ""), (TAGS, []), (VERDICT, "PASS")) if key in keys
+        }
         replies: tuple[Reply, ...] = ()
         usable = fault = None
         try:

@@ -149,11 +149,7 @@ class BaseGrader(Frozen):
         return tuple(template.name for template in self.judge_templates(case, variables))
 
     def template_contexts(
-        self,
-        case: TestCase,
-        prompt: str,
-        *,
-        variables: Mapping[str, Any],
+        self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each template that it renders for a case, with the template's variables, for checking them.
 
@@ -161,12 +157,7 @@ class BaseGrader(Frozen):
         """
         yield from ()
 
-    def judge_calls(
-        self,
-        times: int,
-        cases: Sequence[TestCase],
-        variables: Mapping[str, Any],
-    ) -> int | None:
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
