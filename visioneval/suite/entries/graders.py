@@ -54,8 +54,6 @@ class BaseGrader(Frozen):
     runs_code: ClassVar[bool] = False
     kind: ClassVar[Kind] = CELL
     """What it looks at."""
-    asks_questions: ClassVar[bool] = False
-    """Whether it asks questions about a prompt. They may be pinned or generated in advance; records contain them."""
     grades_records: ClassVar[bool] = False
     """Whether it can grade a cell without an image from recorded answers."""
     case_fields: ClassVar[frozenset[str]] = frozenset()
