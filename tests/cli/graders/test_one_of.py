@@ -25,6 +25,7 @@ from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.records.model import JudgeAnswer
+from visioneval.rules import parse_rule
 
 ROOT = Path(__file__).parents[3]
 WORDS = ("flat", "sketch", "photo")
@@ -231,6 +232,8 @@ def test_a_comparison_notices_words_that_are_lost_or_mean_another_thing(icons: I
     icons.run("lost", home="", user="")
     lost = icons("compare", "a", "lost")
     assert lost.exit_code == 3
+    flat = icons.json("compare", "a", "lost")["by_word"][0]
+    assert (flat["name"], flat["n_pairs"], flat["unmeasured"], flat["b"]) == ("style: flat", 2, 2, 0.0)
     assert "style" in lost.stdout
     icons.write({"style": {**STYLE, "choices": [*WORDS, "line"]}})
     icons.run("other")
@@ -467,6 +470,14 @@ def test_votes_of_words_have_a_nominal_alpha(tmp_path: Path, runner: SuiteRunner
     patterns = [sorted(record.graders[0].details["votes"]["style"]) for record in runner.records().values()]
     counts = [[pattern.count(word) for word in WORDS] for pattern in patterns]
     assert votes["alpha"] == pytest.approx(krippendorff_alpha(counts, range(3), "nominal"))
+
+
+@pytest.mark.parametrize("rule", ['style == "flat"', 'style != "flat"', 'style not in ["flat"]'])
+@pytest.mark.parametrize("score", [1, True, 0.5, None])
+def test_a_word_in_the_place_of_a_number_is_not_measured(rule: str, score: Any) -> None:
+    assert parse_rule(rule).outcome({"style": score}) == "unmeasured"
+    assert parse_rule("style > 0").outcome({"style": "flat"}) == "unmeasured"
+    assert parse_rule("not style").outcome({"style": "flat"}) == "unmeasured"
 
 
 def test_a_record_of_a_stranger_is_no_word_where_a_number_belongs(icons: Icons) -> None:
