@@ -22,7 +22,8 @@ class Part:
     work: str
     """Its implementation, built from the options."""
     checks: str | None = None
-    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it."""
+    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it; by
+    default, that of its options."""
 
 
 def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
@@ -31,16 +32,16 @@ def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part
 
 
 GRADERS: Mapping[str, Part] = {
-    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks=True),
+    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric"),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
-    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks=True),
+    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko"),
     "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
     "video": _part("graders.video", "VideoGrader", "grader:Video"),
     "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
-    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
+    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise"),
 }
 PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks=True),
@@ -79,4 +80,4 @@ def config_of(table: Mapping[str, Part], name: str) -> Any:
 def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
     """The check ``function`` of ``name``; ``None`` if it has none or ``table`` has no such name."""
     part = table.get(name)
-    return None if part is None or part.checks is None else getattr(import_module(part.checks), function, None)
+    return part and getattr(import_module(part.checks or part.config.partition(":")[0]), function, None)

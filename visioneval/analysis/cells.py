@@ -133,9 +133,9 @@ def newest_cell(cell: Cell) -> Cell:
 
 def _mean(scores: list[Score]) -> Score:
     """The mean; of words, the one of most runs, or else of the newest."""
-    measured = [score for score in scores if score is not None]
-    if words := [score for score in measured if isinstance(score, str)]:
+    if words := [score for score in scores if isinstance(score, str)]:
         return Counter(words).most_common(1)[0][0]
+    measured = [score for score in scores if score is not None and not isinstance(score, str)]
     if len(set(measured)) <= 1:
         return measured[0] if measured else None
     return fsum(measured) / len(measured)

@@ -63,7 +63,7 @@ def _rubrics(suite: Suite) -> dict[str, Set[str]]:
     computed = SuiteMetrics(suite).grader_sources()
     rubrics: dict[str, Set[str]] = {}
     for grader in suite.graders:
-        if asked := grader.rubric.keys():
+        if asked := grader.label_questions.keys():
             rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if read and asked >= set(read))}
     return rubrics
 

@@ -101,10 +101,10 @@ def agreement(
 ) -> None:
     """Compare graders with human labels: agreement, confusion, and the largest disagreements.
 
-    Without MEASURE, --min applies to kappa for yes/no metrics, to quadratic_kappa for a rubric's scale, and to spearman
-    for other numbers. MEASURE is one of these, or accuracy, fail_precision, fail_recall, kendall, pearson or
-    pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval, or if more than 5% of the
-    labeled cells were not measured.
+    Without MEASURE, --min applies to kappa for yes/no metrics and words, to quadratic_kappa for a rubric's scale, and
+    to spearman for other numbers. MEASURE is one of these, or accuracy, fail_precision, fail_recall, kendall, pearson
+    or pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval, or if more than 5% of
+    the labeled cells were not measured.
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -10,11 +10,12 @@ from typing import Any, Literal, Protocol, TypeVar
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
-from visioneval.judging.attachments import as_parts, load_attachments
+from visioneval.judging.attachments import Attachment, as_parts, load_attachments, message_parts
 from visioneval.judging.shown_images import Show, shown
-from visioneval.providers.base import Question, Reply
+from visioneval.providers.base import Part, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.entries.graders import ShowingGrader
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Output, Score, TaskType
 
@@ -116,6 +117,17 @@ def _check_question(prompt: Any, answers: Any) -> None:
     for name, schema in answers.items():
         if not isinstance(schema, Mapping):
             raise TypeError(f"answers[{name!r}] must be a JSON Schema, a dict, not {type(schema).__name__}")
+
+
+def message_about(
+    context: GradingContext, config: ShowingGrader, attachments: Sequence[Attachment], **own: Any
+) -> tuple[Part, ...]:
+    """A message with these attachments and the instructions of a grader's template, which also reads its ``own``
+    variables. Raises ``TemplateError``."""
+    images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
+    variables = config.prompt_variables(context.case, context.prompt, images=images, variables=context.variables, **own)
+    instructions = context.templates.render(config.template_of(context.case, context.variables), variables)
+    return message_parts(instructions, attachments, config.parts)
 
 
 @dataclass(frozen=True, slots=True)

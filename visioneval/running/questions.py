@@ -21,6 +21,7 @@ from visioneval.running.plan import Plan, applies
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.kinds import QUESTIONS, of_kind
 
 AT_ONCE = 8
 
@@ -90,7 +91,8 @@ def questions_of_suite(
 
 def question_plan(plan: Plan) -> Plan:
     """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` if there are none."""
-    graders = tuple(grader.with_judge(grader.judge_names[0]) for grader in plan.suite.graders if grader.asks_questions)
+    asking = of_kind(plan.suite.graders, QUESTIONS)
+    graders = tuple(grader.with_judge(grader.judge_names[0]) for grader in asking)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
         raise UsageError(f"{plan.suite.name}: no gecko grader applies to these cases")
     return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
@@ -101,7 +103,7 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
     tasks: dict[tuple[str, str], PromptTask] = {}
     for case in plan.suite.cases:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
-        if grader is None or not grader.asks_questions:
+        if grader is None or grader.kind is not QUESTIONS:
             continue
         for prompt in plan.graded_prompts(case):
             key = (prompt, case.id if case.questions is not None else "")

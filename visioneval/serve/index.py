@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.html.pages import policy, render, usd
@@ -137,13 +138,14 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     rates = [summary.counts.pass_rate.value for summary in summaries]
     lines = [_trend("Pass rate", rows, rates, (0.0, 1.0), show_share)]
     for name in chosen_metrics(summaries, metrics):
-        meanings = {describe_meaning(s.metrics[name]): s.metrics[name] for s in summaries if name in s.metrics}
+        known = [_metric(summary, name) for summary in summaries]
+        meanings = {describe_meaning(metric): metric for metric in known if metric is not None}
         for meaning, metric in meanings.items():  # values of two meanings are not on one line
-            is_other = [name in s.metrics and describe_meaning(s.metrics[name]) != meaning for s in summaries]
+            is_other = [of_run is not None and describe_meaning(of_run) != meaning for of_run in known]
             members = [row for row, other in zip(rows, is_other, strict=True) if not other]
             values = [_mean(summary, name) for summary, other in zip(summaries, is_other, strict=True) if not other]
             title = f"{name} ({meaning})" if len(meanings) > 1 else name
-            bounds = (0.0, 1.0) if metric.type == "bool" else metric.range
+            bounds = metric.range if metric.type == "number" else (0.0, 1.0)
             lines.append(_trend(title, members, values, bounds, _shown_as(metric)))
     costs = [summary.cost_usd for summary in summaries]
     lines.append(_trend("Cost, USD", rows, costs, (0.0, None), lambda value: usd(value, 0)))
@@ -156,17 +158,25 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
 
 def chosen_metrics(summaries: Sequence[Summary], globs: Sequence[str]) -> list[str]:
     """The metrics with a line: those that match, or the first that decide in the last run, numbers before yes or no."""
-    names = dict.fromkeys(name for summary in summaries for name in summary.metrics)
+    names = dict.fromkeys(name for summary in summaries for name in counted_metrics(summary.metrics))
     if globs:
         return [name for name in names if any_glob(tuple(globs), name)]
     last = summaries[-1]
-    deciding = [name for name in last.deciding_metrics if name in names]
-    return sorted(deciding, key=lambda name: name in last.metrics and last.metrics[name].type == "bool")[:MAX_METRICS]
+    metrics = {name: metric for summary in summaries for name, metric in summary.metrics.items()}
+    deciding = counted_metrics({name: metrics[name] for name in last.deciding_metrics if name in metrics})
+    return sorted(deciding, key=lambda name: deciding[name].type == "bool")[:MAX_METRICS]
+
+
+def _metric(summary: Summary, name: str) -> Metric | None:
+    """A metric of a run, or that of which a share is named, such as ``style: flat``."""
+    of_word = summary.metrics.get(name.partition(": ")[0])
+    is_share = of_word is not None and name in of_word.share_names(name.partition(": ")[0]).values()
+    return of_word if is_share else summary.metrics.get(name)
 
 
 def _shown_as(metric: Metric) -> Show:
     """How a mean is shown: a share as ``66.7 %``, a score as ``2.67 of 5``."""
-    if metric.type == "bool":
+    if metric.type != "number":
         return show_share
     return lambda value: (f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}") + scale_of(metric)
 

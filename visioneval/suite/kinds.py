@@ -49,11 +49,13 @@ def _pairs_of_samples(samples: Sequence[int]) -> int:
 
 
 CELL = Kind("cell")
+QUESTIONS = Kind("questions")
+"""A cell, by questions about its prompt, which may be pinned or generated in advance; records have them."""
 PAIR = Kind("pair", file="preferences.jsonl", shown=2, turns=False, comparisons=_pairs_of_runs)
 """The outputs of two model runs, between which judges choose."""
 SAMPLES = Kind("samples", file="diversity.jsonl", comparisons=_pairs_of_samples)
 """The outputs of a case on one model run, compared on this machine."""
-KINDS = (CELL, PAIR, SAMPLES)
+KINDS = (CELL, QUESTIONS, PAIR, SAMPLES)
 
 
 class _OfKind(Protocol):

@@ -17,12 +17,15 @@ from typer.testing import CliRunner, Result
 
 from visioneval import Metric, Record, read_info, read_records
 from visioneval.analysis.stats.agreement import krippendorff_alpha
+from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
+from visioneval.export.tracked import tracked_run
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.records.model import JudgeAnswer
+from visioneval.rules import parse_rule
 
 ROOT = Path(__file__).parents[3]
 WORDS = ("flat", "sketch", "photo")
@@ -229,6 +232,8 @@ def test_a_comparison_notices_words_that_are_lost_or_mean_another_thing(icons: I
     icons.run("lost", home="", user="")
     lost = icons("compare", "a", "lost")
     assert lost.exit_code == 3
+    flat = icons.json("compare", "a", "lost")["by_word"][0]
+    assert (flat["name"], flat["n_pairs"], flat["unmeasured"], flat["b"]) == ("style: flat", 2, 2, 0.0)
     assert "style" in lost.stdout
     icons.write({"style": {**STYLE, "choices": [*WORDS, "line"]}})
     icons.run("other")
@@ -327,6 +332,19 @@ def test_exports_have_a_column_of_words(icons: Icons) -> None:
     table = pq.read_table("cells.parquet")
     assert table.column("style").to_pylist() == list(ANSWERS.values())
     assert str(table.schema.field("scores").type).startswith("map<string, double")
+
+
+def test_shares_have_lines_over_runs_and_names_in_trackers(icons: Icons) -> None:
+    icons.write(experiment="nightly")
+    for run_id, home in (("a", "flat"), ("b", "photo"), ("c", "photo")):
+        icons.run(run_id, home=home)
+    icons("site", "--output", "site")
+    page = Path("site/index.html").read_text()
+    assert "style: flat over 3 runs, oldest first: 50 %, 25 %, 25 %" in page
+    folder = icons.folder / "runs/a"
+    summary = Summary.model_validate(icons.summary())
+    _, entry = tracked_run(folder, read_info(folder), summary, rows=0).entries
+    assert entry.metrics["style: flat"] == 0.5
 
 
 def test_reports_show_the_word(icons: Icons) -> None:
@@ -452,6 +470,14 @@ def test_votes_of_words_have_a_nominal_alpha(tmp_path: Path, runner: SuiteRunner
     patterns = [sorted(record.graders[0].details["votes"]["style"]) for record in runner.records().values()]
     counts = [[pattern.count(word) for word in WORDS] for pattern in patterns]
     assert votes["alpha"] == pytest.approx(krippendorff_alpha(counts, range(3), "nominal"))
+
+
+@pytest.mark.parametrize("rule", ['style == "flat"', 'style != "flat"', 'style not in ["flat"]'])
+@pytest.mark.parametrize("score", [1, True, 0.5, None])
+def test_a_word_in_the_place_of_a_number_is_not_measured(rule: str, score: Any) -> None:
+    assert parse_rule(rule).outcome({"style": score}) == "unmeasured"
+    assert parse_rule("style > 0").outcome({"style": "flat"}) == "unmeasured"
+    assert parse_rule("not style").outcome({"style": "flat"}) == "unmeasured"
 
 
 def test_a_record_of_a_stranger_is_no_word_where_a_number_belongs(icons: Icons) -> None:

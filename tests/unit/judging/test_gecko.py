@@ -13,7 +13,7 @@ from scripted_judge import ScriptedJudge, context
 from visioneval import Grade, GraderError, ProviderError, Reply
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
-from visioneval.graders.gecko.making import options_digest
+from visioneval.graders.gecko.questions import options_digest
 from visioneval.records.model import digest
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.running.cells.services import SingleFlight

@@ -12,7 +12,7 @@ import pytest
 from tests.bench.gecko_examples import COUNTS, Media, instructions, measure
 from tests.bench.gecko_prompts import PROMPTS
 from visioneval.graders.gecko.config import TYPES
-from visioneval.graders.gecko.reading import ParsedQuestions, coverage, read_questions
+from visioneval.graders.gecko.questions import ParsedQuestions, coverage, read_questions
 from visioneval.suite.cases.questions import dependency_problems
 
 MEDIA: tuple[Media, ...] = ("image", "video")

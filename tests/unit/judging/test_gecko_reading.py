@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.graders.gecko.reading import (
+from visioneval.graders.gecko.questions import (
     ParsedQuestions,
     PromptItem,
     coverage,

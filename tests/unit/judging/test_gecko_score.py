@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.graders.gecko.score import OnUnanswered, points, shares
+from visioneval.graders.gecko.grader import OnUnanswered, points, shares
 from visioneval.suite.cases.questions import GeckoQuestion
 
 

@@ -21,7 +21,7 @@ from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment
 from visioneval.graders.pairwise.config import PairwiseGrader
-from visioneval.graders.pairwise.grader import pair_question
+from visioneval.graders.pairwise.grader import Pairwise
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.media.images import identify
@@ -65,7 +65,7 @@ def alignment_question(folder: Path, show: list[str] | None = None) -> Question:
 def pairwise_question(folder: Path, show: list[str] | None = None) -> Question:
     subject = cell(folder, ScriptedJudge(""))
     config = PairwiseGrader.model_validate({"key": "pw", "type": "pairwise", **({"show": show} if show else {})})
-    return pair_question(config, subject, subject.generated, subject.generated)
+    return Pairwise(config).question(subject, subject.generated, subject.generated)
 
 
 def outline(question: Question) -> list[str]:

@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval import TestCase
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric.config import RubricGrader, reply_keys
 from visioneval.graders.rubric.grader import reply_problems
-from visioneval.graders.rubric.prompt import (
-    rubric_context,
-    rubric_groups,
-    rubric_keys,
-    rubric_schema,
-)
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
 from visioneval.resources import builtin
@@ -36,11 +30,11 @@ def options(**changes: Any) -> RubricGrader:
 
 def context(created: RubricGrader, **changes: Any) -> dict[str, Any]:
     known = {"images": [{"id": "output", "description": "the image"}], "variables": {"tone": "calm"}}
-    return rubric_context(CASE, "a tall tree", created, created.asked, **{**known, **changes})
+    return created.prompt_variables(CASE, "a tall tree", metrics=created.asked, **{**known, **changes})
 
 
 def test_the_schema_is_in_the_form_that_strict_mode_takes() -> None:
-    schema = object_schema(rubric_schema(options().asked, ["blurry"]))
+    schema = object_schema(options(failure_tags=["blurry"]).reply_schema(options().asked))
     assert schema["additionalProperties"] is False
     assert schema["required"] == list(schema["properties"])
     assert schema["required"] == ["reason", "gate", "score", "share", "failure_tags", "verdict"]
@@ -52,8 +46,8 @@ def test_the_schema_is_in_the_form_that_strict_mode_takes() -> None:
 
 
 def test_without_tags_none_are_asked_for() -> None:
-    assert rubric_keys(options().asked, []) == ["reason", "gate", "score", "share", "verdict"]
-    assert list(rubric_schema(options().asked, [])) == rubric_keys(options().asked, [])
+    assert reply_keys(options().asked, []) == ["reason", "gate", "score", "share", "verdict"]
+    assert list(options().reply_schema(options().asked)) == reply_keys(options().asked, [])
 
 
 @given(
@@ -67,7 +61,7 @@ def test_replies_accepted_by_the_check_match_the_schema(gate: Any, score: Any, s
     output = {"reason": "r", "gate": gate, "score": score, "share": share, **more}
     if not reply_problems(asked, [], output):  # an extra key is ignored, and the judge's own verdict
         whole = {key: value for key, value in output.items() if key != "extra"} | {"verdict": "PASS"}
-        jsonschema.validate(whole, object_schema(rubric_schema(asked, [])))
+        jsonschema.validate(whole, object_schema(options().reply_schema(asked)))
 
 
 def test_the_built_in_template_describes_every_metric_completely() -> None:
@@ -92,8 +86,8 @@ def test_a_template_sees_the_case_and_the_variables() -> None:
 
 
 def test_metrics_that_share_a_call() -> None:
-    assert [list(group) for group in rubric_groups(options().asked, per_metric=False)] == [["gate", "score", "share"]]
-    assert [list(group) for group in rubric_groups(options().asked, per_metric=True)] == [
+    assert [list(group) for group in options().groups(CASE)] == [["gate", "score", "share"]]
+    assert [list(group) for group in options(per_metric=True).groups(CASE)] == [
         ["gate"],
         ["score"],
         ["share"],

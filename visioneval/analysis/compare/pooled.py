@@ -15,6 +15,7 @@ from visioneval.analysis.compare.metrics import metric_pairs
 from visioneval.analysis.compare.must_pass import Confirmation, shortened
 from visioneval.analysis.compare.table import CaseKey
 from visioneval.analysis.left_out import LeftOut
+from visioneval.analysis.scores import number_of
 from visioneval.analysis.stats.tests import Counts, Samples, lowest_p, mean_change, permutation_test
 from visioneval.errors import count_of
 from visioneval.suite.turns import chain_of
@@ -177,7 +178,7 @@ def _with_new(first: Difference, turns: Mapping[CaseKey, _Turn], confirmation: C
     pairs = Counter[str]()
     for key, turn in turns.items():
         scores = list(_new_scores(first.name, key, confirmation))
-        measured = {-1 - number: score for number, score in scores if score is not None}
+        measured = {-1 - number: value for number, score in scores if (value := number_of(score)) is not None}
         missing = confirmation.planned(key) - len(confirmation.verdicts.get(key, ()))
         new.add(chain_key(key), units=len(scores), unmeasured=len(scores) - len(measured), missing=missing)
         turn.b |= measured

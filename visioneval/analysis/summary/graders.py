@@ -21,6 +21,7 @@ from visioneval.analysis.stats.clusters import (
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
 from visioneval.suite.counter_examples import LeftOut, counter_examples, image_cases, left_out
+from visioneval.suite.kinds import QUESTIONS, of_kind
 from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]
@@ -140,7 +141,7 @@ class Questions:
     def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
         """Starts without cells."""
         self._left_out = left_out
-        keys = [grader.key for grader in info.suite.graders if grader.asks_questions]
+        keys = [grader.key for grader in of_kind(info.suite.graders, QUESTIONS)]
         self._scores: dict[str, dict[str, defaultdict[str | None, Scores]]] = {key: {} for key in keys}
         """By grader, model run and type; those of all types have no type."""
         self._sets: dict[str, dict[bytes, tuple[bool, float | None, int]]] = {key: {} for key in keys}

@@ -17,7 +17,6 @@ from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
-from visioneval.suite.kinds import CELL, of_kind
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
@@ -95,7 +94,7 @@ class JudgeCards:
         """Starts without cells."""
         suite = info.selected_suite
         self._judges: dict[tuple[str, str], str] = {}
-        self._names = {grader.key: grader.judge_names for grader in of_kind(suite.graders, CELL)}
+        self._names = {grader.key: grader.judge_names for grader in suite.graders if grader.kind.grades_cells}
         for key, names in self._names.items():
             for name in names:
                 judge = suite.judges.get(name)

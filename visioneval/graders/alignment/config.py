@@ -1,41 +1,29 @@
-"""The configuration of an alignment grader, and the variables of its template."""
+"""The options of an alignment grader, and what a judge's reply must be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from visioneval.suite.cases.case import TestCase, Text
-from visioneval.suite.cases.outputs import FrameCount
-from visioneval.suite.cases.prompts import context
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.entries.graders import ShowingGrader
+from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeTemplate
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
+ITEM_TEXTS = ("requirement", "question", "analysis")
 _PERCENT = Metric(type="number", range=(0, 100), better="higher")
-
-
-class AlignmentOptions(PanelOptions, ShowOptions):
-    """The options of an alignment grader."""
-
-    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
-    template: Text = Field(
-        default="alignment/alignment.md.j2",
-        description="Looked up in the suite's folder, then among the built-in templates.",
-    )
-    frames: FrameCount = 8
 
 
 def alignment_schema() -> dict[str, Any]:
     """The properties of the judge's reply: it checks each requirement before it gives a score."""
     text = {"type": "string"}
-    properties = {"requirement": text, "question": text, "analysis": text, "answer": {"type": "boolean"}, "gap": text}
+    properties = {**dict.fromkeys(ITEM_TEXTS, text), "answer": {"type": "boolean"}, "gap": text}
     item = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {REQUIREMENTS: {"type": "array", "items": item}, JUDGE_SCORE: {"type": "integer"}}
 
@@ -45,7 +33,7 @@ def item_faults(number: int, item: Mapping[str, Any]) -> list[str]:
     problems = []
     if not isinstance(item.get("answer"), bool):
         problems.append(f"the answer of requirement {number} is not true or false")
-    for key in ("requirement", "question", "analysis"):
+    for key in ITEM_TEXTS:
         text = item.get(key)
         problems += [] if isinstance(text, str) and text.strip() else [f"requirement {number} has no {key}"]
     if not isinstance(item.get("gap", ""), str):
@@ -67,61 +55,25 @@ def is_percent(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100
 
 
-def alignment_context(
-    case: TestCase,
-    prompt: str,
-    options: AlignmentOptions,
-    *,
-    images: Sequence[Mapping[str, str]],
-    variables: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The variables of an alignment template."""
-    variables_of_template = {
-        **context(case, variables),
-        "task_type": str(case.task_type),
-        "media": media_of(case),
-        "prompt": prompt,
-        "criteria": case.criteria,
-        "images": list(images),
-        "show": list(options.parts),
-        "max_requirements": MAX_REQUIREMENTS,
-    }
-    return options.visible(variables_of_template)
-
-
-class AlignmentGrader(BaseGrader, AlignmentOptions):
+class AlignmentGrader(ShowingGrader):
     """The share of a prompt's requirements that an image meets, each checked by a judge."""
 
     type: Literal["alignment"]
-
-    @property
-    def needs_no_bytes(self) -> bool:
-        return True
+    template: Text = Field(default="alignment/alignment.md.j2", description=LOOKED_UP)
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {self.key: _PERCENT}
 
     def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
-        schema = alignment_schema()
-        expected = "a list of objects with requirement, question, analysis, answer and gap"
-        score = RecordedAnswer("a number from 0 to 100", is_percent, schema[JUDGE_SCORE], is_required=False)
+        schema, expected = alignment_schema(), f"a list of objects with {', '.join(ITEM_TEXTS)}, answer and gap"
         return {
             REQUIREMENTS: RecordedAnswer(expected, _are_requirements, schema[REQUIREMENTS]),
-            JUDGE_SCORE: score,
+            JUDGE_SCORE: RecordedAnswer("a number from 0 to 100", is_percent, schema[JUDGE_SCORE], is_required=False),
         }
 
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
-        name = template_name(self.template, case, variables)
-        shown = tuple(part for part in ASKED if part in self.parts)
-        asked, instead = shown[:1], shown[1:]
-        return (JudgeTemplate(name, "template", asked, instead=instead, hidden=self.withheld, show=self.parts),)
+        (template,) = super().judge_templates(case, variables)
+        return (replace(template, must_show=template.must_show[:1], instead=template.must_show[1:]),)
 
-    def template_contexts(
-        self,
-        case: TestCase,
-        prompt: str,
-        *,
-        variables: Mapping[str, Any],
-    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        name = template_name(self.template, case, variables)
-        yield name, alignment_context(case, prompt, self, images=SHOWN, variables=variables)
+    def prompt_variables(self, case: TestCase, prompt: str, **about: Any) -> dict[str, Any]:
+        return super().prompt_variables(case, prompt, max_requirements=MAX_REQUIREMENTS, **about)

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from visioneval.graders.alignment.config import (
+    ITEM_TEXTS,
     JUDGE_SCORE,
     MAX_REQUIREMENTS,
     REQUIREMENTS,
     AlignmentGrader,
-    alignment_context,
     alignment_schema,
     is_percent,
     item_faults,
 )
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.judging.ask import (
-    OffSchemaError,
-    answer_details,
-    ask_for_json,
-    object_schema,
-    reply_texts,
-)
-from visioneval.judging.attachments import Attachment, load_attachments, message_parts
-from visioneval.providers.base import Question, Reply
+from visioneval.graders.base import Grade, GradingContext, message_about
+from visioneval.judging.ask import OffSchemaError, answer_details, ask_for_json, object_schema, reply_texts
+from visioneval.judging.attachments import load_attachments
+from visioneval.providers.base import Question
 from visioneval.records.model import digest
-from visioneval.suite.entries.judge_prompt import template_name
 
 Requirements = Sequence[Mapping[str, Any]]
-_ITEM_KEYS = tuple(alignment_schema()[REQUIREMENTS]["items"]["properties"])
 
 
 class Alignment:
@@ -42,54 +35,31 @@ class Alignment:
         """Raises ``GraderError`` if an image cannot be encoded, and ``ProviderError`` if the judge cannot be asked."""
         config = self._config
         attachments = await load_attachments(context, context.own_judge, config.frames, config.parts)
-        question = self._question(context, attachments)
+        question = Question(message_about(context, config, attachments), schema=object_schema(alignment_schema()))
+        graded = partial(
+            Grade,
+            template_sha256=context.templates.digest(config.template_of(context.case, context.variables)),
+            schema_sha256=digest(alignment_schema()),
+        )
         try:
             answer = await ask_for_json(context.ask_own_judge, question, reply_problems, {JUDGE_SCORE: 0})
         except OffSchemaError as error:
-            return self._grade(context, error.replies, {"replies": reply_texts(error.replies)}, error=str(error))
+            replies, model = {"replies": reply_texts(error.replies)}, error.replies[0].model
+            return graded({config.key: None}, details=replies, error=str(error), judge_model=model)
         requirements: Requirements = answer.data[REQUIREMENTS]
-        gaps = gaps_of(requirements)
+        gaps, score = gaps_of(requirements), answer.data.get(JUDGE_SCORE)
+        keys = (*ITEM_TEXTS, "answer", "gap")
         details = {
             **answer_details(answer),
-            "requirements": [
-                {key: requirement[key] for key in _ITEM_KEYS if key in requirement} for requirement in requirements
-            ],
+            "requirements": [{key: item[key] for key in keys if key in item} for item in requirements],
             "gaps": gaps,
-            "judge_score": score if is_percent(score := answer.data.get(JUDGE_SCORE)) else None,
+            "judge_score": score if is_percent(score) else None,
         }
-        return self._grade(context, answer.replies, details, score=score_of(requirements), reason=" ".join(gaps))
-
-    def _template(self, context: GradingContext) -> str:
-        return template_name(self._config.template, context.case, context.variables)
-
-    def _question(self, context: GradingContext, attachments: Sequence[Attachment]) -> Question:
-        images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
-        config = self._config
-        template_context = alignment_context(
-            context.case, context.prompt, config, images=images, variables=context.variables
-        )
-        instructions = context.templates.render(self._template(context), template_context)
-        parts = message_parts(instructions, attachments, config.parts)
-        return Question(parts=parts, schema=object_schema(alignment_schema()))
-
-    def _grade(
-        self,
-        context: GradingContext,
-        replies: tuple[Reply, ...],
-        details: Mapping[str, Any],
-        *,
-        score: float | None = None,
-        reason: str = "",
-        error: str | None = None,
-    ) -> Grade:
-        return Grade(
-            scores={self._config.key: score},
-            reasons={self._config.key: reason} if reason else {},
+        return graded(
+            {config.key: score_of(requirements)},
+            reasons={config.key: " ".join(gaps)} if gaps else {},
             details=details,
-            error=error,
-            judge_model=next((reply.model for reply in replies), None),
-            template_sha256=context.templates.digest(self._template(context)),
-            schema_sha256=digest(alignment_schema()),
+            judge_model=answer.replies[0].model,
         )
 
 

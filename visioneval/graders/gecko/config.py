@@ -1,23 +1,28 @@
-"""The options of a gecko grader, its templates, and their variables."""
+"""The options of a gecko grader, its templates and their variables, and its checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.graders.gecko.choices import lettered_choices, names_choice
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FilePath, FrameCount
-from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media
+from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, dependency_problems, id_problems
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.kinds import QUESTIONS, Kind
 from visioneval.types import Metric, TaskType
+
+if TYPE_CHECKING:
+    from visioneval.suite.checks.rules import Problems, SuiteContext
+    from visioneval.suite.loading.messages import Loc
 
 _IDS = ("questions.id",)
 VERDICTS = ("Question:", "Verdict:")
@@ -26,9 +31,34 @@ CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may override it with a file of the same name."""
 
 
-class GeckoOptions(PanelOptions):
-    """How questions are generated and asked."""
+def making_context(media: Media, prompt: str) -> dict[str, Any]:
+    """The variables of a template that generates questions."""
+    return {"prompt": prompt, "types": list(TYPES[media])}
 
+
+def asking_context(questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
+    """The variables of a template that asks questions. They never include expected answers."""
+    lettered = ((question, lettered_choices(question).items()) for question in questions)
+    return {
+        "questions": [
+            {
+                "id": question.id,
+                "question": question.question,
+                "choices": [{"letter": letter, "text": text} for letter, text in choices],
+            }
+            for question, choices in lettered
+        ]
+    }
+
+
+class GeckoGrader(BaseGrader, PanelOptions):
+    """The share of a prompt's claims that an image or a video shows."""
+
+    kind: ClassVar[Kind] = QUESTIONS
+    grades_records: ClassVar[bool] = True
+    case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
+
+    type: Literal["gecko"]
     judge: JudgeNames = Field(
         default="default",
         description="The judge that writes and answers the questions, or a list of judges for a panel.",
@@ -62,11 +92,6 @@ class GeckoOptions(PanelOptions):
     )
 
     @property
-    def dependency_version(self) -> str | None:
-        """``"2"`` is what ``drop`` removes; with another value, nothing changed."""
-        return "2" if self.on_bad_dependency == "drop" else None
-
-    @property
     def question_writer(self) -> str:
         """The judge that writes the questions: the first of a panel, since all its judges answer the same ones."""
         return names_of(self.judge)[0]
@@ -86,49 +111,11 @@ class GeckoOptions(PanelOptions):
         """The templates that affect generated questions."""
         return (self.template_for_questions, *([CHECK] if self.check_questions else []))
 
-    @property
-    def all_templates(self) -> tuple[str, ...]:
-        """All templates that the grader may use."""
-        return (*self.making_templates, self.template_for_answers)
-
     def types_of(self, case: TestCase) -> list[str]:
         """The types of a case's questions; if they are not generated yet, all possible types."""
         pinned = case.questions
         known = TYPES[self.media] if pinned is None else tuple(question.type for question in pinned)
         return list(dict.fromkeys([*known, *(question.type for question in case.add_questions)]))
-
-
-def making_context(media: Media, prompt: str) -> dict[str, Any]:
-    """The variables of a template that generates questions."""
-    return {"prompt": prompt, "types": list(TYPES[media])}
-
-
-def asking_context(questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
-    """The variables of a template that asks questions. They never include expected answers."""
-    return {"questions": [_question_context(question) for question in questions]}
-
-
-def checking_context(prompt: str, questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
-    """The variables of the template for ``check_questions``."""
-    return {"prompt": prompt, **asking_context(questions)}
-
-
-def _question_context(question: GeckoQuestion) -> Mapping[str, Any]:
-    return {
-        "id": question.id,
-        "question": question.question,
-        "choices": [{"letter": letter, "text": text} for letter, text in lettered_choices(question).items()],
-    }
-
-
-class GeckoGrader(BaseGrader, GeckoOptions):
-    """The share of a prompt's claims that an image or a video shows."""
-
-    asks_questions: ClassVar[bool] = True
-    grades_records: ClassVar[bool] = True
-    case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
-
-    type: Literal["gecko"]
 
     @property
     def needs_no_bytes(self) -> bool:
@@ -158,11 +145,7 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         return (*making, asking)
 
     def template_contexts(
-        self,
-        case: TestCase,
-        prompt: str,
-        *,
-        variables: Mapping[str, Any],
+        self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not self.metrics(case):
             return
@@ -171,12 +154,10 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         if case.questions is None:
             yield self.template_for_questions, making_context(self.media, prompt)
             if self.check_questions:
-                yield CHECK, checking_context(prompt, questions)
+                yield CHECK, {"prompt": prompt, **asking_context(questions)}
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
-        if self.mode == "single":
-            return None
-        return times
+        return None if self.mode == "single" else times
 
     def shared_calls(self, prompts: Iterable[tuple[TestCase, str]]) -> int:
         generated = len({prompt for case, prompt in prompts if case.questions is None})
@@ -205,4 +186,31 @@ class GeckoGrader(BaseGrader, GeckoOptions):
 
     @property
     def version(self) -> str | None:
-        return self.dependency_version
+        """``"2"`` is what ``drop`` removes; with another value, nothing changed."""
+        return "2" if self.on_bad_dependency == "drop" else None
+
+
+def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Problems:
+    """Yields the problems with the questions of each case that a gecko grader applies to."""
+    for index, case in enumerate(view.suite.cases):
+        for _, grader in graders:
+            if grader.is_for(case) and grader.metrics(case):
+                judge = view.suite.judges.get(grader.question_writer)
+                for loc, message in _questions(case, grader, recorded=judge is not None and judge.is_recorded):
+                    yield ("cases", index, *loc), message
+
+
+def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterator[tuple[Loc, str]]:
+    pinned = case.questions or ()
+    questions = (*pinned, *case.add_questions)
+    if case.questions is not None and not questions:
+        yield ("questions",), "must not be empty; remove the key to have questions generated"
+    if case.questions is None and recorded:
+        yield (), f"the judge {grader.question_writer!r} replays recorded answers: add 'questions:' to the case"
+    elif case.questions is None and not case.prompt:
+        yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"
+    duplicates = list(id_problems(questions))
+    bad_dependencies = [] if duplicates or grader.drops_bad_dependencies else list(dependency_problems(questions))
+    for index, message in (*duplicates, *bad_dependencies):
+        key, position = ("questions", index) if index < len(pinned) else ("add_questions", index - len(pinned))
+        yield (key, position, "id" if duplicates else "depends_on"), message

@@ -1,28 +1,35 @@
 """The share of a prompt's claims that an image or a video shows: each is a question with choices and one right answer.
 
 The approach is that of TIFA (Hu et al., ICCV 2023), the Davidsonian Scene Graph (Cho et al., ICLR 2024) and Gecko
-(Wiles et al., 2024).
+(Wiles et al., 2024). The rule for dependencies is that of the Davidsonian Scene Graph: a question scores 0 if the
+answer to a direct parent is wrong, and still counts in the denominator. The parent's answer counts, not its score, so a
+wrong grandparent has no effect.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
-from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache
+from visioneval.graders.gecko.answers import (
+    AnswerSet,
+    ParsedAnswer,
+    answers_schema,
+    ask_all,
+    ask_past_cache,
+    chosen_text,
+)
 from visioneval.graders.gecko.config import GeckoGrader, asking_context
-from visioneval.graders.gecko.making import (
+from visioneval.graders.gecko.questions import (
     generate_questions,
     generation_key,
     options_digest,
     pinned_questions,
     with_added_questions,
 )
-from visioneval.graders.gecko.score import OnUnanswered, Points, points, shares
 from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
@@ -34,6 +41,9 @@ from visioneval.templates.render import Templates
 from visioneval.types import Score
 
 MAX_WRONG_LISTED = 5
+OnUnanswered = Literal["error", "wrong", "skip"]
+Points = Mapping[str, int | None]
+"""By question id: 1, 0, or ``None`` if the question has no score."""
 
 
 class Gecko:
@@ -94,25 +104,23 @@ def _policy(config: GeckoGrader, answered: AnswerSet) -> OnUnanswered:
 
 
 def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions, answered: AnswerSet) -> Grade:
-    questions, answers = entry.questions, answered.answers
-    right = {question.id: _is_right(question, answers.get(question.id, ParsedAnswer())) for question in questions}
-    policy = _policy(config, answered)
+    questions, policy = entry.questions, _policy(config, answered)
+    answers = {question.id: answered.answers.get(question.id, ParsedAnswer()) for question in questions}
+    right = {question.id: _is_right(question, answers[question.id]) for question in questions}
     scored = points(questions, right, policy, ignore_dependencies=config.dependencies == "ignore")
     total, by_type = shares(questions, scored, policy)
-    scores: dict[str, Score] = {
-        config.key: total,
-        **{f"{config.key}.{question_type}": share for question_type, share in by_type.items()},
-    }
+    scores: dict[str, Score] = {config.key: total}
+    scores |= {f"{config.key}.{question_type}": share for question_type, share in by_type.items()}
     if answered.fault:
         scores = dict.fromkeys(scores)
-    last_reply = answered.replies[-1] if answered.replies else None
+    judge, shape = (answered.replies[-1].model, answered.replies[-1].shape) if answered.replies else (None, None)
     unreadable = [reply.text for reply in answered.replies if reply.text] if answered.off_shape() else []
     return Grade(
         scores=scores,
         reasons=_reasons(config, questions, answers, scored),
         details={
-            "judge": last_reply.model if last_reply else None,
-            "reply_shape": last_reply.shape if last_reply else None,
+            "judge": judge,
+            "reply_shape": shape,
             "source": entry.source,
             "prompt_sha256": entry.prompt_sha256,
             "coverage": entry.coverage,
@@ -124,8 +132,8 @@ def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions
             **({"replies": [text[:MAX_REPLY_CHARS] for text in unreadable]} if unreadable else {}),
         },
         error=answered.fault or _missing_score_error(config, questions, answers, scores),
-        judge_model=last_reply.model if last_reply else None,
-        template_sha256=context.templates.digest(*config.all_templates),
+        judge_model=judge,
+        template_sha256=context.templates.digest(*config.templates(context.case, context.variables)),
         schema_sha256=digest(answers_schema()),
     )
 
@@ -142,8 +150,7 @@ def _reasons(
     if not wrong:
         return {}
     lines = [
-        f"{question.question} {_wrong_answer(question, answers.get(question.id, ParsedAnswer()))}"
-        for question in wrong[:MAX_WRONG_LISTED]
+        f"{question.question} {_wrong_answer(question, answers[question.id])}" for question in wrong[:MAX_WRONG_LISTED]
     ]
     more = f"; and {len(wrong) - MAX_WRONG_LISTED} more" if len(wrong) > MAX_WRONG_LISTED else ""
     return {config.key: f"{len(wrong)} of {len(questions)} wrong: {'; '.join(lines)}{more}"}
@@ -167,8 +174,8 @@ def _missing_score_error(
     """The error for a missing score; ``None`` if no score is missing."""
     if None not in scores.values():
         return None
-    unanswered = [question for question in questions if answers.get(question.id, ParsedAnswer()).choice is None]
-    answer = answers.get(unanswered[0].id, ParsedAnswer())
+    unanswered = [question for question in questions if answers[question.id].choice is None]
+    answer = answers[unanswered[0].id]
     cause = f"{answer.fault}: {answer.answer!r:.80}" if answer.answer else str(answer.fault)
     return (
         f"{len(unanswered)} of {len(questions)} questions of {config.key!r} have no usable answer, "
@@ -203,3 +210,51 @@ def _question_details(
         **({"unanswered": answer.fault} if answer.fault else {}),
         **({"asked_again": True} if question.id in answered.again else {}),
     }
+
+
+def points(
+    questions: Iterable[GeckoQuestion],
+    right: Mapping[str, bool | None],
+    on_unanswered: OnUnanswered,
+    *,
+    ignore_dependencies: bool = False,
+) -> dict[str, int | None]:
+    """The score of each question. ``right`` says whether its answer is right; ``None`` if it is unanswered."""
+    asked = list(questions)
+    answers = {
+        question.id: False if right[question.id] is None and on_unanswered == "wrong" else right[question.id]
+        for question in asked
+    }
+    parents = {question.id: () if ignore_dependencies else question.depends_on for question in asked}
+    return {
+        question.id: _points(answers[question.id], [answers[parent] for parent in parents[question.id]], on_unanswered)
+        for question in asked
+    }
+
+
+def _points(answer: bool | None, parents: Sequence[bool | None], on_unanswered: OnUnanswered) -> int | None:
+    if answer is None:
+        return None
+    if not answer or False in parents:
+        return 0
+    return None if None in parents and on_unanswered == "error" else 1
+
+
+def shares(
+    questions: Sequence[GeckoQuestion], scored: Points, on_unanswered: OnUnanswered
+) -> tuple[float | None, dict[str, float | None]]:
+    """The share of right questions (0 to 1), in total and per type; ``None`` if it cannot be computed."""
+    by_type: dict[str, list[int | None]] = {}
+    for question in questions:
+        by_type.setdefault(question.type, []).append(scored[question.id])
+    skips = on_unanswered == "skip"
+    return _share(list(scored.values()), skips), {
+        question_type: _share(values, skips) for question_type, values in by_type.items()
+    }
+
+
+def _share(values: Sequence[int | None], skips: bool) -> float | None:
+    counted = [value for value in values if value is not None]
+    if not counted or (len(counted) < len(values) and not skips):
+        return None
+    return sum(counted) / len(counted)

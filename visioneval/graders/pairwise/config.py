@@ -1,105 +1,43 @@
-"""The configuration of a pairwise grader, and the variables of its template."""
+"""The options of a pairwise grader, and its checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from visioneval.errors import did_you_mean
 from visioneval.suite.cases.case import TestCase, Text
-from visioneval.suite.cases.outputs import FrameCount
-from visioneval.suite.cases.prompts import context
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import (
-    ASKED,
-    REASON,
-    SHOWN,
-    JudgeTemplate,
-    ShowOptions,
-    media_of,
-    template_name,
-)
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.entries.graders import ShowingGrader
+from visioneval.suite.entries.judge_prompt import LOOKED_UP
+from visioneval.suite.entries.panels import JudgeNames
 from visioneval.suite.filters import any_glob
 from visioneval.suite.kinds import PAIR, Kind
 from visioneval.types import Metric
 
-ANSWER = "answer"
-FIRST, SECOND, TIE = "A", "B", "tie"
-"""The names for the first image, the second, and neither in a reply."""
+if TYPE_CHECKING:
+    from visioneval.suite.checks.rules import Problems, SuiteContext
 
 
-class PairwiseOptions(PanelOptions, ShowOptions):
-    """The options of a pairwise grader."""
-
-    judge: JudgeNames = Field(default="default", description="The judge that compares the outputs.")
-    template: Text = Field(
-        default="pairwise/pairwise.md.j2",
-        description="Looked up in the suite's folder, then among the built-in templates.",
-    )
-    models: tuple[Text, ...] = Field(
-        default=(),
-        description="Labels of the model runs to compare, in all pairs; * and ? are wildcards. Default: all.",
-    )
-    frames: FrameCount = 8
-
-
-def pairwise_schema() -> dict[str, Any]:
-    """The properties of the judge's reply. The reason comes first, so that the judge looks before it answers."""
-    return {REASON: {"type": "string"}, ANSWER: {"type": "string", "enum": [FIRST, SECOND, TIE]}}
-
-
-def pairwise_context(
-    case: TestCase,
-    prompt: str,
-    options: PairwiseOptions,
-    *,
-    images: Sequence[Mapping[str, str]],
-    variables: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The variables of a pairwise template."""
-    variables_of_template = {
-        **context(case, variables),
-        "task_type": str(case.task_type),
-        "media": media_of(case),
-        "prompt": prompt,
-        "criteria": case.criteria,
-        "region": case.region,
-        "images": list(images),
-        "show": list(options.parts),
-    }
-    return options.visible(variables_of_template)
-
-
-class PairwiseGrader(BaseGrader, PairwiseOptions):
+class PairwiseGrader(ShowingGrader):
     """A judge's preference between the images of two model runs, asked after all cells are done."""
 
     kind: ClassVar[Kind] = PAIR
 
     type: Literal["pairwise"]
-
-    @property
-    def needs_no_bytes(self) -> bool:
-        return True
+    judge: JudgeNames = Field(default="default", description="The judge that compares the outputs.")
+    template: Text = Field(default="pairwise/pairwise.md.j2", description=LOOKED_UP)
+    models: tuple[Text, ...] = Field(
+        default=(),
+        description="Labels of the model runs to compare, in all pairs; * and ? are wildcards. Default: all.",
+    )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {}
 
-    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
-        name = template_name(self.template, case, variables)
-        asked = tuple(part for part in ASKED if part in self.parts)
-        return (JudgeTemplate(name, "template", asked, hidden=self.withheld, show=self.parts),)
-
-    def template_contexts(
-        self,
-        case: TestCase,
-        prompt: str,
-        *,
-        variables: Mapping[str, Any],
-    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        name = template_name(self.template, case, variables)
-        yield name, pairwise_context(case, prompt, self, images=SHOWN, variables=variables)
+    def prompt_variables(self, case: TestCase, prompt: str, **about: Any) -> dict[str, Any]:
+        return super().prompt_variables(case, prompt, region=case.region, **about)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         return times * 2  # each pair, in both orders
@@ -111,3 +49,29 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         matching = self.compared(labels)
         models = tuple(pattern for pattern in self.models if any(any_glob([pattern], label) for label in matching))
         return self.model_copy(update={"models": models}) if len(matching) > 1 else None
+
+
+def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader]]) -> Problems:
+    """Yields unknown labels, too few model runs, recorded judges, and two graders with the same judge model."""
+    labels = [label for label, _ in view.labels]
+    graders_by_judge: dict[str, str] = {}
+    for index, grader in graders:
+        for position, pattern in enumerate(grader.models):
+            if not any(any_glob([pattern], label) for label in labels):
+                hint = did_you_mean(pattern, labels)
+                yield ("graders", index, "models", position), f"no model run is labeled {pattern!r}{hint}"
+        if (number := len(grader.compared(labels))) < 2:
+            option = "models" if grader.models else "type"
+            yield ("graders", index, option), f"a comparison needs at least two model runs, not {number}"
+        for message in _judge_problems(view, grader, graders_by_judge):
+            yield ("graders", index, "judge"), message
+
+
+def _judge_problems(view: SuiteContext, grader: PairwiseGrader, graders_by_judge: dict[str, str]) -> Iterator[str]:
+    for judge in filter(None, map(view.suite.judges.get, grader.judge_names)):
+        if judge.is_recorded:
+            yield "recorded answers cover single images only: use another judge for pairs"
+        if judge.title in graders_by_judge:
+            other = graders_by_judge[judge.title]
+            yield f"{other!r} already asks this judge model: use one pairwise grader per judge model"
+        graders_by_judge.setdefault(judge.title, grader.key)

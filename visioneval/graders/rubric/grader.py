@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.rubric.config import RubricGrader
-from visioneval.graders.rubric.metrics import RubricMetric
-from visioneval.graders.rubric.prompt import (
-    TAGS,
-    VERDICT,
-    VERDICTS,
-    rubric_context,
-    rubric_groups,
-    rubric_keys,
-    rubric_schema,
-)
+from visioneval.graders.base import Grade, GradingContext, message_about
+from visioneval.graders.rubric.config import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
     Answer,
@@ -31,18 +21,16 @@ from visioneval.judging.ask import (
     past_cache,
     reply_texts,
 )
-from visioneval.judging.attachments import Attachment, load_attachments, message_parts
-from visioneval.judging.votes import combined_vote, is_tie, most_frequent
+from visioneval.judging.attachments import Attachment, load_attachments
+from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
-from visioneval.suite.entries.judge_prompt import REASON, template_name
+from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.suite.entries.recorded_answers import is_text, is_texts
 from visioneval.types import Score
 
 if TYPE_CHECKING:
     from visioneval.judging.crops import CropTool
-
-Metrics = Mapping[str, RubricMetric]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +62,7 @@ class Rubric:
         self._schemas: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
 
     async def grade(self, context: GradingContext) -> Grade:
-        """The score is the median, or the majority, of the votes (see ``judging.votes``).
+        """The score is the median, or the most frequent answer, of the votes (see ``judging.votes``).
 
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
@@ -83,102 +71,50 @@ class Rubric:
         attachments = await load_attachments(context, video_judge, config.frames, config.parts)
         ballots = await gather_all(
             self._vote(context, attachments, group, vote)
-            for group in rubric_groups(asked, per_metric=config.per_metric)
+            for group in config.groups(context.case)
             for vote in range(config.votes)
         )
-        missing = {name for name, score in _scores(asked, ballots).items() if score is None}
-        if missing:
-            ballots = await gather_all(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
-        template = context.templates.digest(self._template(context))
+        if missing := {name for name, votes in _votes(asked, ballots).items() if combined_vote(votes) is None}:
+            uncached = replace(
+                context, ask_judge=lambda judge, question: past_cache(partial(context.ask_judge, judge))(question)
+            )
+
+            async def voted_again(ballot: Ballot) -> Ballot:
+                """Votes again if a ``missing`` score needs this ballot and its cached replies are unusable."""
+                if not ballot.is_unusable_from_cache or not missing & ballot.metrics.keys():
+                    return ballot
+                return await self._vote(uncached, attachments, ballot.metrics, ballot.vote)
+
+            ballots = await gather_all(map(voted_again, ballots))
+        template = context.templates.digest(config.template_of(context.case, context.variables))
         return _tally(config, asked, ballots, template=template, schema=self._schema(asked)[1])
 
     def _schema(self, metrics: Metrics) -> tuple[dict[str, Any], str]:
         """The schema of a reply about these metrics, and its hash; computed once, as every cell needs both."""
         names = tuple(metrics)
         if names not in self._schemas:
-            properties = rubric_schema(metrics, self._config.failure_tags)
+            properties = self._config.reply_schema(metrics)
             self._schemas[names] = object_schema(properties), digest(properties)
         return self._schemas[names]
-
-    def _template(self, context: GradingContext) -> str:
-        return template_name(self._config.template, context.case, context.variables)
-
-    async def _retry_ballot(
-        self, context: GradingContext, attachments: Sequence[Attachment], ballot: Ballot, missing: Set[str]
-    ) -> Ballot:
-        """Votes again if a ``missing`` score needs this ballot and its cached replies are unusable."""
-        if not ballot.is_unusable_from_cache or not missing & ballot.metrics.keys():
-            return ballot
-        return await self._vote(
-            replace(context, ask_judge=_past_cache(context)), attachments, ballot.metrics, ballot.vote
-        )
 
     async def _vote(
         self, context: GradingContext, attachments: Sequence[Attachment], metrics: Metrics, vote: int
     ) -> Ballot:
         config = self._config
-        crop_tool = (
-            await asyncio.to_thread(self._crop_tool, context, attachments, metrics, vote) if config.zoom else None
-        )
+        crop_tool = None
+        if config.zoom is not None:
+            crop_tool = await asyncio.to_thread(
+                self._crop_tool, config.zoom.max_crops, context, attachments, metrics, vote
+            )
 
         def ask(question: Question) -> Awaitable[Reply]:
             if crop_tool:
                 crop_tool.reset()
             return context.ask_own_judge(question)
 
-        question = self._question(
-            context, crop_tool.first_views if crop_tool else attachments, metrics, crop_tool, vote
-        )
-        unrecorded: dict[str, Any] = {REASON: "", TAGS: [], VERDICT: "PASS"}
-        keys = rubric_keys(metrics, config.failure_tags)
-        try:
-            answer = await exchange(
-                ask,
-                question,
-                partial(reply_problems, metrics, config.failure_tags),
-                {key: unrecorded[key] for key in keys if key in unrecorded},
-            )
-        except OffSchemaError as error:
-            usable = usable_part(metrics, error)
-            crops = crop_tool.crops if crop_tool else ()
-            return Ballot(metrics, vote, error.replies, usable, fault=str(error), crops=crops)
-        except ProviderError as error:
-            return Ballot(metrics, vote, (), fault=str(error), crops=crop_tool.crops if crop_tool else ())
-        return Ballot(metrics, vote, answer.replies, answer, crops=crop_tool.crops if crop_tool else ())
-
-    def _crop_tool(
-        self, context: GradingContext, attachments: Sequence[Attachment], metrics: Metrics, vote: int
-    ) -> CropTool:
-        from visioneval.judging.crops import CropTool  # loads Pillow, which few rubrics need
-
-        assert self._config.zoom is not None
-        suffix = f".{next(iter(metrics))}" if self._config.per_metric else ""
-
-        def save(number: int, data: bytes) -> str:
-            return context.save(f"{self._config.key}{suffix}.crop.{vote}.{number}.png", data)
-
-        return CropTool(attachments, self._config.zoom.max_crops, save)
-
-    def _question(
-        self,
-        context: GradingContext,
-        attachments: Sequence[Attachment],
-        metrics: Metrics,
-        crop_tool: CropTool | None,
-        vote: int,
-    ) -> Question:
-        config = self._config
-        template_context = rubric_context(
-            context.case,
-            context.prompt,
-            config,
-            metrics,
-            images=[{"id": attachment.id, "description": attachment.description} for attachment in attachments],
-            variables=context.variables,
-        )
-        instructions = context.templates.render(self._template(context), template_context)
-        return Question(
-            parts=message_parts(instructions, attachments, config.parts),
+        shown = crop_tool.first_views if crop_tool else attachments
+        question = Question(
+            parts=message_about(context, config, shown, metrics=metrics),
             schema=self._schema(metrics)[0],
             names=tuple(metrics),
             tools=(crop_tool.tool,) if crop_tool else (),
@@ -186,6 +122,37 @@ class Rubric:
             detail=config.detail,
             vote=vote,
         )
+        keys = reply_keys(metrics, config.failure_tags)
+        unrecorded: dict[str, Any] = {
+            key: value for key, value in ((REASON, ""), (TAGS, []), (VERDICT, "PASS")) if key in keys
+        }
+        replies: tuple[Reply, ...] = ()
+        usable = fault = None
+        try:
+            usable = await exchange(ask, question, partial(reply_problems, metrics, config.failure_tags), unrecorded)
+            replies = usable.replies
+        except OffSchemaError as error:
+            replies, usable, fault = error.replies, usable_part(metrics, error), str(error)
+        except ProviderError as error:
+            fault = str(error)
+        return Ballot(metrics, vote, replies, usable, fault, crop_tool.crops if crop_tool else ())
+
+    def _crop_tool(
+        self,
+        max_crops: int,
+        context: GradingContext,
+        attachments: Sequence[Attachment],
+        metrics: Metrics,
+        vote: int,
+    ) -> CropTool:
+        from visioneval.judging.crops import CropTool  # loads Pillow, which few rubrics need
+
+        suffix = f".{next(iter(metrics))}" if self._config.per_metric else ""
+
+        def save(number: int, data: bytes) -> str:
+            return context.save(f"{self._config.key}{suffix}.crop.{vote}.{number}.png", data)
+
+        return CropTool(attachments, max_crops, save)
 
 
 def usable_part(metrics: Metrics, error: OffSchemaError) -> Answer | None:
@@ -201,7 +168,7 @@ def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> 
     """The problems with a judge's reply. Undeclared tags and additional keys are none, nor is the judge's verdict."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
-    keys = [key for key in rubric_keys(metrics, failure_tags) if key != VERDICT]
+    keys = [key for key in reply_keys(metrics, failure_tags) if key != VERDICT]
     missing = [f"the key {key!r} is missing" for key in keys if key not in data]
     ordered = [key for key in (*metrics, TAGS, REASON) if key in data]
     return missing + [problem for key in ordered for problem in key_problems(metrics, key, data[key])]
@@ -221,20 +188,9 @@ def _votes(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:
     return {name: [ballot.value_of(name) for ballot in ballots if name in ballot.metrics] for name in asked}
 
 
-def _scores(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, Score]:
-    return {name: combined_vote(values) for name, values in _votes(asked, ballots).items()}
-
-
-def _past_cache(context: GradingContext) -> Callable[[str, Question], Awaitable[Reply]]:
-    async def ask(judge: str, question: Question) -> Reply:
-        return await past_cache(partial(context.ask_judge, judge))(question)
-
-    return ask
-
-
 def _tally(config: RubricGrader, asked: Metrics, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
     votes = _votes(asked, ballots)
-    scores = _scores(asked, ballots)
+    scores = {name: combined_vote(values) for name, values in votes.items()}
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
     lost = [ballot.fault for ballot in ballots if ballot.fault]
     return Grade(
@@ -278,28 +234,25 @@ def _vote_texts(values: Sequence[Any]) -> str:
     return ", ".join(plain)
 
 
+def _by_vote(config: RubricGrader, ballots: Sequence[Ballot], key: str) -> list[list[Any]]:
+    """The answers under a key of the reply, by vote: several of a vote of several calls, none of a lost one."""
+    answered = [ballot for ballot in ballots if ballot.answer]
+    return [[ballot.value_of(key) for ballot in answered if ballot.vote == vote] for vote in range(config.votes)]
+
+
 def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
     """The declared tags in the majority of the votes. In a vote of several calls, one call is enough."""
-    tags: dict[int, set[str]] = {}
-    for ballot in ballots:
-        if ballot.answer:
-            tags.setdefault(ballot.vote, set()).update(ballot.value_of(TAGS, ()))
-    if len(tags) * 2 <= config.votes:
-        return ()
-    return tuple(
-        tag for tag in config.failure_tags if most_frequent([tag in named for _, named in sorted(tags.items())])
-    )
+    by_vote = _by_vote(config, ballots, TAGS)
+    votes = [{tag for tags in answers for tag in tags or ()} if answers else None for answers in by_vote]
+    named = {tag: [None if tags is None else tag in tags for tags in votes] for tag in config.failure_tags}
+    return tuple(tag for tag, values in named.items() if combined_vote(values))
 
 
 def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
     """The verdict of the majority of the votes that have one. In a vote of several calls, one FAIL is enough."""
-    passes: dict[int, bool] = {}
-    for ballot in ballots:
-        if ballot.value_of(VERDICT) in VERDICTS:
-            passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
-    if len(passes) * 2 <= config.votes:
-        return None
-    return "PASS" if most_frequent([passes[vote] for vote in sorted(passes)]) else "FAIL"
+    verdicts = [[answer for answer in answers if answer in VERDICTS] for answers in _by_vote(config, ballots, VERDICT)]
+    passed = combined_vote(["FAIL" not in of_vote if of_vote else None for of_vote in verdicts])
+    return None if passed is None else "PASS" if passed else "FAIL"
 
 
 def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

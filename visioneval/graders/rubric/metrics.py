@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from visioneval.suite.cases.case import Name, TestCase, Text
-from visioneval.suite.cases.outputs import FrameCount
+from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.graders import YES
-from visioneval.suite.entries.judge_prompt import ShowOptions
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
 from visioneval.types import Frozen, Metric, Word
@@ -28,6 +25,11 @@ class _CaseMetric(Frozen):
         exclude_if=lambda when: when is None,  # so that the hash of a rubric without it stays the same
         description="The cases that it applies to; default: all cases of the grader.",
     )
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the judge's template knows of it."""
+        return self.model_dump(exclude={"when"})
 
 
 class PassFail(_CaseMetric):
@@ -97,6 +99,11 @@ class ScaleScore(_CaseMetric):
     def metric(self) -> Metric:
         """The type and range of the score."""
         return _number_on(self.scale)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        low, high = self.scale
+        return {**super().described, "low": f"{low:g}", "high": f"{high:g}", "step": f"{self.step:g}"}
 
     @property
     def whole(self) -> bool:
@@ -178,51 +185,3 @@ class OneOf(_CaseMetric):
 
 
 RubricMetric = Annotated[PassFail | ScaleScore | OneOf, Field(discriminator="type")]
-
-
-class Zoom(Frozen):
-    """Lets a judge request crops of the images."""
-
-    max_crops: Annotated[int, Field(ge=1, le=50)] = Field(
-        default=6, description="The most crops that a judge may ask for."
-    )
-
-
-class RubricOptions(PanelOptions, ShowOptions):
-    """The options of a rubric."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
-    needs_request: ClassVar[bool] = False
-
-    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
-    template: Text = Field(
-        default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
-    )
-    asked: dict[Name, RubricMetric] = Field(
-        alias="metrics", min_length=1, description="What to judge; each name is a metric that rules can use."
-    )
-    failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
-    votes: Annotated[int, Field(ge=1, le=25)] = Field(
-        default=1,
-        description="Number of times to ask, best odd; the score is the median, or the most frequent answer. The first "
-        "vote decides a tie.",
-    )
-    per_metric: bool = Field(default=False, description="Use one call per metric.")
-    zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")
-    detail: Literal["low", "high", "auto"] | None = Field(default=None, description="Image resolution for the judge.")
-    frames: FrameCount = 8
-
-    def asked_about(self, case: TestCase) -> dict[str, RubricMetric]:
-        """The metrics that are about a case."""
-        return {
-            name: metric
-            for name, metric in self.asked.items()
-            if metric.when is None or metric.when.fits(case.id, case.task_type, case.tags)
-        }
-
-    @model_validator(mode="after")
-    def _no_name_is_taken(self) -> Self:
-        taken = {"reason", "failure_tags", "verdict"} & self.asked.keys()
-        if taken:
-            raise ValueError(f"metrics: the name {min(taken)!r} is reserved for the judge's answer")
-        return self

@@ -11,9 +11,11 @@ from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.plugins import MODULE_CLASS
 from visioneval.plugins import NAME as PLUGIN_NAME
-from visioneval.suite.cases.case import Name, TestCase
+from visioneval.suite.cases.case import Name, TestCase, Text
+from visioneval.suite.cases.outputs import FrameCount
+from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.datasets import QuestionRows
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.suite.filters import When
@@ -64,8 +66,6 @@ class BaseGrader(Frozen):
     """Whether code that is not visioneval's grades."""
     kind: ClassVar[Kind] = CELL
     """What it looks at."""
-    asks_questions: ClassVar[bool] = False
-    """Whether it asks questions about a prompt. They may be pinned or generated in advance; records contain them."""
     grades_records: ClassVar[bool] = False
     """Whether it can grade a cell without an image from recorded answers."""
     case_fields: ClassVar[frozenset[str]] = frozenset()
@@ -164,11 +164,7 @@ class BaseGrader(Frozen):
         return tuple(template.name for template in self.judge_templates(case, variables))
 
     def template_contexts(
-        self,
-        case: TestCase,
-        prompt: str,
-        *,
-        variables: Mapping[str, Any],
+        self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each template that it renders for a case, with the template's variables, for checking them.
 
@@ -176,12 +172,7 @@ class BaseGrader(Frozen):
         """
         yield from ()
 
-    def judge_calls(
-        self,
-        times: int,
-        cases: Sequence[TestCase],
-        variables: Mapping[str, Any],
-    ) -> int | None:
+    def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
@@ -200,11 +191,6 @@ class BaseGrader(Frozen):
         The first judge answers them.
         """
         return 0
-
-    @property
-    def rubric(self) -> Mapping[str, tuple[float, float] | None]:
-        """The metrics that a judge scores beside its own verdict, each with its scale; ``None`` for yes or no."""
-        return {}
 
     @property
     def label_questions(self) -> Mapping[str, LabelQuestion]:
@@ -228,6 +214,55 @@ class BaseGrader(Frozen):
     def narrowed(self, labels: Iterable[str]) -> Self | None:
         """The grader restricted to these model runs; ``None`` if nothing is left to grade."""
         return self
+
+
+class ShowingGrader(BaseGrader, PanelOptions, ShowOptions):
+    """Options of graders whose judge sees what ``show`` names, by one template."""
+
+    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
+    template: Text
+    frames: FrameCount = 8
+
+    @property
+    def needs_no_bytes(self) -> bool:
+        return True
+
+    def template_of(self, case: TestCase, variables: Mapping[str, Any]) -> str:
+        """The name of a case's template; ``variables`` are the suite's ``vars``. Raises ``TemplateError``."""
+        return template_name(self.template, case, variables)
+
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
+        shown = tuple(part for part in ASKED if part in self.parts)
+        name, can_hide_all = self.template_of(case, variables), not self.needs_request
+        return (
+            JudgeTemplate(name, "template", shown, hidden=self.withheld, show=self.parts, can_hide_all=can_hide_all),
+        )
+
+    def prompt_variables(
+        self,
+        case: TestCase,
+        prompt: str,
+        *,
+        images: Sequence[Mapping[str, str]],
+        variables: Mapping[str, Any],
+        **own: Any,
+    ) -> dict[str, Any]:
+        """The variables of the template: those of every grader, and its ``own``. They never depend on rules."""
+        shared = {
+            **context(case, variables),
+            "task_type": str(case.task_type),
+            "media": media_of(case),
+            "prompt": prompt,
+            "criteria": case.criteria,
+            "images": list(images),
+            "show": list(self.parts),
+        }
+        return self.visible({**shared, **own})
+
+    def template_contexts(
+        self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield self.template_of(case, variables), self.prompt_variables(case, prompt, images=SHOWN, variables=variables)
 
 
 class CustomGrader(BaseGrader, PanelOptions):
@@ -278,4 +313,5 @@ def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
 
 def rubric_scale(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
     """The scale of a rubric score; ``None`` for any other metric."""
-    return next((grader.rubric[metric] for grader in graders if metric in grader.rubric), None)
+    questions = (grader.label_questions.get(metric) for grader in graders)
+    return next((question.scale for question in questions if question is not None), None)

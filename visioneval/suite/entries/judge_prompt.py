@@ -20,6 +20,8 @@ ASKED = ("prompt", "criteria")
 DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")
 
 REASON = "reason"
+LOOKED_UP = "Looked up in the suite's folder, then among the built-in templates."
+"""What is said about a template."""
 SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
 """Placeholder for the attached images when a template is checked."""
 

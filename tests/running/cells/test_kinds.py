@@ -1,0 +1,65 @@
+"""The kinds of graders: every layer has its part of each, and each knows which cases and comparisons it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from visioneval import TestCase
+from visioneval.records import diversity, preferences
+from visioneval.registry import GRADERS, config_of
+from visioneval.running.after_cells import WORK
+from visioneval.suite.kinds import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, Kind, of_kind
+
+
+def grader(kind: str, **options: Any) -> Any:
+    return config_of(GRADERS, kind).model_validate({"key": kind, "type": kind, **options})
+
+
+def case(**fields: Any) -> TestCase:
+    return TestCase.model_validate({"id": "one", "prompt": "a tree", **fields})
+
+
+def test_every_kind_that_compares_outputs_has_its_work_and_its_file() -> None:
+    assert set(WORK) == {kind for kind in KINDS if not kind.grades_cells}
+    assert {kind.file for kind in WORK} == {preferences.NAME, diversity.NAME}
+
+
+@pytest.mark.parametrize(
+    ("kind", "about_another", "about_a_later_turn"),
+    [(CELL, True, True), (QUESTIONS, True, True), (PAIR, False, False), (SAMPLES, False, True)],
+)
+def test_cases_of_a_kind(kind: Kind, about_another: bool, about_a_later_turn: bool) -> None:
+    assert kind.is_for(case())
+    assert kind.is_for(case(output_of="another")) is about_another
+    assert kind.is_for(case().model_copy(update={"id": "one/2"})) is about_a_later_turn
+
+
+@pytest.mark.parametrize(
+    ("kind", "samples", "comparisons"),
+    [
+        (CELL, [3, 3], 0),
+        (QUESTIONS, [3, 3], 0),
+        (PAIR, [], 0),
+        (PAIR, [4], 0),
+        (PAIR, [4, 2], 2),
+        (PAIR, [4, 2, 3], 2 + 3 + 2),
+        (SAMPLES, [1, 1], 0),
+        (SAMPLES, [4, 2], 6 + 1),
+    ],
+)
+def test_comparisons_of_a_case(kind: Kind, samples: list[int], comparisons: int) -> None:
+    assert kind.comparisons(samples) == comparisons
+
+
+def test_graders_have_a_kind() -> None:
+    graders = [grader(name) for name in ("properties", "pairwise", "diversity", "alignment", "gecko")]
+    assert [item.key for item in of_kind(graders, CELL)] == ["properties", "alignment"]
+    assert [item.key for item in of_kind(graders, QUESTIONS)] == ["gecko"]
+    assert [item.key for item in of_kind(graders, PAIR)] == ["pairwise"]
+    assert [item.key for item in of_kind(graders, SAMPLES)] == ["diversity"]
+
+
+def test_a_question_about_a_pair_shows_two_outputs() -> None:
+    assert [kind.shown for kind in KINDS] == [1, 1, 2, 1]
