@@ -97,10 +97,27 @@ gc.set_threshold(50_000)
 sys.dont_write_bytecode = False
 
 
+MEMORY = Path("/dev/shm")
+NEEDED_BYTES = 2 << 30
+"""What the files of all workers take at most, with room to spare; Docker's default of 64 MB is too little."""
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether the tests' files fit in a folder, and programs in it may be executed."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        return False
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize > NEEDED_BYTES and not system.f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiles the package once, as hundreds of child processes would each compile it again."""
+    """Compiles the package once, as hundreds of child processes would each compile it again, and has the tests' folders
+    in memory, as tens of thousands of small files keep a disk busy for half of the time.
+    """
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "visioneval", quiet=2)
+        if _has_room(MEMORY):
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -138,13 +155,19 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Records all readings of the session by OCR, or says how many cost time because they are not recorded."""
-    folder = folder_of_readings(config._tmp_path_factory.getbasetemp())
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Records all readings of the session by OCR, or says how many cost time because they are not recorded, before the
+    folder of the session is deleted.
+    """
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    folder = folder_of_readings(session.config._tmp_path_factory.getbasetemp())
     if RECORDING:
-        terminalreporter.write_line(f"{record(folder)} readings are in {RECORDINGS.relative_to(ROOT)}")
+        reporter.write_line(f"\n{record(folder)} readings are in {RECORDINGS.relative_to(ROOT)}")
     elif new := len(list(folder.iterdir())):
-        terminalreporter.write_line(f"{new} images were read by OCR's models, as they are not recorded: make readings")
+        reporter.write_line(f"\n{new} images were read by OCR's models, as they are not recorded: make readings")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -23,7 +23,7 @@ cases:
 graders: [{key: image, type: properties}]
 verdict: [not image.blank]
 """
-GENERATED = f"{CASES}models: [{{provider: mock, label: m}}]\nsamples: 2\n"
+GENERATED = f"{CASES}models: [{{provider: mock, label: m, params: {{size: 64x64}}}}]\nsamples: 2\n"
 FROM_RUN = f"{CASES}models: [{{provider: files, run: r}}]\n"
 TREE, FIRST_TURN = "artifacts/tree/m/0.png", "artifacts/cat/1/m/0.png"
 CHANGED = "was changed after it was generated"
