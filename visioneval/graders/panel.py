@@ -13,7 +13,7 @@ from statistics import fmean
 
 from visioneval.judging.votes import median
 from visioneval.records.model import JudgeAnswer
-from visioneval.suite.entries.panels import Combine
+from visioneval.suite.entries.judge_prompt import Combine
 from visioneval.types import Metric, Score
 
 VERDICT = "judge_verdict"

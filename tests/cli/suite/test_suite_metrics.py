@@ -16,7 +16,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval import Metric, read_records
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.selection.selection import Selection, selected
+from visioneval.suite.selection import Selection, selected
 
 CUSTOM = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes: {a: {type: number}, hero-b: {type: number}, ok: {}}}]"
 

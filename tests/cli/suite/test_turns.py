@@ -12,11 +12,11 @@ import pytest
 from suite_text import suite
 
 from visioneval import TaskType, TestCase
+from visioneval.suite.cases.case import with_output_sources
 from visioneval.suite.filters import When, any_case
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.model import suite_schema
-from visioneval.suite.output_of import with_output_sources
-from visioneval.suite.selection.shards import Shard, cases_of_shard
+from visioneval.suite.selection import Shard, cases_of_shard
 from visioneval.suite.turns import chain_of, first_turn, previous_turn
 
 Problems = Callable[..., list[str]]

@@ -95,7 +95,7 @@ def test_suites_of_videos_warn_where_videos_cannot_be_read(
 ) -> None:
     suite = VIDEOS.replace("{}", "video_generation").replace("GRADER", "video").replace("not clip.blank", "clip")
     assert load(suite).warnings == ()
-    monkeypatch.setattr("visioneval.suite.checks.warnings.can_read_videos", lambda: False)
+    monkeypatch.setattr("visioneval.suite.checks.suite.can_read_videos", lambda: False)
     (warning,) = load(suite).warnings
     assert str(warning).endswith(": videos need an extra: run pip install '.[video]' in a checkout of visioneval")
     assert load(VIDEOS.replace("{}", "image_generation").replace("GRADER", "properties")).warnings == ()

@@ -11,9 +11,17 @@ from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import (
+    ASKED,
+    SHOWN,
+    JudgeNames,
+    JudgeTemplate,
+    PanelOptions,
+    RecordedAnswer,
+    ShowOptions,
+    media_of,
+    template_name,
+)
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"

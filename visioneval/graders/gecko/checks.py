@@ -8,7 +8,7 @@ from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import dependency_problems, id_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.findings import Loc
 
 
 def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Problems:

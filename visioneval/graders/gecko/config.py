@@ -14,9 +14,7 @@ from visioneval.suite.cases.outputs import FilePath, FrameCount
 from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, names_of
 from visioneval.types import Metric, TaskType
 
 _IDS = ("questions.id",)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from visioneval.errors import did_you_mean
 from visioneval.graders.pairwise.config import PairwiseGrader
 from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.filters import any_glob
-from visioneval.suite.loading.messages import did_you_mean
 
 
 def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader]]) -> Problems:

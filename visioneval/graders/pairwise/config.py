@@ -15,12 +15,13 @@ from visioneval.suite.entries.judge_prompt import (
     ASKED,
     REASON,
     SHOWN,
+    JudgeNames,
     JudgeTemplate,
+    PanelOptions,
     ShowOptions,
     media_of,
     template_name,
 )
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import any_glob
 from visioneval.types import Metric
 

@@ -11,8 +11,16 @@ from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScor
 from visioneval.graders.rubric.prompt import TAGS, VERDICT, VERDICTS, rubric_context, rubric_groups, rubric_schema
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import ASKED, REASON, SHOWN, JudgeTemplate, template_name
-from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_text, is_texts
+from visioneval.suite.entries.judge_prompt import (
+    ASKED,
+    REASON,
+    SHOWN,
+    JudgeTemplate,
+    RecordedAnswer,
+    is_text,
+    is_texts,
+    template_name,
+)
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
 

@@ -11,8 +11,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.entries.graders import YES
-from visioneval.suite.entries.judge_prompt import ShowOptions
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.entries.judge_prompt import JudgeNames, PanelOptions, ShowOptions
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
 from visioneval.types import Frozen, Metric

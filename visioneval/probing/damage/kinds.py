@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.probing.damage import copy_edits, harmless, lettering, pixels
 from visioneval.probing.damage.subject import (
     CannotPlantError,
@@ -22,7 +22,6 @@ from visioneval.probing.damage.subject import (
     Subject,
     encode,
 )
-from visioneval.suite.loading.messages import did_you_mean
 
 Random = np.random.Generator
 Plant = Callable[[Subject, float, Random], Planted | PlantedFile]

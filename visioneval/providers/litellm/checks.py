@@ -8,7 +8,7 @@ from pathlib import Path
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMOptions
 from visioneval.providers.litellm.parameters import model_problem
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.paths import Trust
 
 

@@ -11,9 +11,14 @@ from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.entries.datasets import QuestionRows
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
-from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import (
+    Combine,
+    JudgeNames,
+    JudgeTemplate,
+    PanelOptions,
+    RecordedAnswer,
+    names_of,
+)
 from visioneval.suite.filters import When
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from visioneval.errors import Problem, SuiteError, TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
@@ -20,14 +20,18 @@ from visioneval.suite.cases.questions import (
 )
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.datasets.cases import RowReader
-from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
-from visioneval.suite.loading.datasets.fields import pin_field_problems
+from visioneval.suite.loading.datasets.entry import (
+    DatasetEntry,
+    Variables,
+    line_reporter,
+    note_python,
+    pin_field_problems,
+)
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
-from visioneval.suite.loading.datasets.templating import Variables
 from visioneval.suite.loading.document import Document, Origin, Source
 from visioneval.suite.loading.gather import read_bytes
-from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import Suite

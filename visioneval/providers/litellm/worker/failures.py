@@ -15,7 +15,7 @@ from visioneval.providers.litellm.worker.http import Trace
 from visioneval.providers.openai.connection import kind_of_error
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.retry_after import retry_after
-from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
+from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _MISSING_KEY = re.compile(

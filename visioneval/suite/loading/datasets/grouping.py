@@ -10,8 +10,7 @@ from visioneval.errors import TemplateError
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.outputs import output_of_cell
 from visioneval.suite.loading.datasets.cases import LISTS, FlatCase, RowReader, nested
-from visioneval.suite.loading.datasets.entry import Table
-from visioneval.suite.loading.datasets.fields import QUESTION_KEYS
+from visioneval.suite.loading.datasets.entry import QUESTION_KEYS, Table
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import file_stem
 

@@ -1,18 +1,22 @@
-"""Counter-examples: cases whose prompt does not match their image (``expect: {aligned: false}``).
+"""Which rules can fail a cell, and which scores numbers over all cells leave out: those of counter-examples.
 
-A low score of how well image and prompt match is then the right answer. So a number over all cells leaves such scores
-out: a perfect judge would get a mean of about one half. A scope that names cases, tags or tasks counts what it names.
+A counter-example is a case whose prompt does not match its image (``expect: {aligned: false}``). A low score of how
+well image and prompt match is then the right answer. So a number over all cells leaves such scores out: a perfect
+judge would get a mean of about one half. A scope that names cases, tags or tasks counts what it names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from visioneval.rules import parse_gate
-from visioneval.suite.filters import GateRule
+from visioneval.rules import Rule, is_always_met, parse_gate, parse_rule
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.filters import GateRule, VerdictRule
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.types import Metric
 
 MATCH_TYPES = ("gecko", "alignment")
 """The types of the graders whose scores say how well an image matches its prompt. A text, a rubric or pixels are
@@ -71,3 +75,42 @@ def left_out(suite: Suite, metrics: Iterable[str]) -> LeftOut:
     """What numbers over all cells leave out of these metrics of a suite."""
     keys = frozenset(grader.key for grader in suite.graders if grader.type_name in MATCH_TYPES)
     return LeftOut(counter_examples(suite), frozenset(name for name in metrics if is_metric_of(name, keys)))
+
+
+RulesOf = Callable[[str, str], tuple[str, ...] | None]
+"""The rules that can fail the cells of a case on a model run; ``None`` if they are unknown."""
+
+
+def unknown_rules(case: str, label: str) -> None:
+    """The rules of records without a suite."""
+
+
+class DecidingRules:
+    """The rules of a suite that can fail a cell: of the level ``fail``, in scope, over a metric of the cell, and
+    not met by every score in its range."""
+
+    def __init__(self, suite: Suite, selected: Suite) -> None:
+        """Takes a whole suite, and what a selection left of it."""
+        self._suite, self._metrics = suite, SuiteMetrics(suite, selected)
+        self._cases = {case.id: case for case in suite.cases}
+        self._rules: dict[str, tuple[VerdictRule, ...]] = {}
+
+    def of_cell(self, case: str, label: str) -> tuple[str, ...] | None:
+        """Their texts, in order."""
+        if case not in self._cases:
+            return None
+        test_case = self._cases[case]
+        if case not in self._rules:
+            self._rules[case] = tuple(self._of_case(test_case))
+        tags, task = test_case.tags, test_case.task_type
+        return tuple(rule.rule for rule in self._rules[case] if rule.covers(case, task, tags, label))
+
+    def _of_case(self, case: TestCase) -> Iterable[VerdictRule]:
+        metrics = self._metrics.of_case(case)
+        rules = self._suite.verdict if case.verdict is None else case.verdict
+        return (rule for rule in rules if rule.level == "fail" and _can_fail(parse_rule(rule.rule), metrics))
+
+
+def _can_fail(rule: Rule, metrics: Mapping[str, Metric]) -> bool:
+    metric = metrics.get(rule.metric)
+    return metric is not None and not (rule.op and is_always_met(metric, rule.op, rule.threshold))
