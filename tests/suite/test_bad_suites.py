@@ -1,8 +1,8 @@
 """A corpus of suites, nearly all bad: each file in ``bad`` is a subject, with all lines that each suite is refused with.
 
 An entry begins with ``=== what it is about``. Its files follow, each after ``--- NAME`` (``as JSON`` if its ends of lines
-or its signs are unusual), and after ``>>>`` the problems. One that ends in ``...`` goes on as Python words it. To add an
-entry, write its files; ``UPDATE_GOLDEN=1`` writes its problems.
+or its signs are unusual, ``as base64`` if it is no text), and after ``>>>`` the problems. One that ends in ``...`` goes on
+as Python or Pillow words it. To add an entry, write its files; ``UPDATE_GOLDEN=1`` writes its problems.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,11 @@ def test_problems(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert result == text
 
 
-def file_of(part: str) -> tuple[str, str]:
+def file_of(part: str) -> tuple[str, str | bytes]:
     """Name and content of a file of an entry."""
-    name, _, content = part.partition("\n")
-    return (name.removesuffix(" as JSON"), json.loads(content)) if name.endswith(" as JSON") else (name, content)
+    title, _, content = part.partition("\n")
+    name, _, form = title.partition(" as ")
+    return name, json.loads(content) if form == "JSON" else b64decode(content) if form == "base64" else content
 
 
 def worded(found: str, expected: str) -> str:

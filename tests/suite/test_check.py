@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from png_bytes import png
 from suite_text import suite
 
 from visioneval.media import images
@@ -26,36 +25,6 @@ def edit(image: str, mask: str = "mask.png") -> str:
 
 
 # --- images
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("gone.png", None, "gone.png: there is no such file"),
-        (".", None, ".: it is a folder, not an image"),
-        ("empty.png", b"", "empty.png: the file is empty"),
-        ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
-        (
-            "bomb.png",
-            png(50_000, 50_000),
-            "bomb.png: it declares more pixels than the limit of 50 million pixels (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
-        ),
-        (
-            "https://x.org/a.png",
-            None,
-            "'https://x.org/a.png' is a URL: only datasets and existing outputs can be read from URLs",
-        ),
-    ],
-)
-def test_a_image_that_cannot_be_used(
-    problems: Problems, mask: Make, name: str, content: bytes | None, message: str
-) -> None:
-    mask()
-    files = {} if content is None else {name: content}
-    assert problems(edit(name), files) == [f"suite.yaml:2:37: {message}"]
-    assert problems(suite(cases=f"cases: [{{id: a, prompt: x, reference: '{name}'}}]"), files) == [
-        f"suite.yaml:2:39: {message}"
-    ]
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff"])
@@ -85,36 +54,6 @@ def test_an_image_named_by_many_cases_is_checked_once(
     cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(100))
     assert problems(suite(cases=f"cases: [{cases}]")) == []
     assert checked == {"a.png": 1, "mask.png": 1}
-
-
-def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
-    save_image()
-    save_image("large.png", size=(65, 48))
-    mask()
-    assert problems(edit("a.png")) == []
-    assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
-    assert problems(edit("a.png", "a.png")) == [
-        "suite.yaml:2:51: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
-    ]
-    assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
-        "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
-    ]
-    named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
-    assert problems(suite(cases=named)) == [
-        "suite.yaml:2:84: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
-    ]
-
-
-def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Make, tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
-    mask("upright.png", size=(48, 64))
-    mask("as_stored.png", size=(64, 48))
-    assert problems(edit("turned.jpg", "upright.png")) == []
-    assert problems(edit("turned.jpg", "as_stored.png")) == [
-        "suite.yaml:2:56: as_stored.png is 64 x 48 pixels, but the base image is 48 x 64"
-    ]
 
 
 # --- parameters without effect

@@ -100,29 +100,6 @@ def test_the_suites_task_is_the_default_of_its_cases(load: Load) -> None:
 # --- files of cases
 
 
-@pytest.mark.parametrize(
-    ("entry", "content", "message"),
-    [
-        ("{file: c.yaml}", None, "suite.yaml:2:16: file: c.yaml: no such file or directory"),
-        ("{file: .}", None, "suite.yaml:2:16: file: .: is a folder: name a file in it"),
-        ("{file: 5}", None, "suite.yaml:2:16: file: expected text, not 5: put it in quotes"),
-        ("{file: c.yaml, tags: [a]}", "[]", "suite.yaml:2:24: unknown key 'tags' (known: file)"),
-        ("{file: c.yaml}, {file: ./c.yaml}", "- {id: a, prompt: x}", "suite.yaml:2:32: file: ./c.yaml is already included"),
-        ("{file: c.yaml}", "- {file: c.yaml}", "c.yaml:1:10: file: c.yaml is already included"),
-        ("{file: c.yaml}", "", "c.yaml:1:1: a case file must be a list: '- id: ...'"),
-        ("{file: c.yaml}", "\ncases: []", "c.yaml:2:1: a case file must be a list: '- id: ...'"),
-        ("{file: c.yaml}", "[]", "suite.yaml:2:8: cases: must not be empty"),
-        ("{file: c.yaml}", "- {id: a", "c.yaml:1:3: invalid YAML: the mapping that opens at line 1, column 3 is missing a '}' or a ','"),
-        ("{file: c.yaml}", "- id: a\n  id: b", "c.yaml:2:3: the key 'id' is duplicated"),
-        ("{file: c.yaml}", b"- {id: \xff}", "c.yaml:1:8: not valid UTF-8: save the file as UTF-8"),
-        ("{file: 'https://x.org/c.yaml'}", None, "suite.yaml:2:16: file: 'https://x.org/c.yaml' is a URL: only datasets and existing outputs can be read from URLs"),
-    ],
-)  # fmt: skip
-def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | None, message: str) -> None:
-    files = {} if content is None else {"c.yaml": content}
-    assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
-
-
 def test_a_json_file_is_a_file_of_cases(load: Load, write_suite: Callable[..., Path]) -> None:
     write_suite('[{"id": "a", "prompt": "x"}]', "c.json")
     assert [case.id for case in load(suite(cases="cases: [{file: c.json}]")).suite.cases] == ["a"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from suite_text import suite
 
 from visioneval import TaskType, TestCase
 from visioneval.suite.cases.case import with_output_sources
@@ -19,7 +18,6 @@ from visioneval.suite.model import suite_schema
 from visioneval.suite.selection import Shard, cases_of_shard
 from visioneval.suite.turns import chain_of, first_turn, previous_turn
 
-Problems = Callable[..., list[str]]
 Load = Callable[..., LoadedSuite]
 SaveImage = Callable[..., Path]
 
@@ -94,76 +92,6 @@ def test_paths_of_turns_in_another_file_are_relative_to_that_file(load: Load, tm
     assert loaded["cat/1"].images[0].path == "a.png"
 
 
-ONE = "{id: one, images: [a.png], "
-
-
-@pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(
-    ("written", "problem"),
-    [
-        (ONE + "turns: []}", "2:43: turns: must not be empty"),
-        (ONE + "turns: x}", "2:43: turns: expected a list, not 'x'"),
-        (ONE + "turns: [5]}", "2:44: turns: expected text or a mapping of keys to values, not 5"),
-        (ONE + "turns: ['']}", "2:44: prompt: must not be empty"),
-        (ONE + "turns: [x, {criteria: y}]}", "2:47: the key 'prompt' is missing"),
-        (ONE + "turns: [{prompt: x, prmpt: y}]}", "2:56: unknown key 'prmpt' (did you mean 'prompt'?)"),
-        (ONE + "turns: [{prompt: x, id: y}]}", "2:56: unknown key 'id'"),
-        (ONE + "turns: [{prompt: x, turns: [y]}]}", "2:56: unknown key 'turns'"),
-        (ONE + "turns: [{prompt: x, region: 5}]}", "2:64: region: expected text, not 5: put it in quotes"),
-        (ONE + "turns: [x], region: 5}", "2:56: region: expected text, not 5: put it in quotes"),
-        (ONE + "turns: [x], flavor: 5}", "2:48: unknown key 'flavor'"),
-        (ONE + "turns: [x], prompt: y}", "2:48: turns: each turn has its own prompt: move this one to a turn"),
-        (ONE + "turns: [x], outputs: {m: [a.png]}}", "2:48: turns: each turn has its own outputs: move these to the"),
-        (ONE + "turns: [x], output_of: y}", "2:48: turns: a case with 'output_of' generates nothing, so it has no"),
-        (ONE + "turns: [x, '{{ nope }}']}", "2:47: undefined template variable: 'nope' is not set"),
-        (ONE + "turns: [x, {prompt: y, mask: small.png}]}", "2:65: small.png has no transparent pixel (alpha 0)"),
-        (ONE + "turns: [x, {prompt: y, mask: none.png}]}", "2:65: none.png: there is no such file"),
-        (ONE + "turns: [x], mask: small.png}", "2:54: small.png is 8 x 8 pixels, but the base image is 64 x 48"),
-        (
-            ONE + "turns: [{prompt: x, expect: {refusal: true}}, y]}",
-            "2:74: the next turn edits the output of this one: only the last turn can expect a refusal",
-        ),
-        ("{id: one, turns: [x]}", "2:26: turns edit an image: add 'images' to the case"),
-        (
-            "{id: one, task: image_generation, turns: [x]}",
-            "2:50: only an edit has turns, but the task of this case is image_generation",
-        ),
-        ("{images: [a.png], turns: [x]}", "2:9: a case with turns needs an 'id', as text"),
-        ("{id: one/2, images: [a.png], prompt: x}", "2:14: id: 'one/2' is the ID of a turn: write the turns of a case"),
-        (ONE + "turns: [x]}, {id: ONE, prompt: y}", "2:54: the IDs 'one' and 'ONE' differ only in upper and lower case"),
-        (ONE + "turns: [x]}, " + ONE + "turns: [y]}", "2:54: two cases have the ID 'one'"),
-        (ONE + "turns: [x]}, {id: b, prompt: y, output_of: one}", "2:79: 'one' has turns: name one of them, such as 'one"),
-        (ONE + "turns: [x]}, {id: b, prompt: y, output_of: one/2}", "2:79: there is no case 'one/2'"),
-    ],
-)  # fmt: skip
-def test_bad_turns_are_reported_where_they_are(problems: Problems, written: str, problem: str) -> None:
-    reported = problems(suite(cases=f"cases: [{written}]"))
-    assert [line[: len(problem) + 11] for line in reported] == [f"suite.yaml:{problem}"]
-
-
-@pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(
-    ("models", "problem"),
-    [
-        (
-            "models: [{provider: openai, params: {model: m, n: 2}}]",
-            "3:51: a turn edits one output, but a call of 'm' generates 2: use 'samples' instead of 'n'",
-        ),
-        (
-            "models: [{provider: openai, params: {model: m}, grid: {n: [1, 3]}}]",
-            "3:59: a turn edits one output, but a call of 'm,n=3' generates 3: use 'samples' instead of 'n'",
-        ),
-        (
-            "models: [{provider: mock, tasks: [image_generation]}]",
-            "2:44: no model of this suite supports image_editing: add such a model or remove the case",
-        ),
-    ],
-)
-def test_models_that_cannot_edit_turn_by_turn_are_reported(problems: Problems, models: str, problem: str) -> None:
-    reported = problems(suite(cases=f"cases: [{ONE}turns: [x, y]}}]", models=models))
-    assert f"suite.yaml:{problem}" in reported
-
-
 @pytest.mark.parametrize(
     ("case", "is_valid"),
     [
@@ -186,21 +114,6 @@ def test_the_json_schema_knows_turns(case: dict[str, Any], *, is_valid: bool) ->
         "verdict": ["image"],
     }
     assert jsonschema.Draft202012Validator(suite_schema()).is_valid(document) is is_valid
-
-
-@pytest.mark.usefixtures("files")
-def test_too_many_turns_are_reported(problems: Problems) -> None:
-    turns = ", ".join(["x"] * 100)
-    (problem,) = problems(suite(cases=f"cases: [{ONE}turns: [{turns}]}}]"))
-    assert problem == "suite.yaml:2:43: turns: must have at most 99 items"
-
-
-def test_a_problem_of_defaults_is_reported_in_them(problems: Problems, save_image: SaveImage) -> None:
-    save_image("a.png")
-    row = '{"id": "r", "steps": ["x"], "file": "a.png"}'
-    dataset = "{path: r.jsonl, fields: {id: id, turns: steps, images: file}, defaults: {region: 5}}"
-    reported = problems(suite(cases=f"cases: [{{dataset: {dataset}}}]"), {"r.jsonl": row})
-    assert reported == ["suite.yaml:2:100: region: expected text, not 5: put it in quotes"]
 
 
 DATASETS: list[tuple[str, str, dict[str, Any], dict[str, tuple[str, str | None]]]] = [

@@ -143,7 +143,8 @@ class LabelQuestion(Frozen):
         if self.type == "yes_no":
             return None if isinstance(answer, bool) else "not yes or no"
         if self.type == "scale":
-            return None if _is_number(answer) and self._is_step(answer) else f"not on the scale {self._range_text}"
+            is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+            return None if is_number and self._is_step(answer) else f"not on the scale {self._range_text}"
         if self.type == "one_of":
             return None if answer in self.choices else f"not one of {', '.join(self.choices)}"
         if not isinstance(answer, str) or not answer.strip():
@@ -214,10 +215,6 @@ def metric_mismatch(
 def _plain_number(value: float) -> int | float:
     rounded = round(value, 9)
     return int(rounded) if rounded.is_integer() else rounded
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _tag_problem(answer: Any, choices: Sequence[str]) -> str | None:

@@ -94,20 +94,19 @@ def dataset_outputs(run: ModelRun, suite: Suite, folder: Path) -> Finished:
 
 def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
     """Reports grids and prompts that result in too many model runs, without expanding them."""
-    sizes = [_combinations(entry) * max(1, len(suite.prompts_of(entry))) for entry in suite.models]
+    grids = [entry.grid if isinstance(entry, GeneratingProvider) else {} for entry in suite.models]
+    sizes = [
+        prod(map(len, grid.values())) * max(1, len(suite.prompts_of(entry)))
+        for grid, entry in zip(grids, suite.models, strict=True)
+    ]
     if sum(sizes) <= MODEL_RUNS.limit:
         return
     largest = max(range(len(sizes)), key=sizes.__getitem__)
-    has_grid = isinstance(entry := suite.models[largest], GeneratingProvider) and entry.grid
-    loc: Loc = ("models", largest, "grid") if has_grid else ("models",)
+    loc: Loc = ("models", largest, "grid") if grids[largest] else ("models",)
     yield (
         loc,
         f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})",
     )
-
-
-def _combinations(entry: BaseProvider) -> int:
-    return prod(map(len, entry.grid.values())) if isinstance(entry, GeneratingProvider) else 1
 
 
 def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:

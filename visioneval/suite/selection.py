@@ -157,7 +157,9 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     """Raises ``UsageError`` for a flag that matches nothing, and if nothing is left of the suite."""
     _check_matches("--model", selection.models, suite.models, _label)
     _check_matches("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    _check_matches("--case", selection.cases, [name for case in suite.cases for name in _names(case)], str)
+    _check_matches(
+        "--case", selection.cases, [name for case in suite.cases for name in (case.id, chain_of(case.id))], str
+    )
     tags = {tag for case in suite.cases for tag in case.tags}
     for tag in selection.tags:
         if tag not in tags:
@@ -180,7 +182,7 @@ def narrowed_further(suite: Suite, before: Selection, flags: Selection) -> Selec
     check_selection(unlimited, flags.model_copy(update={"samples": None}))
     changes: dict[str, object] = {"graders": flags.graders or before.graders}
     if flags.models:
-        changes["models"] = flags.models if not before.models else _labels(selected(unlimited, flags))
+        changes["models"] = flags.models if not before.models else tuple(map(_label, selected(unlimited, flags).models))
     if flags.narrows_cases or (flags.models and before.limit is not None):
         part = selected(unlimited, flags.model_copy(update={"graders": ()}))
         by_id = {"cases": tuple(case.id for case in part.cases), "tags": (), "limit": None}
@@ -201,17 +203,8 @@ def merged(before: Selection, flags: Selection) -> Selection:
     )
 
 
-def _names(case: TestCase) -> set[str]:
-    """The names by which a case is selected: its id, and for a turn also that of the case with all turns."""
-    return {case.id, chain_of(case.id)}
-
-
 def _label(entry: BaseProvider) -> str:
     return str(entry.label)
-
-
-def _labels(suite: Suite) -> tuple[str, ...]:
-    return tuple(map(_label, suite.models))
 
 
 def _check_matches(flag: str, patterns: Iterable[str], items: Sequence[T], name: Callable[[T], str]) -> None:

@@ -158,27 +158,6 @@ def test_bad_json(problems: Problems, text: str, message: str) -> None:
     assert problems(fed("path: d.json, fields: {prompt: prompt}"), {"d.json": text}) == [f"d.json:{message}"]
 
 
-@pytest.mark.parametrize(
-    ("dataset", "text", "message"),
-    [
-        (f"path: d.csv, {FIELDS}", "id;prompt\na;x\n",
-         "suite.yaml:2:46: the dataset is read as one column, 'id;prompt': its header looks separated by ';': save it with commas, or in a dataset set separator: \";\""),
-        (f"path: d.csv, {FIELDS}", "id\tprompt\na\tx, y\n",
-         "d.csv:2:1: the row has 2 values, but the header has 1: its header looks separated by '\\t': save it with commas, or in a dataset set separator: \"\\t\""),
-        (f"path: d.csv, separator: ab, {FIELDS}", "id,prompt\n", "suite.yaml:2:44: separator: 'ab' is not valid: use letters, digits, '_', '-' and '.'"),
-        (f"path: d.jsonl, separator: ';', {FIELDS}", "id,prompt\n",
-         "suite.yaml:2:26: dataset: d.jsonl: separator: only a .csv or .tsv file has one, not a .jsonl file"),
-        (f"path: d.csv, {FIELDS}", "id,prompt\na,x,y\n", "d.csv:2:1: the row has 3 values, but the header has 2"),
-        (f"path: d.csv, {FIELDS}", "\ufeffid,prompt,id\na,x,y\n", "d.csv:1:1: the header has two columns named 'id'"),
-        (f"path: d.csv, {FIELDS}", b"\xff\xfei\x00d\x00", "d.csv:1:1: not valid UTF-8: save the file as UTF-8"),
-        (f"path: none, {FIELDS}", "", "suite.yaml:2:26: dataset: none: unknown file type: a dataset's name must end in"),
-    ],
-)  # fmt: skip
-def test_bad_tables(problems: Problems, dataset: str, text: str | bytes, message: str) -> None:
-    name = "d.jsonl" if "jsonl" in dataset else "d.csv"
-    assert problems(fed(dataset), {name: text})[0].startswith(message)
-
-
 SEPARATED = {
     "sep": "sep=;\nid;prompt\na;a tree\nb;a bush\n",
     "in capitals": "SEP=;\nid;prompt\na;a tree\nb;a bush\n",

@@ -133,34 +133,6 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "1:1: the dataset has no rows"),
-        ("i,p\n", "1:1: the dataset has no rows"),
-        ("i,p,p\na,b,c\n", "1:1: the header has two columns named 'p'"),
-        ("i,p\na,b\nc\n", "3:1: the row has 1 value, but the header has 2"),
-        ('i,p\na,"b\nb"\nc,d,e\n', "4:1: the row has 3 values, but the header has 2"),
-        ('i,p\na,"b\nc,d\n', "2:1: not a valid table: unexpected end of data"),
-        (b"i,p\na,caf\xe9\n", "2:6: not valid UTF-8: save the file as UTF-8"),
-        (
-            "i,p\na,x\na,y\n",
-            "3:1: the id 'a' is also on line 2, with another prompt: each case needs its own id, and rows of the same case must match",
-        ),
-        (
-            "i,p\n../a,x\n",
-            "2:1: id: '../a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",
-        ),
-        ("i,p\na,\n", "2:1: the key 'prompt' is missing"),
-        ("i,p\n,\n", "1:1: the dataset has no rows"),
-        ("i,p,q\n,,z\n", "2:1: the row has no id and no prompt: fill in one of them"),
-        ("i,p\na,x\x07\n", "2:1: prompt: 'x\\x07' is not valid: control characters are not allowed"),
-    ],
-)
-def test_tables_that_cannot_be_read(problems: Problems, text: str | bytes, message: str) -> None:
-    assert problems(fed("id: i, prompt: p", "d.csv"), {"d.csv": text}) == [f"d.csv:{message}"]
-
-
-@pytest.mark.parametrize(
     ("entry", "position", "message"),
     [
         ("{path: gone.jsonl, fields: {id: i}}", "2:26", "dataset: gone.jsonl: no such file or directory"),

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_text import suite
 from toys import SECOND, Toy
 
 from visioneval import Status, Verdict, read_records
 
 pytestmark = pytest.mark.slow
 
-Problems = Callable[..., list[str]]
 COUNTER = {"id": "other", "prompt": "three trees", "output_of": "case0", "expect": {"aligned": False}}
 
 
@@ -83,43 +79,6 @@ def test_existing_outputs_can_be_used_by_other_cases(toy: Toy) -> None:
     done = toy.run({}, COUNTER, models=[{"provider": "files", "label": "old", "path": "out/{case}.png"}])
     assert done.exit_code == 0, done.output
     assert toy.records["other"].run_params == {"path": "out/case0.png"}
-
-
-@pytest.mark.parametrize(
-    ("case", "problem"),
-    [
-        ("output_of: on", "2:63: there is no case 'on' (did you mean 'one'?)"),
-        ("output_of: two", "2:63: 'two' is this case: name another case"),
-        (
-            "output_of: three",
-            "2:63: 'three' generates no image because it has 'output_of' too: name the case that generates the image",
-        ),
-        (
-            "output_of: one, task: video_generation",
-            "2:74: the image comes from 'one', whose task is image_generation: use the same task or remove 'task'",
-        ),
-        (
-            "output_of: one, images: [a.png]",
-            "2:76: this case uses the image of 'one': remove 'images'",
-        ),
-        (
-            "output_of: one, outputs: {m: [a.png]}",
-            "2:77: this case uses the image of 'one': remove 'outputs'",
-        ),
-        (
-            "output_of: one, expect: {refusal: true}",
-            "2:76: this case generates nothing, so no model can refuse it: move 'refusal' to 'one'",
-        ),
-    ],
-)
-def test_invalid_output_of_is_reported(
-    problems: Problems, save_image: Callable[..., Path], case: str, problem: str
-) -> None:
-    save_image("a.png")
-    three = "{id: three, prompt: z, output_of: one}"
-    cases = f"cases: [{{id: one, prompt: x}}, {{id: two, prompt: y, {case}}}, {three}]"
-    models = "models: [{provider: files, path: a.png}]"
-    assert f"suite.yaml:{problem}" in problems(suite(cases=cases, models=models))
 
 
 def test_a_dataset_may_define_counter_examples(toy: Toy) -> None:

@@ -57,21 +57,20 @@ def shown_role(index: int, role: str) -> str:
     return f"image {index + 1}" if index and role == BASE_ROLE else role
 
 
-def _plain_path(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
-ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=FilePath | InputImage)]
-
-
-def _normalize_jpg(value: Any) -> Any:
-    return "jpeg" if value == "jpg" else value
+ImageEntry = Annotated[
+    InputImage,
+    BeforeValidator(
+        lambda value: {"path": value} if isinstance(value, str) else value,
+        json_schema_input_type=FilePath | InputImage,
+    ),
+]
 
 
 ImageFormat = Annotated[
     Literal["png", "jpeg", "webp", "gif", "bmp", "tiff", "svg"],
     BeforeValidator(
-        _normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"]
+        lambda value: "jpeg" if value == "jpg" else value,
+        json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"],
     ),
 ]
 
@@ -228,13 +227,12 @@ class CaseTurn(_CaseFields):
     )
 
 
-def _prompt_alone(value: Any) -> Any:
-    return {"prompt": value} if isinstance(value, str) else value
-
-
 TurnEntry = Annotated[
     CaseTurn,
-    BeforeValidator(_prompt_alone, json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn),
+    BeforeValidator(
+        lambda value: {"prompt": value} if isinstance(value, str) else value,
+        json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn,
+    ),
 ]
 Turns = Annotated[tuple[TurnEntry, ...], Field(min_length=1, max_length=MAX_TURNS)]
 

@@ -9,7 +9,7 @@ from visioneval.errors import TemplateError, did_you_mean
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import PROMPT_PART, RESERVED, PromptEntry, context, sent_prompt
 from visioneval.suite.checks.rules import Problems, SuiteContext, empty_scope
-from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
+from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.findings import Loc, SuiteWarning
 from visioneval.suite.model import Suite
 from visioneval.suite.turns import chain_of, first_turn, turn_id
@@ -84,17 +84,14 @@ def prompt_entry_problems(suite: Suite, texts: CaseTexts) -> Iterator[tuple[Loc,
             yield from ((("prompts", index, "when"), message) for message in messages)
         yield from _template_problems(entry, suite, texts, ("prompts", index, "template"))
     for index, model in enumerate(suite.models):
-        for position, label in enumerate(_named_prompts(model)):
+        named = (model.prompts or ()) if isinstance(model, GeneratingProvider) else ()
+        for position, label in enumerate(named):
             if label not in labels:
                 loc: Loc = ("models", index, "prompts", position)
                 yield loc, f"the suite has no prompt {label!r}{did_you_mean(label, labels)}"
         if suite.prompts and isinstance(model, GeneratingProvider) and _PARAMETER in model.grid:
             message = f"the grid's {_PARAMETER!r} and the suite's 'prompts' would set the same part of a label"
             yield ("models", index, "grid", _PARAMETER), f"{message}: move these values to 'prompts'"
-
-
-def _named_prompts(model: BaseProvider) -> tuple[str, ...]:
-    return (model.prompts or ()) if isinstance(model, GeneratingProvider) else ()
 
 
 def _template_problems(

@@ -13,7 +13,6 @@ from visioneval.media.animation import check_still
 from visioneval.media.urls import BUCKETS, needs_extra, public_address
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import Problems
-from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.findings import Loc, SuiteNote, SuiteWarning
 from visioneval.suite.loading.paths import Trust
@@ -155,15 +154,11 @@ def _addresses(suite: Suite) -> Iterator[tuple[Loc, str]]:
         graders = [grader for grader in suite.graders if grader.is_for(case)]
         for label, outputs in case.outputs.items():
             for at, output in enumerate(outputs):
-                if output.path and _is_read(output.path, graders):
+                is_left = bool(output.path) and str(output.path).startswith("gs://")  # which Gemini itself reads
+                if output.path and not (is_left and all(grader.needs_no_bytes for grader in graders)):
                     yield ("cases", index, "outputs", label, at), output.path
     for index, entry in enumerate(suite.models):
         yield from ((("models", index, *loc), address) for loc, address in _of_entry(entry))
-
-
-def _is_read(path: str, graders: list[BaseGrader]) -> bool:
-    """Whether an output is downloaded: Gemini itself reads ``gs://``."""
-    return not path.startswith("gs://") or not all(grader.needs_no_bytes for grader in graders)
 
 
 def _of_entry(entry: BaseProvider) -> Iterator[tuple[Loc, str]]:

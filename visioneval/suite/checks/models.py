@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from visioneval.registry import PROVIDERS, check_of
 from visioneval.suite.cases.case import SIZE, TestCase
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks.rules import Problems, SuiteContext
-from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import Price
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.findings import Loc, SuiteWarning, untrusted_code_message
@@ -196,15 +195,9 @@ def limit_problems(suite: Suite, runs: Sequence[ModelRun]) -> Iterator[tuple[Loc
     """Limits and prices for a provider or model that the suite never calls, and judges priced by image alone."""
     generations: list[Call] = [(entry.provider_name, None) for entry in suite.models]
     generations += [(run.provider, _text(run.params.get("model"))) for run in runs]
-    judges: list[Call] = [
-        (judge.provider_name, _text(getattr(judge, "model", None))) for judge in suite.judges.values()
-    ]
-    yield from _unknown_names(suite, [*generations, *judges])
-    yield from _image_prices(suite, generations)
-
-
-def _judge_call(judge: BaseJudge) -> Call:
-    return judge.provider_name, _text(getattr(judge, "model", None))
+    judges = {key: (judge.provider_name, _text(getattr(judge, "model", None))) for key, judge in suite.judges.items()}
+    yield from _unknown_names(suite, [*generations, *judges.values()])
+    yield from _image_prices(suite, generations, judges)
 
 
 def _text(model: Any) -> str | None:
@@ -224,7 +217,9 @@ def _unknown_names(suite: Suite, calls: Sequence[Call]) -> Iterator[tuple[Loc, s
                 yield (key, name), f"{key}: the suite calls no provider or model {name!r}{did_you_mean(name, allowed)}"
 
 
-def _image_prices(suite: Suite, generations: Sequence[Call]) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+def _image_prices(
+    suite: Suite, generations: Sequence[Call], judges: Mapping[str, Call]
+) -> Iterator[tuple[Loc, str] | SuiteWarning]:
     """Prices per image or second alone that apply to a judge, which generates none: a budget would not count its calls.
 
     Only a warning if the price is for a model run, too.
@@ -232,7 +227,7 @@ def _image_prices(suite: Suite, generations: Sequence[Call]) -> Iterator[tuple[L
     generation_names = {name for call in generations for name in _price_names(call)}
     reported: set[str] = set()
     for key, judge in suite.judges.items():
-        names = _price_names(_judge_call(judge))
+        names = _price_names(judges[key])
         name = next((name for name in names if name in suite.prices), None)
         if judge.is_free or name is None or name in reported or not _is_per_output_alone(suite.prices[name]):
             continue

@@ -14,7 +14,7 @@ from visioneval.extras import has_extra, needs
 from visioneval.media.urls import public_address
 from visioneval.media.video import can_read_videos
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
-from visioneval.rules import Gate, is_true, parse_gate
+from visioneval.rules import is_true, parse_gate
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks.cases import (
     CaseTexts,
@@ -189,16 +189,15 @@ def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:
     """Yields gates on errors that cannot fail."""
     for index, entry in enumerate(suite.gates):
         gate = parse_gate(entry.rule)
-        if gate.is_about_errors and _is_always_met(gate):
+        if (
+            gate.is_about_errors
+            and gate.has_side
+            and all(is_true(rate, gate.op, gate.threshold) for rate in (0.0, 1.0))
+        ):
             is_replacing = entry.is_unrestricted and gate.op in ("<", "<=")
             replaced = ", and replaces the implied limit of 0" if is_replacing else ""
             advice = f"write '{gate.fn} <= 0.05', or another limit below 1"
             yield ("gates", index), f"{entry.rule!r} cannot fail{replaced}: {advice}"
-
-
-def _is_always_met(gate: Gate) -> bool:
-    """Whether every rate from 0 to 1 meets a gate."""
-    return gate.op not in ("==", "!=") and all(is_true(rate, gate.op, gate.threshold) for rate in (0.0, 1.0))
 
 
 def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:

@@ -133,7 +133,8 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     if kind == "string_too_long":
         return f"{format_value(value)} is longer than {ctx['max_length']} characters"
     if kind in ("too_short", "string_too_short"):
-        return _too_short(int(ctx["min_length"]), "item" if kind == "too_short" else "character")
+        least, unit = int(ctx["min_length"]), "item" if kind == "too_short" else "character"
+        return "must not be empty" if least == 1 else f"must have at least {count_of(least, unit)}"
     if kind == "too_long":
         return f"must have at most {count_of(int(ctx['max_length']), 'item')}"
     return "has too few values" if kind == "missing" else None
@@ -150,10 +151,6 @@ def _wrong_type(expected: str, value: Any, *, is_size: bool) -> str:
     elif expected == "text" and isinstance(value, dict) and len(value) == 1:
         hint = ": put text with ':' in quotes"
     return f"expected {expected}, not {format_value(value)}{hint}"
-
-
-def _too_short(least: int, unit: str) -> str:
-    return "must not be empty" if least == 1 else f"must have at least {count_of(least, unit)}"
 
 
 def _pattern_hint(loc: Loc, pattern: str) -> str:

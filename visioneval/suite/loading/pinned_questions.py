@@ -58,10 +58,9 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
     """Adds the questions of the suite's file to the cases without pinned questions. The document gets the problems."""
     naming = [(index, grader) for index, grader in enumerate(suite.graders) if grader.question_file]
     for index, grader in naming[1:]:
-        if grader.question_file != naming[0][1].question_file:
-            message = (
-                f"questions: a suite can use only one question file, but another grader uses {_name(naming[0][1])}"
-            )
+        if grader.question_file != (first := naming[0][1].question_file):
+            name = first.path if isinstance(first, QuestionRows) else first
+            message = f"questions: a suite can use only one question file, but another grader uses {name!r}"
             document.report(("graders", index, "questions"), message)
     if not naming:
         return suite
@@ -75,11 +74,6 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
         return suite
     pins = _checked(document, entries, grader, is_dataset=isinstance(file, QuestionRows))
     return _merged(suite, document, pins, loc)
-
-
-def _name(grader: BaseGrader) -> str:
-    file = grader.question_file
-    return repr(file.path if isinstance(file, QuestionRows) else file)
 
 
 def _read(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | None:

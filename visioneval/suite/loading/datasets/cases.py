@@ -303,13 +303,10 @@ def _items(text: str, row: Row) -> Any:
 
 def row_questions(row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
     """The raw questions of a row. Raises ``ValueError`` if its lists have different lengths."""
-    values = {key: _decoded(row.get(column)) for key, column in columns.items()}
+    values = {key: row.get(column) for key, column in columns.items()}
+    for key, value in values.items():
+        if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+            values[key] = cell_data(value)  # a list or an object, since all cells of a table are text
     if values.get("question") in (None, "") and values.get("id") in (None, ""):
         return []
     return parallel_questions(values)
-
-
-def _decoded(value: Any) -> Any:
-    """A cell's list or object, since all cells of a table are text."""
-    is_data = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
-    return cell_data(value) if is_data else value

@@ -133,7 +133,9 @@ def _case_schema() -> Mapping[str, Any]:
 def case_field_problems(fields: Mapping[str, Any]) -> Iterator[Misfit]:
     """Each key of ``fields`` that is not a key of a case, or has a source that does not fit it."""
     for key, source in fields.items():
-        above = next((parent for parent in _parents(key) if parent in fields), None)
+        steps = key.split(".")
+        parents = (".".join(steps[:end]) for end in range(1, len(steps)))
+        above = next((parent for parent in parents if parent in fields), None)
         if above:
             yield ("fields", key), f"{key!r} cannot have a column because {above!r} has one: remove one of them"
         elif message := _unknown_key(key):
@@ -192,11 +194,6 @@ def _unknown_defaults(values: Mapping[str, Any], above: tuple[str, ...]) -> Iter
             yield ("defaults", *above, key), f"a case has no key {dotted!r}{did_you_mean(dotted, names)}"
         elif isinstance(value, Mapping) and known_keys(_case_schema(), (*above, key)):
             yield from _unknown_defaults(value, (*above, key))
-
-
-def _parents(key: str) -> list[str]:
-    steps = key.split(".")
-    return [".".join(steps[:end]) for end in range(1, len(steps))]
 
 
 def _unknown_key(key: str, above: Loc = (), owner: str = "a case") -> str | None:

@@ -284,12 +284,7 @@ def _clash(rows: Sequence[Row], others: Sequence[Row], join: Join) -> str | None
 
 
 def _names(rows: Sequence[Row]) -> set[str]:
-    return set(_all_names(rows))
-
-
-def _all_names(rows: Sequence[Row]) -> Iterator[str]:
-    for row in rows:
-        yield from row.cells
+    return {name for row in rows for name in row.cells}
 
 
 _MOST_KNOWN = 1000
