@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import TemplateError
 from visioneval.templates.render import Templates
-from visioneval.templates.usage import template_usage
 
 PROMPTS = Path(__file__).parents[2] / "prompts"
 
@@ -395,29 +394,20 @@ def test_our_video_templates_show_what_they_must(validate: Validate) -> None:
     assert validate(f"{text}{grader}") == (0, [])
 
 
-def test_usage_follows_every_file_that_a_template_reads(tmp_path: Path) -> None:
-    """The texts decide: another folder, a changed file, a changed included or extended file."""
-    first, second = tmp_path / "first", tmp_path / "second"
-    files = {"main.j2": "{% extends 'base.j2' %}", "base.j2": "{% include 'part.j2' %}", "part.j2": "{{ prompt }}"}
-    for folder in (first, second):
-        folder.mkdir()
-        for name, text in files.items():
-            (folder / name).write_text(text)
-    changes = [
-        (first, "part.j2", "{{ criteria }}", {"criteria"}),
-        (first, "base.j2", "{{ region }}{% include 'part.j2' %}", {"region", "criteria"}),
-        (first, "main.j2", "{{ images }}", {"images"}),
-        (second, "part.j2", "{{ metrics }}", {"metrics"}),
-    ]
-    for folder in (first, second):
-        assert template_usage("main.j2", Templates((folder,))).used == {"prompt"}
-    for folder, name, text, used in changes:
-        (folder / name).write_text(text)
-        assert template_usage("main.j2", Templates((folder,))).used == used
-        assert template_usage("main.j2", Templates((folder,))).used == used
-    (second / "part.j2").unlink()
+def test_the_names_in_a_template_are_those_of_every_file_that_it_reads(tmp_path: Path) -> None:
+    files = {
+        "main.j2": "{% extends 'base.j2' %}{% block a %}{{ region }}{% endblock %}",
+        "base.j2": "{% include 'part.j2' %}{% block a %}{% endblock %}{# {prompt} #}{{ '{prompt}' }} {criteria}",
+        "part.j2": "{% for prompt in metadata %}{{ prompt }}{% endfor %} { criteria } {{criteria}} { image_description}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert Templates((tmp_path,)).names_in("main.j2") == (
+        {"region", "metadata", "criteria"}, ("criteria", "image_description")
+    )  # fmt: skip
+    (tmp_path / "part.j2").unlink()
     with pytest.raises(TemplateError, match=r"part\.j2"):
-        template_usage("main.j2", Templates((second,)))
+        Templates((tmp_path,)).names_in("main.j2")
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from visioneval.templates import sandbox, steps
 from visioneval.templates.loader import ReadOnceLoader
 from visioneval.templates.render import MAX_CHARACTERS, Templates, render
 from visioneval.templates.steps import counted, suite_counted, take_from_suite
-from visioneval.templates.usage import template_usage
 
 HINT = ": write an expression as '{{ NAME }}', with two braces on each side"
 VALUES: dict[str, Any] = {
@@ -273,7 +272,7 @@ def test_templates_that_include_each_other_many_times_are_checked_once_each(tmp_
         (tmp_path / f"{level}.j2").write_text(f"{{% include '{level + 1}.j2' %}}{{{{ brand }}}}" * 10)
     (tmp_path / "12.j2").write_text("{{ metadata }}")
     templates = Templates((tmp_path,))
-    assert template_usage("0.j2", templates).used == {"brand", "metadata"}
+    assert templates.names_in("0.j2")[0] == {"brand", "metadata"}
     with pytest.raises(TemplateError, match="more than 1,000,000 steps of work"):
         templates.render("0.j2", VALUES)
 
@@ -283,7 +282,7 @@ def test_a_number_of_too_many_digits_is_an_error_of_the_template(tmp_path: Path,
     (tmp_path / "main.j2").write_text(f"{include}{{{{ {'9' * 5000} }}}}")
     (tmp_path / "other.j2").write_text("")
     templates = Templates((tmp_path,))
-    reads = [lambda: template_usage("main.j2", templates), lambda: templates.render("main.j2", VALUES)]
+    reads = [lambda: templates.names_in("main.j2"), lambda: templates.render("main.j2", VALUES)]
     for read in [*reads, lambda: templates.files("main.j2")] if include else reads:
         with pytest.raises(TemplateError, match="cannot be rendered: a number has too many digits"):
             read()

@@ -25,7 +25,6 @@ from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.remote import Remote
 from visioneval.templates.render import Templates
 from visioneval.templates.shown import set_values, shown_values
-from visioneval.templates.usage import TemplateUsage, template_usage
 from visioneval.types import Metric
 
 
@@ -295,40 +294,26 @@ def template_findings(
     ``cases`` are those that it was rendered for.
     """
     try:
-        usage = template_usage(template.name, templates)
+        used, literals = templates.names_in(template.name)
     except TemplateError:
         return []
-    return [
-        *_literals(template, usage, cases),
-        *_rules(template, usage, variables),
-        *_unshown(template, cases, {_variable(literal) for literal in usage.literals}),
-    ]
-
-
-def _literals(
-    template: JudgeTemplate, usage: TemplateUsage, cases: Mapping[str, ShownVariables]
-) -> Iterator[TemplateFinding]:
-    """Names in single braces, which a judge would see as they are."""
-    for literal in usage.literals:
-        variable = _variable(literal)
-        if variable in template.hidden:
-            advice = f"remove it, because this grader does not show {variable!r}"
-        else:
-            advice = f"write '{{{{ {variable} }}}}'"
-        is_needed = variable in (*template.must_show, *template.instead)
-        is_missing = any(variable in case.unshown for case in cases.values())
-        message = f"{template.name}: '{{{literal}}}' is not replaced: {advice}"
-        yield TemplateFinding(message, is_error=is_needed and is_missing)
-
-
-def _variable(literal: str) -> str:
-    return _MEANT.get(literal, literal)
-
-
-def _rules(template: JudgeTemplate, usage: TemplateUsage, variables: Mapping[str, Any]) -> Iterator[TemplateFinding]:
-    if RULES in usage.used and RULES not in variables:
+    findings = [_literal(template, literal, cases) for literal in literals]
+    if RULES in used and RULES not in variables:
         message = f"{template.name}: {RULES!r} is not set: verdict rules are never shown to a judge"
-        yield TemplateFinding(message, is_error=True)
+        findings.append(TemplateFinding(message, is_error=True))
+    return [*findings, *_unshown(template, cases, {_MEANT.get(literal, literal) for literal in literals})]
+
+
+def _literal(template: JudgeTemplate, literal: str, cases: Mapping[str, ShownVariables]) -> TemplateFinding:
+    """A name in single braces, which a judge would see as it is."""
+    variable = _MEANT.get(literal, literal)
+    advice = f"write '{{{{ {variable} }}}}'"
+    if variable in template.hidden:
+        advice = f"remove it, because this grader does not show {variable!r}"
+    is_needed = variable in (*template.must_show, *template.instead)
+    is_missing = any(variable in case.unshown for case in cases.values())
+    message = f"{template.name}: '{{{literal}}}' is not replaced: {advice}"
+    return TemplateFinding(message, is_error=is_needed and is_missing)
 
 
 def _unshown(
