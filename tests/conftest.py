@@ -26,9 +26,9 @@ from label_server import rate, serve
 from PIL import Image
 from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
 from suite_runner import SuiteRunner
+from suite_text import forget_modules, no_runs, suite_problems
 from toys import Toy
 
-from visioneval import SuiteError, UsageError, plugins
 from visioneval.running.calls import limiters
 from visioneval.suite.load import LoadedSuite, load_suite
 
@@ -62,7 +62,6 @@ _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"
 )
-_CLASSES = re.compile(r"'([A-Za-z_][\w.]*):([A-Za-z_]\w*)'")
 
 
 def _invalid_bodies(requests: Sequence[LoggedRequest]) -> Iterable[str]:
@@ -204,17 +203,9 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def custom_modules() -> Iterator[None]:
-    """Forgets the modules beside a test's suites, as thousands of folders would slow down every import."""
-    before = set(sys.modules)
-    yield
-    folders = plugins._SUITE_FOLDERS
-    if not folders:
-        return
-    sys.path[:] = [path for path in sys.path if path not in folders]
-    for name in [name for name in sys.modules if name not in before]:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(tuple(folders)):
-            del sys.modules[name]
-    folders.clear()
+    """Forgets the modules beside a test's suites."""
+    with forget_modules():
+        yield
 
 
 @pytest.fixture
@@ -269,11 +260,6 @@ def write_suite(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def no_runs(run: str) -> list[str]:
-    """An empty folder of runs."""
-    raise UsageError(f"there is no run {run!r}")
-
-
 @pytest.fixture
 def load(write_suite: Callable[..., Path]) -> Callable[..., LoadedSuite]:
     """``load(text=SUITE, **options)`` writes a suite and loads it, with no other run to refer to."""
@@ -317,21 +303,6 @@ def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
 
     def load_problems(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:
         monkeypatch.chdir(tmp_path)
-        for name, content in {"suite.yaml": text, **(files or {})}.items():
-            Path(name).parent.mkdir(parents=True, exist_ok=True)
-            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        for module, name in _CLASSES.findall(str(text)) if options.get("trust") else ():
-            path = Path(*module.split(".")).with_suffix(".py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(
-                f"class {name}:\n    def __init__(self, config): ...\n"
-                "    def grade(self, context): ...\n    def ask(self, question, about): ...\n"
-                "    def generate(self, request): ...\n    edit = generate\n"
-            )
-        try:
-            load_suite(Path("suite.yaml"), **{"run_labels": no_runs, **options})
-        except SuiteError as error:
-            return [str(problem) for problem in error.problems]
-        return []
+        return suite_problems(text, files, **options)
 
     return load_problems

@@ -17,7 +17,7 @@ from visioneval.analysis.compare.comparability import changed_meanings
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.run_lookup import read_side
-from visioneval.suite.meanings import Meaning, describe_meaning, meanings_of, same_meaning
+from visioneval.suite.metrics import Meaning, describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
 
 SIDES = [("a", "b"), ("baseline", "b"), ("a", "baseline:b"), ("baseline", "baseline:b")]

@@ -28,8 +28,7 @@ from visioneval.export.tracked import (
     tracked_cells,
     tracked_run,
 )
-from visioneval.suite.selection.selection import Selection
-from visioneval.suite.selection.shards import Shard
+from visioneval.suite.selection import Selection, Shard
 from visioneval.suite.tracking import MlflowTracking
 
 

@@ -14,8 +14,7 @@ from visioneval import TaskType
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.suite.label_presets import READY, resolve_labels
-from visioneval.suite.labels import LabelQuestion
+from visioneval.suite.labels import READY, LabelQuestion, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 
@@ -120,7 +119,9 @@ def test_the_default_preset_follows_the_tasks(tasks: list[str], keys: list[str])
 def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
     metrics = {"edit_right": {"type": "pass_fail", "description": "The edit is right."}}
     grader = RubricGrader.model_validate({"key": "r", "type": "rubric", "metrics": metrics})
-    result = {item.key: item for item in resolve_labels(None, [grader], [TaskType.IMAGE_EDITING]).questions}
+    result = {
+        item.key: item for item in resolve_labels(None, [grader.label_questions], [TaskType.IMAGE_EDITING]).questions
+    }
     assert list(result) == ["usable", "edit_right", "else_changed", "note"]
     assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "Is this true: the edit is right?")
 

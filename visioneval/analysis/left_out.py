@@ -12,13 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from visioneval.errors import NEVER_ASKED, UsageError, count_of
+from visioneval.errors import NEVER_ASKED, UsageError, count_of, did_you_mean
 from visioneval.records.model import Record, RunInfo
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.rules import is_true, parse_gate
-from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.filters import GateRule, Scope
-from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.filters import BUILT_IN, GateRule, Scope
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.types import Frozen, Status
 

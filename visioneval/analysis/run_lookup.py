@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.sides import Side, side_of_baseline, side_of_records, side_of_run
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
@@ -19,7 +19,6 @@ from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import Scope, any_glob, check_matches
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.turns import chain_of
 
 BASELINE = "baseline"

@@ -14,10 +14,9 @@ from visioneval.analysis.scores import number_of
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
-from visioneval.errors import UsageError
-from visioneval.suite.counter_examples import is_metric_of, match_keys
-from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.meanings import Meaning, describe_meaning, same_meaning
+from visioneval.errors import UsageError, did_you_mean
+from visioneval.suite.deciding import is_metric_of, match_keys
+from visioneval.suite.metrics import Meaning, describe_meaning, same_meaning
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Verdict
 

@@ -13,11 +13,9 @@ from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
 from visioneval.registry import PROVIDERS, config_of
-from visioneval.suite.counter_examples import counter_examples
-from visioneval.suite.deciding_rules import DecidingRules, RulesOf, unknown_rules
-from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.meanings import meanings_of
-from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, unknown_rules
+from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.metrics import SuiteMetrics, meanings_of
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score
 

@@ -79,7 +79,7 @@ def with_excerpts(problems: Iterable[Problem], width: int) -> Iterator[str]:
 
 def _source_line(problem: Problem) -> str | None:
     """The line of a problem as printable text; ``None`` if there is no such line, or a key may be in it."""
-    from visioneval.suite.secrets import SECRET_NAME
+    from visioneval.suite.remote import SECRET_NAME
 
     if not problem.line or not Path(problem.file).is_file():
         return None

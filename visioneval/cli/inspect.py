@@ -209,7 +209,7 @@ def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
 
 
 def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
-    from visioneval.suite.loading.messages import did_you_mean
+    from visioneval.errors import did_you_mean
     from visioneval.suite.turns import chain_of
 
     if is_known:

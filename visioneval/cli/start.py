@@ -224,8 +224,8 @@ def _ignore_runs(folder: Path) -> None:
 
 def _template_folder(name: str) -> Path:
     """The folder of a template. Raises ``UsageError``."""
+    from visioneval.errors import did_you_mean
     from visioneval.resources import suite_folders
-    from visioneval.suite.loading.messages import did_you_mean
 
     folders = suite_folders()
     if name not in folders:

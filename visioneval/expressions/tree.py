@@ -92,10 +92,6 @@ def _gmean(*values: float) -> float:
     return min(max(mean, min(values)), max(values))
 
 
-def _mean(*values: float) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _clip(value: float, low: float, high: float) -> float:
     if low > high:
         raise NoValueError(f"clip to {low:g} and {high:g}, with the low bound above the high bound")
@@ -111,7 +107,7 @@ ARITHMETIC: Mapping[str, Callable[..., float]] = {
     "negative": lambda a: -a,
     "min": min,
     "max": max,
-    "mean": _mean,
+    "mean": lambda *values: math.fsum(values) / len(values),
     "gmean": _gmean,
     "sqrt": _sqrt,
     "abs": abs,

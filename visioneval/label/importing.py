@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.analysis.run_lookup import Warn, read_run
-from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError
+from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError, did_you_mean
 from visioneval.label.layout import Layout, find_layout
 from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey, RunInfo
@@ -23,7 +23,6 @@ from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import scan_rows
-from visioneval.suite.loading.messages import did_you_mean
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 

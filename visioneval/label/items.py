@@ -30,8 +30,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.records.run_folders import file_inside
 from visioneval.suite.cases.case import BASE_ROLE, TestCase
 from visioneval.suite.cases.prompts import rendered
-from visioneval.suite.label_presets import resolve_labels
-from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
+from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion, resolve_labels
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.types import CaseFiles
@@ -178,7 +177,7 @@ def _text_boxes(record: Record) -> list[Box]:
 def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...]:
     """The questions of a suite about cells, or about pairs, which have a default. Raises ``UsageError``."""
     if of_pairs:
-        pairs = suite.resolved_labels.pairs or resolve_labels(None, suite.graders, ()).pairs
+        pairs = suite.resolved_labels.pairs or resolve_labels(None, (), ()).pairs
         return tuple(question for pair in pairs for question in _pair_questions(pair))
     if not suite.resolved_labels.questions:
         raise UsageError("the suite has only questions about pairs; add --pairs OTHER_RUN")

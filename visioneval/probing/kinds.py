@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageFilter
 
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing import copy, pixels
 from visioneval.probing.subject import (
@@ -28,7 +28,6 @@ from visioneval.probing.subject import (
     encode,
     seeded,
 )
-from visioneval.suite.loading.messages import did_you_mean
 
 _DECODING = (0xE0, 0xEE)
 """Application segments of a JPEG that change how it decodes: JFIF, and the color transform of Adobe."""

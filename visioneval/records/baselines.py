@@ -23,10 +23,8 @@ from visioneval.records.model import CellError, CellKey, Fingerprint, Record, Ru
 from visioneval.records.run_folders import bytes_of
 from visioneval.records.untrusted_json import read_json
 from visioneval.suite.cases.case import CaseId
-from visioneval.suite.counter_examples import counter_examples
-from visioneval.suite.deciding_rules import DecidingRules
-from visioneval.suite.meanings import Meaning, meanings_of
-from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.deciding import DecidingRules, counter_examples
+from visioneval.suite.metrics import Meaning, SuiteMetrics, meanings_of
 from visioneval.types import Frozen, Score, Verdict
 
 FOLDER = Path("baselines")

@@ -27,7 +27,7 @@ from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, rea
 from visioneval.suite.cases.case import CaseId, TestCase
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
-from visioneval.suite.selection.selection import Selection, selected
+from visioneval.suite.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]

@@ -138,8 +138,8 @@ def _questions_in(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _answers(title: str, questions: Sequence[Mapping[str, Any]]) -> Section:
     """A row for each question: how it was answered, why it scored 0, and what in the prompt it is about."""
     notes = [name for name in ("reason", "justification") if any(entry.get(name) for entry in questions)]
-    rows = [
-        (str(entry["question"]), _answer_to(entry), *(str(entry.get(name) or "") for name in notes))
+    rows: list[list[str | Value]] = [
+        [str(entry["question"]), _answer_to(entry), *(str(entry.get(name) or "") for name in notes)]
         for entry in questions
     ]
     columns = [Column("question", min_width=20), Column("answer", min_width=20)]

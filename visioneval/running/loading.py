@@ -19,12 +19,11 @@ from visioneval.running.sanitize import sanitizer_for
 from visioneval.settings import RUNS
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.findings import WARNING
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
-from visioneval.suite.loading.messages import WARNING
 from visioneval.suite.model import template_folders
-from visioneval.suite.runs import model_runs
-from visioneval.suite.selection.selection import Selection, check_selection, selected
-from visioneval.suite.size import cell_problem
+from visioneval.suite.runs import cell_problem, model_runs
+from visioneval.suite.selection import Selection, check_selection, selected
 from visioneval.templates.render import Templates
 from visioneval.types import ModelRun
 

@@ -25,6 +25,7 @@ from visioneval.errors import (
     StoppedError,
     UsageError,
     count_of,
+    did_you_mean,
 )
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
@@ -45,9 +46,8 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.load import judge_of_flag
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import JudgeEntry
-from visioneval.suite.remote_media import address_of
+from visioneval.suite.runs import address_of
 from visioneval.types import Output
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import digest, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
-from visioneval.suite.cases.case import BASE_ROLE, TestCase
+from visioneval.suite.cases.case import BASE_ROLE, TestCase, dependents_by_case
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
 from visioneval.suite.cases.prompts import rendered, sent_prompt
 from visioneval.suite.entries.graders import BaseGrader
@@ -23,10 +23,8 @@ from visioneval.suite.filters import VerdictRule
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.output_of import dependents_by_case
-from visioneval.suite.remote_media import addressed
-from visioneval.suite.runs import RunCoverage
-from visioneval.suite.selection.selection import Selection, selected
+from visioneval.suite.runs import RunCoverage, addressed
+from visioneval.suite.selection import Selection, selected
 from visioneval.suite.turns import chain_of, first_turn
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType

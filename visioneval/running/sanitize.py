@@ -14,7 +14,7 @@ import orjson
 
 from visioneval.running.plan import Plan, needed_keys
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
-from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
+from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -22,8 +22,8 @@ from visioneval.rules import is_true
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.plan import Plan
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.meanings import meanings_of
+from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.metrics import meanings_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric
 

@@ -28,7 +28,7 @@ from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.suite.selection.shards import Shard
+from visioneval.suite.selection import Shard
 
 _SAME = {
     "suite": "the suite",

@@ -16,7 +16,7 @@ from visioneval.report.numbers import scale_of, show_share
 from visioneval.serve.assets import FOLDER
 from visioneval.serve.listing import RunRow
 from visioneval.suite.filters import any_glob
-from visioneval.suite.meanings import describe_meaning
+from visioneval.suite.metrics import describe_meaning
 from visioneval.types import Metric
 
 INDEX_SCRIPT = "index.js"

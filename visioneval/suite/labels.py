@@ -1,9 +1,9 @@
-"""The questions that raters answer about the cells of a run, and which answers are valid."""
+"""The questions that raters answer about the cells of a run, and which answers are valid; preset sets of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -143,7 +143,8 @@ class LabelQuestion(Frozen):
         if self.type == "yes_no":
             return None if isinstance(answer, bool) else "not yes or no"
         if self.type == "scale":
-            return None if _is_number(answer) and self._is_step(answer) else f"not on the scale {self._range_text}"
+            is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+            return None if is_number and self._is_step(answer) else f"not on the scale {self._range_text}"
         if self.type == "one_of":
             return None if answer in self.choices else f"not one of {', '.join(self.choices)}"
         if not isinstance(answer, str) or not answer.strip():
@@ -218,10 +219,6 @@ def _plain_number(value: float) -> int | float:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _tag_problem(answer: Any, choices: Sequence[str]) -> str | None:
     if isinstance(answer, str) or not isinstance(answer, Sequence):
         return f"{answer!r:.60} is not a list of tags"
@@ -229,3 +226,106 @@ def _tag_problem(answer: Any, choices: Sequence[str]) -> str | None:
     if unknown:
         return f"{unknown[0]!r:.60} is not one of {', '.join(choices)}"
     return "a tag is listed twice" if len(set(answer)) < len(answer) else None
+
+
+_GENERATED = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
+
+
+def _yes_no(key: str, ask: str, metric: str | None = None, tasks: tuple[TaskType, ...] = ()) -> LabelQuestion:
+    return LabelQuestion(key=key, ask=ask, type="yes_no", metric=metric, tasks=tasks)
+
+
+def _clarity(ask: str) -> LabelQuestion:
+    ends = ("unclear", "immediately clear")
+    return LabelQuestion(key="clarity", ask=ask, type="scale", scale=(1, 5), ends=ends)
+
+
+def _pair(ask: str) -> tuple[LabelPair, ...]:
+    return (LabelPair(key="preferred", ask=ask),)
+
+
+_WHY_NOT = LabelQuestion(
+    key="why_not",
+    ask="If not, what is wrong with it?",
+    type="tags",
+    choices=("missing_section", "action_unclear", "text_unreadable", "layout_confusing"),
+)
+READY = {
+    "ui": Labels(
+        questions=(
+            _yes_no("would_iterate", "Would you take this mockup into the next round of design?", VERDICT),
+            _WHY_NOT,
+            _clarity("How clear is it what to do on this screen?"),
+        ),
+        pairs=_pair("Which mockup would you take into the next round?"),
+    ),
+    "marketing": Labels(
+        questions=(
+            _yes_no("would_iterate", "Would you take this flyer into the next round?", VERDICT),
+            _WHY_NOT,
+            _clarity("How clear is its message at first glance?"),
+        ),
+        pairs=_pair("Which flyer would you publish?"),
+    ),
+    "try_on": Labels(
+        questions=(
+            _yes_no("identity_preserved", "Is it still the same person: face, hair, body and pose?"),
+            _yes_no("garment_matches", "Is it the garment from the product image?"),
+            LabelQuestion(
+                key="garment_wrong",
+                ask="If not, what is wrong with it?",
+                type="tags",
+                choices=("color", "pattern", "cut_or_length", "details", "logo_or_text"),
+            ),
+            LabelQuestion(
+                key="artifacts", ask="Are there artifacts?", type="one_of", choices=("none", "minor", "major")
+            ),
+            _yes_no("usable_in_shop", "Could it be shown in a shop as is?", VERDICT),
+        ),
+        pairs=_pair("Which is more faithful to the product, with the person unchanged?"),
+    ),
+    "logo": Labels(
+        questions=(
+            _yes_no("edit_right", "Is the edit exactly as requested?", VERDICT),
+            _yes_no("else_changed", "Has anything else changed?"),
+            _yes_no("on_brand", "Does the result still look on brand?"),
+        ),
+        pairs=_pair("Which edit would you hand to the client?"),
+    ),
+}
+_BY_TASK = (
+    _yes_no("as_asked", "Does it show everything that was asked for?", tasks=_GENERATED),
+    _yes_no("motion", "Does it move as it should, without jumps or flicker?", tasks=(TaskType.VIDEO_GENERATION,)),
+    _yes_no("edit_right", "Was the change made as requested?", tasks=(TaskType.IMAGE_EDITING,)),
+    _yes_no(
+        "else_changed", "Has anything else changed that should have stayed the same?", tasks=(TaskType.IMAGE_EDITING,)
+    ),
+)
+
+
+def resolve_labels(
+    labels: Labels | None, asked: Iterable[Mapping[str, LabelQuestion]], tasks: Iterable[TaskType]
+) -> Labels:
+    """The questions for raters: the suite's questions added to its preset, or else a default set.
+
+    ``asked`` are the questions of each grader's judges. A question or pair of the suite replaces that of the preset
+    with the same key.
+    """
+    if labels is None:
+        return _default(asked, frozenset(tasks))
+    if labels.preset is None:
+        return labels
+    preset = READY[labels.preset]
+    questions = {question.key: question for question in (*preset.questions, *labels.questions)}
+    pairs = {question.key: question for question in (*preset.pairs, *labels.pairs)}
+    return Labels(questions=tuple(questions.values()), pairs=tuple(pairs.values()), anchors=labels.anchors)
+
+
+def _default(asked: Iterable[Mapping[str, LabelQuestion]], tasks: frozenset[TaskType]) -> Labels:
+    """Usability, the questions for the tasks, the rubrics' questions, and a note."""
+    questions = {"usable": _yes_no("usable", "Would you use it as is?", VERDICT)}
+    questions |= {question.key: question for question in _BY_TASK if tasks & set(question.tasks)}
+    for of_grader in asked:  # replaces a question of the same name, so that rater and judge can be compared
+        questions |= of_grader
+    questions.setdefault("note", LabelQuestion(key="note", ask="Any other comments?", type="text"))
+    return Labels(questions=tuple(questions.values()), pairs=_pair("Which is better?"))

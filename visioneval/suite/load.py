@@ -19,15 +19,15 @@ from visioneval.registry import JUDGES, config_of
 from visioneval.settings import SUITE_FILE
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
+from visioneval.suite.findings import NOTE, WARNING, Loc, SuiteNote, SuiteWarning
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
-from visioneval.suite.loading.messages import NOTE, WARNING, Loc, SuiteNote, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
 from visioneval.suite.loading.yaml_reader import cut_texts, decode, parse_scalar, read_yaml
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.suite.plugins import has_known_metrics, with_declarations
-from visioneval.suite.secrets import SECRET_NAME
+from visioneval.suite.remote import SECRET_NAME
 from visioneval.templates.steps import suite_counted
 
 
@@ -142,7 +142,8 @@ def _cut_texts(document: Document) -> Iterator[Problem]:
     sources = {origin.source.name: origin.source for origin in document.origins if not isinstance(origin.source, str)}
     for source in {document.source.name: document.source, **sources}.values():
         for path, position, comment in cut_texts(source.text):
-            if _is_free_text(path) or (_is_variable(path) and not _APART.match(comment)):
+            is_variable = not {"vars", "metadata"}.isdisjoint(step for step in path if isinstance(step, str))
+            if _is_free_text(path) or (is_variable and not _APART.match(comment)):
                 message = (
                     f"YAML reads {comment.strip():.60} as a comment, so the text ends before it: put the text in quotes"
                 )
@@ -158,11 +159,6 @@ def _is_free_text(path: Loc) -> bool:
         return isinstance(path[-1], int)  # else a file of questions
     is_part = keys[-2:-1] == ["anchors"] or keys[-2:] == ["prompts", "template"]
     return is_part or keys[-1] in _FREE_TEXTS
-
-
-def _is_variable(path: Loc) -> bool:
-    """Whether a value at a path is one that prompts and templates may show."""
-    return not {"vars", "metadata"}.isdisjoint(step for step in path if isinstance(step, str))
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path, *, trust: bool) -> _Validated:

@@ -13,16 +13,14 @@ from visioneval.plugins import plugin_names
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FilePath
+from visioneval.suite.cases.prompts import PromptEntry
 from visioneval.suite.entries.datasets import CaseDataset
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
-from visioneval.suite.entries.metrics import MetricEntry
-from visioneval.suite.entries.prompts import PromptEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
-from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
-from visioneval.suite.label_presets import resolve_labels
-from visioneval.suite.labels import Labels
+from visioneval.suite.filters import GateEntry, GateRule, MetricEntry, RuleEntry
+from visioneval.suite.labels import Labels, resolve_labels
 from visioneval.suite.tracking import Tracking
 from visioneval.types import CaseFiles, Frozen, TaskType
 
@@ -150,7 +148,8 @@ class Suite(Frozen):
     @property
     def resolved_labels(self) -> Labels:
         """The questions for raters: the suite's, or else a default set by task."""
-        return resolve_labels(self.labels, self.graders, (case.task_type for case in self.cases))
+        asked = (grader.label_questions for grader in self.graders)
+        return resolve_labels(self.labels, asked, (case.task_type for case in self.cases))
 
     def prompts_of(self, entry: BaseProvider) -> tuple[PromptEntry, ...]:
         """The prompts with which an entry of ``models`` has model runs; none if it is sent the case's own prompt."""

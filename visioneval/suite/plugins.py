@@ -17,14 +17,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from visioneval.errors import UsageError, VisionEvalError
+from visioneval.errors import UsageError, VisionEvalError, did_you_mean
 from visioneval.plugins import NAME, CustomClass, Plugin, describe_user_error, installed_plugins, load_class
 from visioneval.registry import BUILT_IN, Part, load_object
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
-from visioneval.suite.loading.messages import Loc, did_you_mean, document_path, explain
+from visioneval.suite.findings import Loc
+from visioneval.suite.loading.messages import document_path, explain
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, TaskType
 

@@ -1,9 +1,12 @@
-"""Options of providers that are called over a network: host, API key, and which host may receive which key."""
+"""Options of providers that are called over a network: host, API key, and which host may receive which key; secrets of
+the environment, by the names of their variables.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -257,3 +260,19 @@ def _projects_in(value: Any) -> Iterator[str]:
 
 
 MaskMode = Literal["send", "as_image", "ignore"]
+
+
+SHORTEST_ENVIRONMENT_SECRET = 8
+"""Characters of a secret of the environment: shorter values are too common to be hidden."""
+SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
+"""Matches names of keys, parameters and suite variables that contain secrets."""
+_SECRET_VARIABLE = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
+
+
+def environment_secrets(named: Collection[str] = ()) -> frozenset[str]:
+    """The values of these environment variables, and of all with names of secrets, unless they are very short."""
+    return frozenset(
+        value
+        for name, value in os.environ.items()
+        if (name in named or _SECRET_VARIABLE.fullmatch(name)) and len(value) >= SHORTEST_ENVIRONMENT_SECRET
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -22,6 +22,7 @@ from visioneval.templates.steps import counted
 
 MAX_CHARACTERS = 1_000_000
 MAX_EXPRESSIONS = 2000
+_LITERAL = re.compile(r"(?<!\{)\{\s?(prompt|criteria|image_description)\s?\}(?!\})")
 _UNSET = re.compile("'(.*)' is not set$")
 _NO_FILTER = re.compile(r"No filter named '(.*)'\.?$")
 _UNBALANCED = ("unexpected", "expected token")
@@ -102,6 +103,23 @@ class Templates:
             raise _unusable(f"template {current!r}", error) from None
         return files
 
+    def names_in(self, name: str) -> tuple[set[str], tuple[str, ...]]:
+        """The variables that a template names, or one that it includes or extends, and those in single braces, such as
+        ``{prompt}``, which Jinja leaves as they are. Raises ``TemplateError``.
+        """
+        variables, literals = set[str](), list[str]()
+        for file in self.files(name):
+            text = self.text(file)
+            try:
+                variables |= meta.find_undeclared_variables(self.environment.parse(text, file))
+            except jinja2.TemplateSyntaxError as error:
+                raise _readable(error, file) from None
+            except (RecursionError, ValueError) as error:
+                raise _unusable(f"template {file!r}", error) from None
+            data = (value for _, kind, value in self.environment.lex(text) if kind == "data")
+            literals += (literal for value in data for literal in _LITERAL.findall(value))
+        return variables, tuple(dict.fromkeys(literals))
+
     def digest(self, *names: str) -> str:
         """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them.
 
@@ -144,17 +162,6 @@ def _readable(error: jinja2.TemplateNotFound | jinja2.TemplateSyntaxError, name:
     return TemplateError(
         f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in templates"
     )
-
-
-@contextmanager
-def template_errors(name: str) -> Iterator[None]:
-    """Raises ``TemplateError`` for a template that cannot be read."""
-    try:
-        yield
-    except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
-        raise _readable(error, name) from None
-    except (RecursionError, ValueError) as error:
-        raise _unusable(name, error) from None
 
 
 def _unusable(name: str, error: Exception) -> TemplateError:

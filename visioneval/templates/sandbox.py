@@ -9,7 +9,7 @@ the hooks are documented.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from itertools import islice
 from types import CodeType
@@ -41,8 +41,6 @@ COMPILING = 100
 """Steps per compiled token, charged to the suite's budget."""
 
 _CHARGE, _CHARGE_LOOP, _CHARGE_VALUE, _JOINED = "the work", "the loop", "the weight", "the joined text"
-_DICT_ATTRIBUTES = frozenset(dir(dict))
-_REFUSED_METHODS = {"center", "expandtabs", "format", "format_map", "join", "ljust", "replace", "rjust", "zfill"}
 _REFUSED_FILTERS = {
     *("attr", "batch", "center", "filesizeformat", "format", "indent", "pprint", "random", "slice", "striptags"),
     *("urlize", "wordwrap", "xmlattr"),
@@ -149,10 +147,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         }
         self.filters |= {_CHARGE: _charge, _CHARGE_LOOP: _charge_loop, _CHARGE_VALUE: _charge_value, _JOINED: _joined}
 
-    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """The globals of a template, as one dictionary: Jinja's chain of two is slow, and is read at each rendering."""
-        return {**self.globals, **(d or {})}
-
     def compile(
         self,
         source: str | nodes.Template,
@@ -204,16 +198,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise jinja2.TemplateSyntaxError(f"the template has more than {MAX_TOKENS:,} tokens", 1, name, filename)
         return tokens
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Looks for a key of a dictionary without the exception that looking for an attribute first would cost."""
-        if type(obj) is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
-            return obj[attribute]
-        return super().getattr(obj, attribute)
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Refuses methods that can create long texts from short ones."""
-        return attr not in _REFUSED_METHODS and super().is_safe_attribute(obj, attr, value)
-
     def is_safe_callable(self, obj: Any) -> bool:
         """Allows ``range``, blocks, loops, and cheap methods of plain values."""
         if obj is _range or isinstance(obj, (BlockReference, jinja2.Undefined)):
@@ -262,21 +246,37 @@ def _check_numbers(operator: str, integers: list[int]) -> None:
         raise OverflowError(f"a number has more than {MAX_BITS:,} bits")
 
 
+_WEIGHED: Mapping[type[nodes.Node], tuple[str, ...]] = {
+    nodes.Compare: ("expr",),
+    nodes.Operand: ("expr",),
+    nodes.Getitem: ("arg",),
+    nodes.Pair: ("key",),
+}
+"""By node: its parts whose values an operation traverses."""
+
+
 class _ChargeInserter(NodeTransformer):
     """Adds charges to a syntax tree: for the nodes of templates, blocks and loops, and for values."""
 
     def __init__(self, environment: Sandbox) -> None:
         self._environment = environment
 
-    def visit_Template(self, node: nodes.Template) -> nodes.Template:  # noqa: N802 - the visitor's naming
-        self.generic_visit(node)
-        node.body.insert(0, self._charge_statement(node))
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        super().generic_visit(node, *args, **kwargs)
+        for name in _WEIGHED.get(type(node), ()):
+            value = getattr(node, name)
+            if not isinstance(value, nodes.Const):
+                setattr(node, name, self._filter(value, _CHARGE_VALUE))
         return node
 
-    def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
+    def visit_Template(self, node: nodes.Template | nodes.Block) -> nodes.Node:  # noqa: N802 - the visitor's naming
         self.generic_visit(node)
-        node.body.insert(0, self._charge_statement(node))
+        nothing = nodes.Const(None, lineno=node.lineno, environment=self._environment)
+        paid = self._filter(nothing, _CHARGE, _count_nodes(node.body))
+        node.body.insert(0, nodes.ExprStmt(paid, lineno=node.lineno, environment=self._environment))
         return node
+
+    visit_Block = visit_Template  # noqa: N815
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
@@ -286,35 +286,12 @@ class _ChargeInserter(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
         self.generic_visit(node)
-        parts = nodes.List(node.nodes, lineno=node.lineno, environment=self._environment)
-        return self._filter(parts, _JOINED)
+        return self._filter(nodes.List(node.nodes, lineno=node.lineno, environment=self._environment), _JOINED)
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
-        self.generic_visit(node)
-        node.expr = self._charged(node.expr)
-        for operand in node.ops:
-            operand.expr = self._charged(operand.expr)
-        return node
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
-        self.generic_visit(node)
-        if isinstance(node.arg, nodes.Slice):
-            return self._filter(node, _CHARGE_VALUE)
-        node.arg = self._charged(node.arg)
-        return node
-
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:  # noqa: N802
-        self.generic_visit(node)
-        node.key = self._charged(node.key)
-        return node
-
-    def _charged(self, node: nodes.Expr) -> nodes.Expr:
-        return node if isinstance(node, nodes.Const) else self._filter(node, _CHARGE_VALUE)
-
-    def _charge_statement(self, node: nodes.Template | nodes.Block) -> nodes.ExprStmt:
-        nothing = nodes.Const(None, lineno=node.lineno, environment=self._environment)
-        paid = self._filter(nothing, _CHARGE, _count_nodes(node.body))
-        return nodes.ExprStmt(paid, lineno=node.lineno, environment=self._environment)
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        is_slice = isinstance(node.arg, nodes.Slice)
+        visited = super().generic_visit(node) if is_slice else self.generic_visit(node)
+        return self._filter(visited, _CHARGE_VALUE) if is_slice else visited
 
     def _filter(self, node: nodes.Node, name: str, *values: int) -> nodes.Filter:
         args = [nodes.Const(value, lineno=node.lineno, environment=self._environment) for value in values]

@@ -20,11 +20,12 @@ from visioneval.records import questions as question_file
 from visioneval.records.model import JudgeAnswer
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.suite import filters as scope
+from visioneval.suite import filters as suite_metrics
 from visioneval.suite import labels as suite_labels
 from visioneval.suite import model
-from visioneval.suite.cases import case, questions
-from visioneval.suite.entries import judges, limits, panels, prompts
-from visioneval.suite.entries import metrics as suite_metrics
+from visioneval.suite.cases import case, prompts, questions
+from visioneval.suite.entries import judge_prompt as panels
+from visioneval.suite.entries import judges, limits
 
 ROOT = Path(__file__).parents[3]
 SHARED = {

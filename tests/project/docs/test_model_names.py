@@ -30,7 +30,7 @@ TEXTS = {".md", ".yaml", ".yml", ".py", ".ipynb", ".json", ".jsonl", ".csv", ".t
 TABLES = {
     "visioneval/providers/ended_models.py",
     "tests/project/docs/test_model_names.py",
-    "tests/cli/suite/test_ended_models.py",
+    "tests/suite/test_ended_models.py",
 }
 
 NOT_IN_LISTS = {

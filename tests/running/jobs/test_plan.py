@@ -14,7 +14,7 @@ from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.running.plan import Plan
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
-from visioneval.suite.selection.selection import Selection
+from visioneval.suite.selection import Selection
 
 pytestmark = pytest.mark.slow
 

@@ -21,10 +21,9 @@ from visioneval.analysis.agreement.measures import MEASURES
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
 from visioneval.analysis.left_out import LeftOut, parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
-from visioneval.errors import ExitCode, UsageError, count_of
+from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import is_true
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
 
 Bound = Literal["low", "estimate"]

@@ -13,7 +13,7 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Side
 from visioneval.records.model import Fingerprint, key_parts
 from visioneval.rules import parse_rule
-from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
+from visioneval.suite.metrics import ChangedMeaning, Meaning, describe_meaning, same_meaning
 from visioneval.types import MUST_PASS, Metric, Verdict
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}

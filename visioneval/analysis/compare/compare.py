@@ -47,7 +47,7 @@ from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.variance import RunNoise, run_noise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
-from visioneval.suite.meanings import ChangedMeaning, tags_read
+from visioneval.suite.metrics import ChangedMeaning, tags_read
 from visioneval.types import Metric, Verdict
 
 GECKO = "gecko"

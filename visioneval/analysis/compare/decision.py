@@ -34,7 +34,7 @@ from visioneval.analysis.run_lookup import Warn, read_side
 from visioneval.analysis.sides import newest_run, with_built_in
 from visioneval.errors import UsageError, count_of
 from visioneval.rules import is_true
-from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.filters import BUILT_IN
 from visioneval.types import MUST_PASS, Verdict
 
 METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells", "excuses")

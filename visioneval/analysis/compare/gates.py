@@ -20,11 +20,10 @@ from visioneval.analysis.compare.must_pass import (
 )
 from visioneval.analysis.compare.pooled import PooledMetric, PooledPasses, pooled_metrics, pooled_passes
 from visioneval.analysis.compare.regressed import check_regressed
-from visioneval.errors import ExitCode, UsageError, count_of
+from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"

@@ -11,13 +11,11 @@ from visioneval.analysis.cells import Cell, Cells, PooledCell
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
-from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.entries.prompts import paired_by_prompt
-from visioneval.suite.filters import any_case, check_matches
-from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.cases.prompts import paired_by_prompt
+from visioneval.suite.filters import BUILT_IN, any_case, check_matches
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 

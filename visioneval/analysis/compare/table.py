@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from visioneval.analysis.cells import MEASURED, Cell, PooledCell
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
-from visioneval.suite.counter_examples import match_keys
+from visioneval.suite.deciding import match_keys
 from visioneval.suite.turns import chain_of
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 

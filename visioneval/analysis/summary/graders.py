@@ -20,7 +20,7 @@ from visioneval.analysis.stats.clusters import (
 )
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
-from visioneval.suite.counter_examples import LeftOut, counter_examples, image_cases, left_out
+from visioneval.suite.deciding import LeftOut, counter_examples, image_cases, left_out
 from visioneval.suite.kinds import QUESTIONS, of_kind
 from visioneval.types import Frozen, Metric
 

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeTemplate
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeTemplate, RecordedAnswer
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"

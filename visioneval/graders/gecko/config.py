@@ -14,15 +14,13 @@ from visioneval.suite.cases.outputs import FilePath, FrameCount
 from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, dependency_problems, id_problems
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, names_of
 from visioneval.suite.kinds import QUESTIONS, Kind
 from visioneval.types import Metric, TaskType
 
 if TYPE_CHECKING:
     from visioneval.suite.checks.rules import Problems, SuiteContext
-    from visioneval.suite.loading.messages import Loc
+    from visioneval.suite.findings import Loc
 
 _IDS = ("questions.id",)
 VERDICTS = ("Question:", "Verdict:")

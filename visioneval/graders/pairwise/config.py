@@ -10,8 +10,7 @@ from pydantic import Field
 from visioneval.errors import did_you_mean
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader
-from visioneval.suite.entries.judge_prompt import LOOKED_UP
-from visioneval.suite.entries.panels import JudgeNames
+from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeNames
 from visioneval.suite.filters import any_glob
 from visioneval.suite.kinds import PAIR, Kind
 from visioneval.types import Metric

@@ -13,8 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 from visioneval.graders.rubric.metrics import OneOf, RubricMetric, ScaleScore
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader, is_video
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, REASON, SHOWN
-from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_text, is_texts
+from visioneval.suite.entries.judge_prompt import LOOKED_UP, REASON, SHOWN, RecordedAnswer, is_text, is_texts
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric
 

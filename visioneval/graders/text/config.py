@@ -18,9 +18,7 @@ from visioneval.suite.entries.graders import (
     Share,
     is_video,
 )
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
-from visioneval.suite.entries.panels import JudgeNames, PanelOptions
-from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
+from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, is_texts
 from visioneval.types import Metric
 
 _OCR_VERSION = "7"

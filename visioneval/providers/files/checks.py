@@ -11,9 +11,9 @@ from visioneval.providers.files.config import FilesProvider
 from visioneval.providers.files.dataset import dataset_rows
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.checks.rules import Problems
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.datasets.rows import missing_columns
 from visioneval.suite.loading.datasets.tables import table_name
-from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from visioneval.providers.ended_models import end_warnings, named_models
 from visioneval.providers.gemini.config import GeminiJudge, GeminiProvider
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.remote import is_vertex_host
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMOptions, LiteLLMProvider, model_problem
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.paths import Trust
 
 

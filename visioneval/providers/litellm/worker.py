@@ -34,7 +34,7 @@ from visioneval.providers.litellm.config import CLOUD_NAMES
 from visioneval.providers.litellm.guard import TRACE, Trace, install
 from visioneval.providers.litellm.process import FAILURE, is_setting
 from visioneval.providers.refusals import is_refusal
-from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
+from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 _TIMEOUT_S = 86_400.0
 """The engine ends calls; this is above its longest timeout."""

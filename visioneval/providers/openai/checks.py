@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from visioneval.providers.ended_models import end_warnings
 from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.findings import Loc
 
 
 def warnings(entry: OpenAIProvider | OpenAIJudge) -> Iterator[tuple[Loc, str]]:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import Problem, SuiteError, VisionEvalError, count_of
+from visioneval.errors import Problem, SuiteError, VisionEvalError, count_of, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.providers.recorded.config import RecordedJudge, is_empty
 from visioneval.providers.recorded.values import cell_text, recorded_value
@@ -16,14 +16,13 @@ from visioneval.providers.reply_values import YES_NO
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import RecordedAnswer
+from visioneval.suite.findings import Loc, SuiteWarning
 from visioneval.suite.loading.datasets.rows import Row, missing_columns
 from visioneval.suite.loading.datasets.tables import read_rows
-from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
-from visioneval.suite.runs import dataset_outputs
-from visioneval.suite.size import samples_of
+from visioneval.suite.runs import dataset_outputs, samples_of
 from visioneval.types import ModelRun
 
 _LISTED = 5

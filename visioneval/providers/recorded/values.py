@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visioneval.providers.reply_values import yes_or_no
-from visioneval.suite.loading.datasets.cell_lists import cell_items
+from visioneval.suite.loading.datasets.cells import cell_items
 from visioneval.suite.loading.datasets.rows import Row
 
 

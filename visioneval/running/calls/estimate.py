@@ -14,8 +14,8 @@ from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.prices import Prices
 from visioneval.running.plan import Call, Plan, asks
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import without_prompt
 from visioneval.suite.entries.graders import BaseGrader, is_video
-from visioneval.suite.entries.prompts import without_prompt
 from visioneval.types import ModelRun, TaskType
 
 Basis = Literal["prices", "list", "earlier runs", "tokens", "none"]

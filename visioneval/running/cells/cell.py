@@ -33,8 +33,8 @@ from visioneval.running.cells.turns import call_on_output, is_edit_of, mask_erro
 from visioneval.running.cells.verdict import built_in_scores, cell_scores, judged_record
 from visioneval.running.keys import grade_key
 from visioneval.running.plan import Call
-from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.remote_media import address_of
+from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.runs import address_of
 from visioneval.threads import finish_in_thread
 from visioneval.types import Output, Score, Status, Verdict
 

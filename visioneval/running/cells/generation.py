@@ -22,7 +22,7 @@ from visioneval.running.cells.record import CallOutcome, error_record, has_reply
 from visioneval.running.cells.services import Services
 from visioneval.running.plan import Call
 from visioneval.stopwatch import Stopwatch
-from visioneval.suite.remote_media import address_of
+from visioneval.suite.runs import address_of
 from visioneval.threads import finish_in_thread
 from visioneval.types import Output, Status, Verdict
 

@@ -12,7 +12,7 @@ from visioneval.records.model import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.running.cells.grading import CellGrades
 from visioneval.running.plan import Call
-from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.metrics import Formula
 from visioneval.types import Score, Verdict
 

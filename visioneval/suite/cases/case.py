@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
@@ -56,21 +57,20 @@ def shown_role(index: int, role: str) -> str:
     return f"image {index + 1}" if index and role == BASE_ROLE else role
 
 
-def _plain_path(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
-ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=FilePath | InputImage)]
-
-
-def _normalize_jpg(value: Any) -> Any:
-    return "jpeg" if value == "jpg" else value
+ImageEntry = Annotated[
+    InputImage,
+    BeforeValidator(
+        lambda value: {"path": value} if isinstance(value, str) else value,
+        json_schema_input_type=FilePath | InputImage,
+    ),
+]
 
 
 ImageFormat = Annotated[
     Literal["png", "jpeg", "webp", "gif", "bmp", "tiff", "svg"],
     BeforeValidator(
-        _normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"]
+        lambda value: "jpeg" if value == "jpg" else value,
+        json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"],
     ),
 ]
 
@@ -227,13 +227,12 @@ class CaseTurn(_CaseFields):
     )
 
 
-def _prompt_alone(value: Any) -> Any:
-    return {"prompt": value} if isinstance(value, str) else value
-
-
 TurnEntry = Annotated[
     CaseTurn,
-    BeforeValidator(_prompt_alone, json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn),
+    BeforeValidator(
+        lambda value: {"prompt": value} if isinstance(value, str) else value,
+        json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn,
+    ),
 ]
 Turns = Annotated[tuple[TurnEntry, ...], Field(min_length=1, max_length=MAX_TURNS)]
 
@@ -295,3 +294,38 @@ def pixel_size(text: str) -> tuple[int, int]:
         raise ValueError(f"{text!r} is not a size such as 1024x1536")
     width, height = map(int, text.split("x"))
     return width, height
+
+
+def with_inherited_tasks(cases: Sequence[Any]) -> list[Any]:
+    """Raw cases, where a case with ``output_of`` and no task gets the task of its source case."""
+    by_id = {case["id"]: case for case in cases if isinstance(case, dict) and isinstance(case.get("id"), str)}
+    return [_with_task(case, by_id) if isinstance(case, dict) else case for case in cases]
+
+
+def _with_task(case: dict[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    source = by_id.get(case["output_of"]) if isinstance(case.get("output_of"), str) else None
+    if source is None or "task" in case:
+        return case
+    task = source.get("task") or (TaskType.IMAGE_EDITING if source.get("images") else TaskType.IMAGE_GENERATION)
+    return {**case, "task": task}
+
+
+def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
+    """The cases that use another case's images, by that case's id."""
+    dependents: dict[str, list[TestCase]] = {}
+    for case in cases:
+        if case.output_of is not None:
+            dependents.setdefault(case.output_of, []).append(case)
+    return dependents
+
+
+def with_output_sources(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
+    """The chosen cases and those whose images they use or edit, with all earlier turns, in the order of ``cases``."""
+    ids: set[str] = set()
+    for case in chosen:
+        name: str | None = case.output_of or case.previous_turn
+        while name is not None and name not in ids:
+            ids.add(name)
+            name = previous_turn(name)
+        ids.add(case.id)
+    return tuple(case for case in cases if case.id in ids)

@@ -62,11 +62,13 @@ def split_run(text: str) -> tuple[str, str | None]:
     return run, label or None
 
 
-def _plain_path(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
-OutputEntry = Annotated[ExistingOutput, BeforeValidator(_plain_path, json_schema_input_type=FilePath | ExistingOutput)]
+OutputEntry = Annotated[
+    ExistingOutput,
+    BeforeValidator(
+        lambda value: {"path": value} if isinstance(value, str) else value,
+        json_schema_input_type=FilePath | ExistingOutput,
+    ),
+]
 
 
 def output_of_cell(cell: Any, row: str) -> dict[str, Any]:

@@ -1,33 +1,37 @@
-"""Checks of judges and of the graders that use them: hosts and templates. API keys are checked by the run."""
+"""Checks of judges and of the graders that use them: hosts, panels, templates. API keys are checked by the run.
+
+Templates of judges must show what was asked, and use no variable that a judge must not see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import Problem, TemplateError
+from visioneval.errors import Problem, TemplateError, did_you_mean
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
-from visioneval.suite.cases.prompts import rendered
-from visioneval.suite.checks.panels import panel_problems
-from visioneval.suite.checks.rules import SuiteContext
-from visioneval.suite.checks.templates import RULES, ShownVariables, template_findings
+from visioneval.suite.checks.cases import CaseTexts
+from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.judge_prompt import JudgeTemplate, combinations_of
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
+from visioneval.suite.findings import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.remote import Remote
 from visioneval.templates.render import Templates
 from visioneval.templates.shown import set_values, shown_values
+from visioneval.types import Metric
 
-Problems = Iterator[tuple[Loc, str] | Problem]
 
-
-def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+def judge_problems(
+    suite: Suite, folder: Path, trust: Trust, texts: CaseTexts
+) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
     """Problems of ``judges:``, of hosts that would receive a key, and of graders that use a judge, with warnings."""
     for index, entry in enumerate(suite.models):
         if isinstance(entry, Remote):
@@ -43,7 +47,7 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[L
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal
         return
-    yield from _templates(suite, folder, trust)
+    yield from _templates(suite, folder, trust, texts)
 
 
 def recorded_answer_problems(
@@ -62,7 +66,7 @@ def recorded_answer_problems(
                     yield ("judges", name, *entry[0]), entry[1]
 
 
-def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Problems:
+def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem]:
     if judge.needs_trust and not trust.everything:
         yield ("provider",), untrusted_code_message(judge.provider_name, getattr(judge, "options", None))
     if isinstance(judge, Remote):
@@ -81,7 +85,7 @@ def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
         yield "output_hosts", problem
 
 
-def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+def _templates(suite: Suite, folder: Path, trust: Trust, texts: CaseTexts) -> Iterator[tuple[Loc, str] | SuiteWarning]:
     """Renders each template for every case that it applies to, and checks what it shows.
 
     A warning comes once, where it applies first.
@@ -92,7 +96,7 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, 
     for index, grader in enumerate(suite.graders):
         declared: dict[str, JudgeTemplate] = {}
         shown: dict[str, dict[str, ShownVariables]] = {}
-        case_problems = list(_case_problems(suite, grader, templates, file_problems, declared, shown))
+        case_problems = list(_case_problems(suite, texts, grader, templates, file_problems, declared, shown))
         for template in declared.values():
             if file_problems(template.name):
                 continue  # reported if a case uses it
@@ -109,6 +113,7 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, 
 
 def _case_problems(
     suite: Suite,
+    texts: CaseTexts,
     grader: BaseGrader,
     templates: Templates,
     file_problems: Callable[[str], list[str]],
@@ -123,10 +128,9 @@ def _case_problems(
     for case in suite.cases:
         if not grader.is_for(case):
             continue
-        try:
-            prompt, criteria = rendered(case, suite.vars)
-        except TemplateError:
+        if case.id not in texts:
             continue  # reported for the case itself
+        prompt, criteria = texts[case.id]
         resolved = case.model_copy(update={"criteria": criteria})
         try:
             by_name = {template.name: template for template in grader.judge_templates(resolved, suite.vars)}
@@ -189,3 +193,171 @@ def _render_problems(
 
 def _about(template: str, error: TemplateError) -> str:
     return str(error) if template in str(error) else f"{template}: {error}"
+
+
+def panel_problems(suite: Suite) -> Problems:
+    """Yields unknown and repeated judges, and options of a panel that do not fit it."""
+    for index, grader in enumerate(suite.graders):
+        for key, message in (*_panel_judges(suite, grader), *_panel_options(suite, grader)):
+            yield ("graders", index, *key), message
+
+
+def _panel_judges(suite: Suite, grader: BaseGrader) -> Problems:
+    names = grader.judge_names
+    is_list = not isinstance(getattr(grader, "judge", None), str)
+    for position, name in enumerate(names):
+        key: Loc = ("judge", position) if is_list else ("judge",)
+        if name in names[:position]:
+            yield key, f"the panel names the judge {name!r} twice"
+        elif name not in suite.judges:
+            yield key, f"there is no judge {name!r} under 'judges'{did_you_mean(name, suite.judges)}"
+        elif twin := next((other for other in names[:position] if _is_same(suite, other, name)), None):
+            yield (
+                key,
+                f"{twin!r} and {name!r} are the same model with the same settings, so they would share every answer",
+            )
+
+
+def _is_same(suite: Suite, first: str, second: str) -> bool:
+    judges = [suite.judges.get(name) for name in (first, second)]
+    options = [None if judge is None else judge.answering_options for judge in judges]
+    return options[0] is not None and options[0] == options[1]
+
+
+def _panel_options(suite: Suite, grader: BaseGrader) -> Problems:
+    combine, quorum = getattr(grader, "combine", None), getattr(grader, "quorum", None)
+    if not grader.has_panel:
+        for name, value in (("combine", combine), ("quorum", quorum)):
+            if value is not None:
+                yield (name,), f"{name} needs a panel: list several judges, as in 'judge: [a, b, c]'"
+        return
+    judges = len(grader.judge_names)
+    if quorum is not None and quorum > judges:
+        yield ("quorum",), f"quorum is {quorum}, but the panel has only {judges} judges"
+    for name, metric in _metrics(suite, grader).items() if combine is not None else ():
+        if combine not in combinations_of(metric):
+            kind = {"bool": "yes or no", "number": "a number", "one_of": "one of a list of words"}[metric.type]
+            yield ("combine",), f"{combine} does not fit {name!r}, which is {kind}: remove 'combine' for the default"
+            return
+
+
+def panel_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields panels that can split evenly: an even number of judges with a yes-or-no metric."""
+    for index, grader in enumerate(suite.graders):
+        judges = len(grader.judge_names)
+        if not grader.has_panel or judges % 2:
+            continue
+        answers = {name: metric for name, metric in _metrics(suite, grader).items() if metric.type != "number"}
+        for name, metric in islice(answers.items(), 1):
+            odd = "cannot" if metric.type == "bool" else "is split more rarely"
+            message = f"{judges} judges can be split on {name!r}, which is then not measured; an odd number {odd}"
+            yield ("graders", index, "judge"), message
+
+
+def _metrics(suite: Suite, grader: BaseGrader) -> dict[str, Metric]:
+    cases = (case for case in suite.cases if grader.is_for(case))
+    return {name: metric for case in cases for name, metric in grader.metrics(case).items()}
+
+
+RULES = "rules"
+_MEANT = {"image_description": "prompt"}
+"""Names that other tools use for a variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFinding:
+    """Something wrong with a template. A run with it is possible unless it is an error."""
+
+    message: str
+    is_error: bool
+
+
+@dataclass(slots=True)
+class ShownVariables:
+    """What a template shows of a case in any of its calls."""
+
+    has_value: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+
+    @property
+    def unshown(self) -> set[str]:
+        """Variables with a value that the judge of the case never sees."""
+        return self.has_value - self.shown
+
+
+def template_findings(
+    template: JudgeTemplate,
+    templates: Templates,
+    variables: Mapping[str, Any],
+    cases: Mapping[str, ShownVariables],
+) -> list[TemplateFinding]:
+    """The findings about a readable template; none if it cannot be parsed, which rendering reports.
+
+    ``cases`` are those that it was rendered for.
+    """
+    try:
+        used, literals = templates.names_in(template.name)
+    except TemplateError:
+        return []
+    findings = [_literal(template, literal, cases) for literal in literals]
+    if RULES in used and RULES not in variables:
+        message = f"{template.name}: {RULES!r} is not set: verdict rules are never shown to a judge"
+        findings.append(TemplateFinding(message, is_error=True))
+    return [*findings, *_unshown(template, cases, {_MEANT.get(literal, literal) for literal in literals})]
+
+
+def _literal(template: JudgeTemplate, literal: str, cases: Mapping[str, ShownVariables]) -> TemplateFinding:
+    """A name in single braces, which a judge would see as it is."""
+    variable = _MEANT.get(literal, literal)
+    advice = f"write '{{{{ {variable} }}}}'"
+    if variable in template.hidden:
+        advice = f"remove it, because this grader does not show {variable!r}"
+    is_needed = variable in (*template.must_show, *template.instead)
+    is_missing = any(variable in case.unshown for case in cases.values())
+    message = f"{template.name}: '{{{literal}}}' is not replaced: {advice}"
+    return TemplateFinding(message, is_error=is_needed and is_missing)
+
+
+def _unshown(
+    template: JudgeTemplate, cases: Mapping[str, ShownVariables], named: set[str]
+) -> Iterator[TemplateFinding]:
+    """What was asked for and is not shown, without what ``named`` reports in single braces.
+
+    A message names a case only if other cases are not affected.
+    """
+    enough = {*template.must_show, *template.instead}
+    asked = [case for case, variables in cases.items() if variables.has_value & enough]
+    blind = [case for case in asked if not cases[case].shown & enough]
+    if template.must_show and blind:
+        if not enough & named:
+            yield TemplateFinding(
+                f"{template.name}: {_shows_nothing(template)}{_of_cases(blind, asked)}", is_error=True
+            )
+        return
+    for name in template.must_show:
+        asked = [case for case, variables in cases.items() if name in variables.has_value]
+        missing = [case for case in asked if name in cases[case].unshown]
+        if missing and name not in named:
+            rest = ", ".join(shown for shown in template.show if shown != name)
+            intended = f" (if that is intended: 'show: [{rest}]')" if rest else ""
+            message = f"{template.name}: does not show {name!r}, so the judge never sees it{intended}"
+            yield TemplateFinding(f"{message}{_of_cases(missing, asked)}", is_error=False)
+    for name in template.ids:
+        if missing := [case for case, variables in cases.items() if name in variables.unshown]:
+            variable, _, key = name.partition(".")
+            message = (
+                f"{template.name}: does not show the {key!r} of all {variable}, which the judge's answers must name"
+            )
+            yield TemplateFinding(f"{message}{_of_cases(missing, list(cases))}", is_error=True)
+
+
+def _of_cases(affected: Sequence[str], cases: Sequence[str]) -> str:
+    """The first affected case, unless all cases are affected."""
+    return f" (case {affected[0]!r})" if len(affected) < len(cases) else ""
+
+
+def _shows_nothing(template: JudgeTemplate) -> str:
+    first, *others = (*template.must_show, *template.instead)
+    names = f"shows neither {first!r} nor {' nor '.join(map(repr, others))}" if others else f"does not show {first!r}"
+    intended = " (a judge of the output alone needs 'show: [output]')" if template.can_hide_all else ""
+    return f"{names}, so the judge never sees what was asked{intended}"

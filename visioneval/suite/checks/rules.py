@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from visioneval.errors import did_you_mean
 from visioneval.rules import COUNTING, Rule, can_fail, is_never_met, parse_gate, parse_rule
-from visioneval.suite.counter_examples import left_out
-from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
-from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
-from visioneval.suite.loading.messages import Loc, did_you_mean
-from visioneval.suite.meanings import describe_meaning
-from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.deciding import left_out
+from visioneval.suite.filters import BUILT_IN, RESERVED_NAMES, GateRule, Scope, VerdictRule, When, any_case, any_glob
+from visioneval.suite.findings import Loc
+from visioneval.suite.metrics import SuiteMetrics, describe_meaning
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun

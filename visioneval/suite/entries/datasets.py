@@ -23,14 +23,13 @@ _COLUMN_SCHEMA = {"type": "string", "minLength": 1}
 _SCALARS = (str, int, float)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 Columns = Annotated[
     tuple[Column, ...],
     Field(min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=Column | tuple[Column, ...]),
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value,
+        json_schema_input_type=Column | tuple[Column, ...],
+    ),
 ]
 Separator = Annotated[str, StringConstraints(pattern=r'^[^"\r\n]$')]
 
@@ -153,10 +152,6 @@ class Join(TableFile):
     )
 
 
-def _as_joins(value: Any) -> Any:
-    return [value] if isinstance(value, dict) else value
-
-
 class Rows(TableFile):
     """A file of rows, and the column of each key."""
 
@@ -164,9 +159,13 @@ class Rows(TableFile):
         min_length=1, description="The column of each key: a name, a path such as meta.size, or a template."
     )
     group_by: Columns = Field(default=(), description="Rows with equal values in these columns are one case.")
-    join: Annotated[tuple[Join, ...], BeforeValidator(_as_joins, json_schema_input_type=Join | tuple[Join, ...])] = (
-        Field(default=(), description="Other tables whose columns are added to each row by an equal key.")
-    )
+    join: Annotated[
+        tuple[Join, ...],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, dict) else value,
+            json_schema_input_type=Join | tuple[Join, ...],
+        ),
+    ] = Field(default=(), description="Other tables whose columns are added to each row by an equal key.")
     filter: dict[Column, Condition] = Field(
         default_factory=dict, description="Conditions by column; a row is used if it meets all of them."
     )

@@ -15,9 +15,19 @@ from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.datasets import QuestionRows
-from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
-from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
-from visioneval.suite.entries.recorded_answers import RecordedAnswer
+from visioneval.suite.entries.judge_prompt import (
+    ASKED,
+    SHOWN,
+    Combine,
+    JudgeNames,
+    JudgeTemplate,
+    PanelOptions,
+    RecordedAnswer,
+    ShowOptions,
+    media_of,
+    names_of,
+    template_name,
+)
 from visioneval.suite.filters import When
 from visioneval.suite.kinds import CELL, Kind
 from visioneval.suite.labels import LabelQuestion

@@ -1,18 +1,52 @@
-"""What graders that ask judges share: the parts of their messages, and names of their templates and replies."""
+"""What graders that ask judges share: panels, the parts of their messages, templates and recorded answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from visioneval.errors import did_you_mean
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.cases.prompts import context
 from visioneval.templates.render import render
-from visioneval.types import Frozen, TaskType
+from visioneval.types import Frozen, Metric, TaskType, text_or_list
+
+Combine = Literal["majority", "median", "mean"]
+_Panel = Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+JudgeNames = Annotated[
+    Annotated[Name, Tag("constrained-str")] | Annotated[_Panel, Tag("list")], Discriminator(text_or_list)
+]
+"""The key of a judge, or the keys of a panel."""
+
+
+class PanelOptions(Frozen):
+    """How the answers of a panel become one. Without a panel, both must be unset."""
+
+    combine: Combine | None = Field(
+        default=None,
+        description="How the judges' scores become one. Default: majority for yes or no and words, median for numbers.",
+    )
+    quorum: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="The number of judges that must answer. Default: all."
+    )
+
+
+def names_of(judge: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """The judges that an option names: none, one, or those of a panel."""
+    if judge is None:
+        return ()
+    return (judge,) if isinstance(judge, str) else judge
+
+
+def combinations_of(metric: Metric) -> tuple[Combine, ...]:
+    """How a panel's scores of a metric can be combined; the first is the default."""
+    return ("median", "mean") if metric.type == "number" else ("majority",)
+
 
 ShownPart = Literal["prompt", "criteria", "inputs", "masks", "reference", "output"]
 ASKED = ("prompt", "criteria")
@@ -108,3 +142,29 @@ def template_name(name: str, case: TestCase, variables: Mapping[str, Any]) -> st
 def media_of(case: TestCase) -> str:
     """``"video"`` or ``"image"``, by the case's task."""
     return "video" if case.task_type is TaskType.VIDEO_GENERATION else "image"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """What a recorded answer to one question of a grader must be."""
+
+    expected: str
+    """In words, for a message."""
+    fits: Callable[[Any], bool]
+    """Whether an answer can be used, after it was read by ``schema``."""
+    schema: Mapping[str, Any] | None = None
+    """How the text of a cell is read; ``None`` for a question in words, whose answer is used as it is."""
+    text: str | None = None
+    """The question in words, under which its answer may be recorded too."""
+    is_required: bool = True
+    """Whether the grader has no score without it."""
+
+
+def is_text(value: Any) -> bool:
+    """Whether an answer is text."""
+    return isinstance(value, str)
+
+
+def is_texts(value: Any) -> bool:
+    """Whether an answer is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

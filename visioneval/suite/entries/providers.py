@@ -13,8 +13,7 @@ from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.graders import CLASS, ClassName, Declared
 from visioneval.suite.entries.sweep import grid_sweep
-from visioneval.suite.remote import EnvName
-from visioneval.suite.secrets import SECRET_NAME
+from visioneval.suite.remote import SECRET_NAME, EnvName
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]

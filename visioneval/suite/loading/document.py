@@ -9,7 +9,8 @@ from typing import Any
 
 from visioneval.errors import Problem
 from visioneval.media.urls import is_url, public_address
-from visioneval.suite.loading.messages import Loc, error_path, explain, root_errors
+from visioneval.suite.findings import Loc
+from visioneval.suite.loading.messages import error_path, explain, root_errors
 from visioneval.suite.loading.paths import rebased
 from visioneval.suite.loading.yaml_reader import Positions, read_positions
 

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from visioneval.errors import count_of
-from visioneval.errors import did_you_mean as did_you_mean
+from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.plugins import plugin_names
 from visioneval.suite.cases.case import PRINTABLE, TAG
 from visioneval.suite.cases.outputs import ONE_LINE
-from visioneval.suite.entries.sweep import as_written
-from visioneval.suite.secrets import SECRET_NAME
-
-Loc = tuple[str | int, ...]
-WARNING, NOTE = "warning: ", "note: "
-"""Begin the messages of problems with which a suite can be run. ``validate --strict`` refuses warnings, never notes."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteWarning:
-    """What may not be intended, although the suite can be run."""
-
-    loc: Loc
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteNote:
-    """How something is read, which only ``validate`` shows."""
-
-    loc: Loc
-    message: str
-
+from visioneval.suite.findings import Loc, format_value
+from visioneval.suite.remote import SECRET_NAME
 
 _QUOTE = "'"
 _EXPECTED = {
@@ -159,7 +136,8 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     if kind == "string_too_long":
         return f"{format_value(value)} is longer than {ctx['max_length']} characters"
     if kind in ("too_short", "string_too_short"):
-        return _too_short(int(ctx["min_length"]), "item" if kind == "too_short" else "character")
+        least, unit = int(ctx["min_length"]), "item" if kind == "too_short" else "character"
+        return "must not be empty" if least == 1 else f"must have at least {count_of(least, unit)}"
     if kind == "too_long":
         return f"must have at most {count_of(int(ctx['max_length']), 'item')}"
     return "has too few values" if kind == "missing" else None
@@ -176,10 +154,6 @@ def _wrong_type(expected: str, value: Any, *, is_size: bool) -> str:
     elif expected == "text" and isinstance(value, dict) and len(value) == 1:
         hint = ": put text with ':' in quotes"
     return f"expected {expected}, not {format_value(value)}{hint}"
-
-
-def _too_short(least: int, unit: str) -> str:
-    return "must not be empty" if least == 1 else f"must have at least {count_of(least, unit)}"
 
 
 def _pattern_hint(loc: Loc, pattern: str) -> str:
@@ -228,25 +202,6 @@ def _tags_at(schema: Mapping[str, Any], loc: Loc) -> tuple[str, list[str]]:
 def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     properties = node.get("properties", {})
     return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
-
-
-def untrusted_code_message(name: str, options: object = None) -> str:
-    """The message for a custom class in an untrusted suite. ``options`` are not checked without the class."""
-    unchecked = "; until then, its options are not checked" if options else ""
-    return f"{name!r} runs code from the suite: pass --trust-suite if you trust it{unchecked}"
-
-
-def format_value(value: Any) -> str:
-    """Formats a value of a suite for an error message: short, on one line, in YAML notation."""
-    if isinstance(value, (dict, list)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        text = repr(public_address(value))
-    else:
-        text = as_written(value) if isinstance(value, float) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _readable(loc: Loc) -> str:

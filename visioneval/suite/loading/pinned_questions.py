@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from visioneval.errors import Problem, SuiteError, TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
@@ -20,14 +20,18 @@ from visioneval.suite.cases.questions import (
 )
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.findings import Loc
 from visioneval.suite.loading.datasets.cases import RowReader
-from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
-from visioneval.suite.loading.datasets.fields import pin_field_problems
+from visioneval.suite.loading.datasets.entry import (
+    DatasetEntry,
+    Variables,
+    line_reporter,
+    note_python,
+    pin_field_problems,
+)
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
-from visioneval.suite.loading.datasets.templating import Variables
 from visioneval.suite.loading.document import Document, Origin, Source
 from visioneval.suite.loading.gather import read_bytes
-from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import Suite
@@ -54,10 +58,9 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
     """Adds the questions of the suite's file to the cases without pinned questions. The document gets the problems."""
     naming = [(index, grader) for index, grader in enumerate(suite.graders) if grader.question_file]
     for index, grader in naming[1:]:
-        if grader.question_file != naming[0][1].question_file:
-            message = (
-                f"questions: a suite can use only one question file, but another grader uses {_name(naming[0][1])}"
-            )
+        if grader.question_file != (first := naming[0][1].question_file):
+            name = first.path if isinstance(first, QuestionRows) else first
+            message = f"questions: a suite can use only one question file, but another grader uses {name!r}"
             document.report(("graders", index, "questions"), message)
     if not naming:
         return suite
@@ -71,11 +74,6 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
         return suite
     pins = _checked(document, entries, grader, is_dataset=isinstance(file, QuestionRows))
     return _merged(suite, document, pins, loc)
-
-
-def _name(grader: BaseGrader) -> str:
-    file = grader.question_file
-    return repr(file.path if isinstance(file, QuestionRows) else file)
 
 
 def _read(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | None:

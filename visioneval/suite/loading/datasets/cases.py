@@ -12,12 +12,10 @@ from hashlib import sha256
 from typing import Any
 
 from visioneval.errors import TemplateError
-from visioneval.suite.cases.question_forms import listed_questions
-from visioneval.suite.loading.datasets.cell_lists import cell_data, cell_items, is_python
-from visioneval.suite.loading.datasets.fields import OUTPUT_KEYS, QUESTION_KEYS
-from visioneval.suite.loading.datasets.questions import row_questions
+from visioneval.suite.cases.question_forms import listed_questions, parallel_questions
+from visioneval.suite.loading.datasets.cells import cell_data, cell_items, is_python
+from visioneval.suite.loading.datasets.entry import OUTPUT_KEYS, QUESTION_KEYS, TemplateFaults, Variables, is_template
 from visioneval.suite.loading.datasets.rows import KEY, Row, column_of
-from visioneval.suite.loading.datasets.templating import TemplateFaults, Variables, is_template
 from visioneval.suite.loading.yaml_reader import parse_scalar
 
 TEMPLATE_KEYS = ("prompt", "criteria")
@@ -301,3 +299,14 @@ def _items(text: str, row: Row) -> Any:
         if row.has_text_only:
             raise
         return None
+
+
+def row_questions(row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The raw questions of a row. Raises ``ValueError`` if its lists have different lengths."""
+    values = {key: row.get(column) for key, column in columns.items()}
+    for key, value in values.items():
+        if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+            values[key] = cell_data(value)  # a list or an object, since all cells of a table are text
+    if values.get("question") in (None, "") and values.get("id") in (None, ""):
+        return []
+    return parallel_questions(values)

@@ -1,25 +1,212 @@
-"""Reads a dataset of a suite: its file with variables in the path, joins and filters, and the checks of its columns."""
+"""Reads a dataset of a suite: its file with variables in the path, joins and filters, and the checks of its keys."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from jinja2 import TemplateSyntaxError, meta
+
+from visioneval.errors import Problem, SuiteError, TemplateError, UsageError, count_of, did_you_mean
 from visioneval.media.urls import is_url, public_address
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.suite.entries.datasets import Join, Rows, TableFile
-from visioneval.suite.loading.datasets.fields import Misfit
-from visioneval.suite.loading.datasets.filtering import filtered, unmatched_values
-from visioneval.suite.loading.datasets.joining import joined
-from visioneval.suite.loading.datasets.rows import Row, holds_images, image_column, missing_column
+from visioneval.suite.findings import NOTE, Loc
+from visioneval.suite.loading.datasets.rows import (
+    NUMBER,
+    Row,
+    filtered,
+    holds_images,
+    image_column,
+    joined,
+    missing_column,
+    unmatched_values,
+)
 from visioneval.suite.loading.datasets.tables import located_table, read_cell_rows
-from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.messages import NOTE, Loc
+from visioneval.suite.loading.messages import known_keys
 from visioneval.suite.loading.paths import Trust
+from visioneval.suite.remote import SECRET_NAME, environment_secrets
+from visioneval.templates.render import render, text_sandbox
+
+_SIGNS = ("{{", "{%")
+
+
+@lru_cache(maxsize=4096)
+def is_template(text: str) -> bool:
+    """Whether a text contains an expression or a statement."""
+    return any(sign in text for sign in _SIGNS)
+
+
+@lru_cache(maxsize=1024)
+def uses_row(text: str) -> bool:
+    """Whether a text is a template that reads ``row``."""
+    if "row" not in text or not is_template(text):
+        return False
+    try:
+        return "row" in meta.find_undeclared_variables(text_sandbox().parse(text))
+    except TemplateSyntaxError:
+        return True  # rendering it reports the error
+
+
+def row_texts(value: Any) -> Iterator[str]:
+    """All texts in a value that read ``row``."""
+    if isinstance(value, str):
+        if uses_row(value):
+            yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from row_texts(item)
+
+
+@dataclass(slots=True)
+class TemplateFaults:
+    """The templates of a dataset that fail: each is one problem, at its own place, for however many rows it fails."""
+
+    _first: dict[Loc, tuple[int, str]] = field(default_factory=dict)
+    """The line of the first row, and what is wrong there."""
+    _rows: Counter[Loc] = field(default_factory=Counter)
+
+    def add(self, loc: Loc, line: int, error: TemplateError) -> None:
+        """Notes that the template at ``loc``, a path below the dataset, fails for the row in a line."""
+        self._first.setdefault(loc, (line, f"{loc[1]}: {error}"))
+        self._rows[loc] += 1
+
+    def problems(self, name: str) -> Iterator[tuple[Loc, str]]:
+        """What is wrong with each template for its first row in the file ``name``."""
+        for loc, (line, message) in self._first.items():
+            others = self._rows[loc] - 1
+            more = f", and {count_of(others, 'more row')}" if others else ""
+            yield loc, f"{message} (line {line} of {name}{more})"
+
+
+class Variables:
+    """The suite's variables, in the templates of datasets. Secret ones are left out, as runs store what is rendered."""
+
+    def __init__(self, values: Any) -> None:
+        declared = values if isinstance(values, dict) else {}
+        secrets = environment_secrets()
+        public = {
+            name: value
+            for name, value in declared.items()
+            if not SECRET_NAME.fullmatch(str(name)) and not any(secret in str(value) for secret in secrets)
+        }
+        self._context = {**public, "vars": public}
+
+    def path(self, text: str) -> str:
+        """A path or URL with its variables replaced. Raises ``TemplateError``."""
+        return render(text, self._context)
+
+    def text(self, text: str, row: Row) -> str:
+        """A text with values of ``row``. Raises ``TemplateError``."""
+        return render(text, {**self._context, "row": {NUMBER: row.number, **row.cells}})
+
+    def filled(self, value: Any, row: Row) -> Any:
+        """A value with every text that reads ``row`` rendered. Raises ``TemplateError``."""
+        if isinstance(value, str):
+            return self.text(value, row) if uses_row(value) else value
+        if isinstance(value, dict):
+            return {key: self.filled(item, row) for key, item in value.items()}
+        return [self.filled(item, row) for item in value] if isinstance(value, list) else value
+
+
+OUTPUT_KEYS = frozenset({"output", "model"})
+QUESTION_KEYS = frozenset({"questions", "add_questions"})
+PIN_KEYS = frozenset({"case", "prompt", "questions"})
+"""The keys of ``fields`` of a file of pinned questions."""
+
+Misfit = tuple[Loc, str]
+"""The path of a key below the dataset, and what is wrong with it."""
+
+
+@cache
+def _case_schema() -> Mapping[str, Any]:
+    return TestCase.model_json_schema()
+
+
+def case_field_problems(fields: Mapping[str, Any]) -> Iterator[Misfit]:
+    """Each key of ``fields`` that is not a key of a case, or has a source that does not fit it."""
+    for key, source in fields.items():
+        steps = key.split(".")
+        parents = (".".join(steps[:end]) for end in range(1, len(steps)))
+        above = next((parent for parent in parents if parent in fields), None)
+        if above:
+            yield ("fields", key), f"{key!r} cannot have a column because {above!r} has one: remove one of them"
+        elif message := _unknown_key(key):
+            yield ("fields", key), message
+        else:
+            yield from _source_problems(key, source)
+
+
+def pin_field_problems(fields: Mapping[str, Any]) -> Iterator[Misfit]:
+    """Each key of ``fields`` that no file of pinned questions has, and missing ones."""
+    for key, source in fields.items():
+        if key not in PIN_KEYS:
+            yield ("fields", key), f"a question file has no key {key!r}{did_you_mean(key, PIN_KEYS)}"
+        else:
+            yield from _source_problems(key, source)
+    if "questions" not in fields or ("case" in fields) == ("prompt" in fields):
+        yield ("fields",), "fields: map 'questions', and either 'case' or 'prompt'"
+
+
+def _source_problems(key: str, source: Any) -> Iterator[Misfit]:
+    if isinstance(source, list | tuple) and key not in ("id", "case", "tags"):
+        yield ("fields", key), f"{key}: only an ID and tags can have a list of columns"
+    elif isinstance(source, Mapping):
+        yield from _mapping_problems(key, source)
+
+
+def _mapping_problems(key: str, columns: Mapping[str, str]) -> Iterator[Misfit]:
+    """What is wrong with a mapping of the keys of questions, or of a turn, to columns."""
+    needed = "prompt" if key == "turns" else "question"
+    if key != "turns" and key not in QUESTION_KEYS:
+        yield ("fields", key), f"{key}: only questions and turns can have a mapping of keys to columns"
+        return
+    for name in columns:
+        known = GeckoQuestion.model_fields
+        if key == "turns" and (message := _unknown_key(name, ("turns", 0), "a turn")):
+            yield ("fields", key, name), message
+        elif key != "turns" and name not in known:
+            yield ("fields", key, name), f"a question has no key {name!r}{did_you_mean(name, known)}"
+    if needed not in columns:
+        yield ("fields", key), f"{key}: map {needed!r}"
+
+
+def default_problems(defaults: Mapping[str, Any]) -> Iterator[Misfit]:
+    """Each key of ``defaults`` that is not a key of a case, or cannot be equal in all cases."""
+    if "id" in defaults:
+        yield ("defaults", "id"), "defaults: cases cannot share an ID: put a column or a template in fields"
+    yield from _unknown_defaults(defaults, ())
+
+
+def _unknown_defaults(values: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[Misfit]:
+    known = known_keys(_case_schema(), above)
+    for key, value in values.items():
+        if key not in known:
+            dotted = ".".join((*above, key))
+            names = (".".join((*above, name)) for name in known)
+            yield ("defaults", *above, key), f"a case has no key {dotted!r}{did_you_mean(dotted, names)}"
+        elif isinstance(value, Mapping) and known_keys(_case_schema(), (*above, key)):
+            yield from _unknown_defaults(value, (*above, key))
+
+
+def _unknown_key(key: str, above: Loc = (), owner: str = "a case") -> str | None:
+    steps = key.split(".")
+    if (steps[0] == "metadata" and all(steps)) or (not above and key in TestCase.model_fields):
+        return None  # without the schema, which takes longer than a small dataset
+    for depth, step in enumerate(steps):
+        known = known_keys(_case_schema(), (*above, *steps[:depth]))
+        known |= OUTPUT_KEYS if len(steps) == 1 and not above else set()
+        if step not in known:
+            dotted = (".".join([*steps[:depth], name]) for name in known)
+            return f"{owner} has no key {key!r}{did_you_mean(key, dotted)}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

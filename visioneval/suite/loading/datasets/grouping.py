@@ -10,8 +10,7 @@ from visioneval.errors import TemplateError
 from visioneval.media.urls import public_address
 from visioneval.suite.cases.outputs import output_of_cell
 from visioneval.suite.loading.datasets.cases import LISTS, FlatCase, RowReader, nested
-from visioneval.suite.loading.datasets.entry import Table
-from visioneval.suite.loading.datasets.fields import QUESTION_KEYS
+from visioneval.suite.loading.datasets.entry import QUESTION_KEYS, Table
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import file_stem
 
@@ -58,7 +57,10 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
                 if is_open:
                     _gather(group, row, values, report)
             elif reader.group_by:
-                _check_id(group, row, reader, report)
+                row_id = reader.id_of(row, ()) if "id" in reader.fields else ""
+                if row_id not in ("", group.case_id):
+                    first = f"{group.case_id!r} in line {group.first.line} of its group"
+                    report(row.line, f"the row's ID is {row_id!r}, but {first}")
                 _gather(group, row, values, report)
             elif different := _different(group.values, values):
                 message = f"the id {group.case_id!r} is also on line {group.first.line}, with another {different}"
@@ -82,11 +84,6 @@ def _no_identity(reader: RowReader) -> str:
 def _different(first: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     keys = (key for key in first.keys() | values.keys() if first.get(key) != values.get(key))
     return ", ".join(sorted({key.split(".")[0] for key in keys}))
-
-
-def _check_id(group: RowGroup, row: Row, reader: RowReader, report: Report) -> None:
-    if "id" in reader.fields and (case_id := reader.id_of(row, ())) not in ("", group.case_id):
-        report(row.line, f"the row's ID is {case_id!r}, but {group.case_id!r} in line {group.first.line} of its group")
 
 
 def _with_own_ids(groups: Iterable[RowGroup], report: Report) -> list[RowGroup]:

@@ -1,18 +1,20 @@
-"""A row of a dataset, and values in it by column or by path."""
+"""Rows of a dataset: values by column or by path, joins with a second file, and filters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from unicodedata import category, normalize
 
-from visioneval.errors import unlike_signs
-from visioneval.suite.loading.datasets.cell_lists import cell_data
-from visioneval.suite.loading.messages import did_you_mean
+from visioneval.bounds import CELLS
+from visioneval.errors import did_you_mean, unlike_signs
+from visioneval.suite.entries.datasets import Join
+from visioneval.suite.findings import format_value
+from visioneval.suite.loading.datasets.cells import cell_data
 
 KEY, VALUE, NUMBER = "_key", "_value", "_row"
 """Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""
@@ -199,3 +201,162 @@ def _paths(rows: Iterable[Row]) -> Iterator[str]:
             inner, mark = (value[0], "[*]") if isinstance(value, list) and value else (value, "")
             if isinstance(inner, Mapping):
                 yield from (f"{column}{mark}.{key}" for key in inner)
+
+
+Report = Callable[[str, int, str], None]
+"""Reports a problem with a line of a file."""
+Key = tuple[str, ...]
+
+
+def joined(
+    rows: Sequence[Row], name: str, others: Sequence[Row], other_name: str, join: Join, report: Report
+) -> list[Row]:
+    """The rows of the file ``name`` with the columns of their matches in ``other_name``.
+
+    Reports rows without a match, keys that match several rows, and columns that both files have.
+    """
+    matches = _by_key(others, other_name, join, report)
+    if clash := _clash(rows, others, join):
+        report(other_name, 1, f"both {name} and {other_name} have a column {clash!r}: change 'as' of the join")
+        return []
+    columns = {key: _columns(same, join) for key, same in matches.items()}
+    has_text_only = any(other.has_text_only for other in others)
+    above = "" if join.name is None else f"{join.name}."
+    binary = frozenset(f"{above}{column}" for column in others[0].binary)
+    result: list[Row] = []
+    matched = 0
+    for row in rows:
+        key = _key(row, join.on, name, report)
+        matched += len(matches.get(key, ()))
+        if key and key not in matches and not join.optional:
+            described = ", ".join(f"{column} {value!r}" for column, value in zip(join.on.values(), key, strict=True))
+            report(name, row.line, f"{other_name} has no row with {described}: add it, or set 'optional: true'")
+        if matched > CELLS.limit:
+            report(name, row.line, f"more than {CELLS.limit:,} rows of {other_name} match ({CELLS.hint})")
+            return []
+        cells = {**row.cells, **columns.get(key, _columns([], join))}
+        text_only = row.has_text_only or has_text_only
+        result.append(Row(row.line, cells, row.number, has_text_only=text_only, binary=row.binary | binary))
+    return result
+
+
+def _columns(same: Sequence[Row], join: Join) -> Mapping[str, Any]:
+    """The columns that rows of the second file add. Rows that match the same ones share them."""
+    if join.many:
+        return {str(join.name): [row.cells for row in same]}
+    if not same:
+        return {}
+    return same[0].cells if join.name is None else {join.name: same[0].cells}
+
+
+def _by_key(others: Sequence[Row], other_name: str, join: Join, report: Report) -> dict[Key, list[Row]]:
+    on = dict.fromkeys(join.on.values(), "")
+    matches: dict[Key, list[Row]] = {}
+    for row in others:
+        if key := _key(row, {column: column for column in on}, other_name, report):
+            same = matches.setdefault(key, [])
+            if same and not join.many:
+                values = ", ".join(map(repr, key))
+                message = f"{values} is repeated: line {same[0].line} has it too, and a row can match only one"
+                report(other_name, row.line, f"{message}, unless the join has 'many: true'")
+            same.append(row)
+    return matches
+
+
+def _key(row: Row, on: Mapping[str, str], name: str, report: Report) -> Key:
+    """The values to compare as text, since all cells of a table are text; empty if one of them is missing."""
+    try:
+        values = tuple("" if (value := row.get(column)) is None else str(value) for column in on)
+    except ValueError as error:
+        report(name, row.line, str(error))
+        return ()
+    if not all(values):
+        report(name, row.line, f"the row has no value in {', '.join(map(repr, on))}, which the join needs")
+        return ()
+    return values
+
+
+def _clash(rows: Sequence[Row], others: Sequence[Row], join: Join) -> str | None:
+    """A column that the join would replace, apart from those that are equal because they are compared."""
+    compared = {left for left, right in join.on.items() if left == right}
+    added = _names(others) - compared if join.name is None else {join.name}
+    return min(_names(rows) & added, default=None)
+
+
+def _names(rows: Sequence[Row]) -> set[str]:
+    return {name for row in rows for name in row.cells}
+
+
+_MOST_KNOWN = 1000
+
+
+def filtered(rows: Sequence[Row], conditions: Mapping[str, Any], report: Callable[[int, str], None]) -> list[Row]:
+    """The rows for which all conditions are true. ``report`` gets the line of each row that cannot be compared."""
+    matching: list[Row] = []
+    for row in rows:
+        try:
+            if all(_is_true(row.get(column), condition, column) for column, condition in conditions.items()):
+                matching.append(row)
+        except ValueError as error:
+            report(row.line, str(error))
+    return matching
+
+
+def unmatched_values(rows: Sequence[Row], column: str, condition: Any) -> str | None:
+    """Why a value that a condition names is a mistake: no row has it. ``None`` if every value occurs."""
+    if isinstance(condition, Mapping):
+        condition = condition.get("not", [])
+    values = condition if isinstance(condition, list) else [condition]
+    cells = [cell for row in rows for cell in _items(row.get(column))]
+    for value in values:
+        if value is not None and not any(_equals(cell, value) for cell in cells):
+            known = {str(cell) for cell in cells[:_MOST_KNOWN] if cell not in (None, "")}
+            return f"no row has {format_value(value)} in {column!r}{did_you_mean(str(value), known)}"
+    return None
+
+
+def _is_true(cell: Any, condition: Any, column: str) -> bool:
+    if isinstance(condition, Mapping):
+        return _is_within(cell, condition, column) and not ("not" in condition and _is_any(cell, condition["not"]))
+    return _is_any(cell, condition)
+
+
+def _is_any(cell: Any, values: Any) -> bool:
+    values = values if isinstance(values, list) else [values]
+    return any(_equals(item, value) for item in _items(cell) for value in values)
+
+
+def _items(cell: Any) -> list[Any]:
+    """A cell's items: a list matches a value that it contains."""
+    return cell if isinstance(cell, list) and cell else [None if cell == [] else cell]
+
+
+def _equals(cell: Any, value: Any) -> bool:
+    """Whether a cell equals a value. All cells of a table are text, so numbers, yes and no are compared as such."""
+    if value is None or cell in (None, ""):
+        return value in (None, "") and cell in (None, "")
+    if isinstance(value, bool):
+        return str(cell).lower() == str(value).lower()
+    if isinstance(value, (int, float)) and (number := _number(cell)) is not None:
+        return number == value
+    return str(cell) == str(value)
+
+
+def _number(cell: Any) -> float | None:
+    try:
+        return None if isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_within(cell: Any, limits: Mapping[str, Any], column: str) -> bool:
+    """Whether a number is from ``min`` to ``max``; an empty cell is not. Raises ``ValueError`` for other text."""
+    if "min" not in limits and "max" not in limits:
+        return True
+    if cell in (None, ""):
+        return False
+    number = _number(cell)
+    if number is None or number != number:  # NaN
+        raise ValueError(f"filter: {column} is {format_value(cell)}, which is not a number")
+    lowest, highest = limits.get("min", float("-inf")), limits.get("max", float("inf"))
+    return bool(lowest <= number <= highest)

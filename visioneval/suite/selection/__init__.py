@@ -1,1 +1,0 @@
-"""The part of a suite that runs: by flags, and by shard."""
