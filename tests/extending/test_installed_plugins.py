@@ -309,6 +309,12 @@ class TestListing:
         site.install(("import io\n", "import io\nprint('hello')\n"))
         assert len(listed(site)) == 3
 
+    def test_a_key_in_an_error_is_hidden(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ACME_API_KEY", "sk-0123456789")
+        site.install(("import io\n", "import os\nraise OSError(os.environ['ACME_API_KEY'])\n"))
+        assert listed(site, 1)[0]["problem"] == "cannot be imported: OSError: *** (acme.py:3)"
+        assert "sk-0123456789" not in site.toy("plugins").output
+
     def test_the_schema_accepts_installed_names_only(self, site: Site) -> None:
         before = schema_of(site)
         suite = yaml.safe_load(SUITE)

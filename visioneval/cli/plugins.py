@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,24 +23,28 @@ def plugins(
     Imports each. Exits 1 if one cannot be used.
     """
     from visioneval.report.text import clean
+    from visioneval.running.sanitize import Sanitizer
     from visioneval.suite.plugins import checked_plugins
 
     with options.prints_on_stderr():
         checked = checked_plugins()
-    if as_json:
-        print(json.dumps([_plugin_data(entry) for entry in checked]))
-    elif not checked:
-        print("no installed package has plug-ins")
-    else:
-        rows = [("kind", "name", "version", "package")]
-        rows += [(e.plugin.kind, e.plugin.name, e.version or "-", e.plugin.package) for e in checked]
-        notes = ["", *(_plugin_note(entry) for entry in checked)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row, note in zip(rows, notes, strict=True):
-            cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-            print(clean("  ".join([*cells, note]).rstrip()))
+    lines = [json.dumps([_plugin_data(entry) for entry in checked])] if as_json else _table(checked)
+    hidden = Sanitizer.around()  # an error of a package may have a key in its message
+    for line in lines:
+        print(clean(hidden.text(line)))
     if any(entry.problem for entry in checked):
         raise typer.Exit(ExitCode.GATE_FAILED)
+
+
+def _table(checked: Sequence[CheckedPlugin]) -> list[str]:
+    if not checked:
+        return ["no installed package has plug-ins"]
+    rows = [("kind", "name", "version", "package")]
+    rows += [(e.plugin.kind, e.plugin.name, e.version or "-", e.plugin.package) for e in checked]
+    notes = ["", *(entry.problem or ("editable" if entry.plugin.is_editable else "") for entry in checked)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
+    return [f"{row}  {note}".rstrip() for row, note in zip(cells, notes, strict=True)]
 
 
 def _plugin_data(entry: CheckedPlugin) -> dict[str, Any]:
@@ -54,7 +59,3 @@ def _plugin_data(entry: CheckedPlugin) -> dict[str, Any]:
         "class": plugin.target,
         "problem": entry.problem,
     }
-
-
-def _plugin_note(entry: CheckedPlugin) -> str:
-    return entry.problem or ("editable" if entry.plugin.is_editable else "")

@@ -21,7 +21,8 @@ from visioneval.errors import UsageError, VisionEvalError, did_you_mean
 from visioneval.plugins import NAME, CustomClass, Plugin, describe_user_error, installed_plugins, load_class
 from visioneval.registry import BUILT_IN, Part, load_object
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
+from visioneval.suite.entries.custom import CustomEntry, Declared
+from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import CustomJudge
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.findings import Loc
@@ -29,7 +30,6 @@ from visioneval.suite.loading.messages import document_path, explain
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, TaskType
 
-Custom = CustomGrader | CustomProvider | CustomJudge
 Problems = Iterator[tuple[Loc, str]]
 _METHODS_BY_TASK: Mapping[TaskType, str] = {
     TaskType.IMAGE_GENERATION: "generate",
@@ -50,7 +50,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     A custom class with ``Options`` gets an instance of them as ``config.options``. Raises ``UsageError`` if a custom
     class cannot be imported or built, or lacks the main method of its kind.
     """
-    if not isinstance(config, Custom):
+    if not isinstance(config, CustomEntry):
         return load_object(table[name].work)(config)
     loaded = load_class(name, config.group, folder)
     if not config.needs_trust and loaded.version != config.version:  # such as a worker of a cluster
@@ -61,7 +61,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     return _built(loaded, config)
 
 
-def _built(loaded: CustomClass, config: Custom) -> Any:
+def _built(loaded: CustomClass, config: CustomEntry) -> Any:
     if (options := _options_of(loaded)) is not None:
         for _, message in _option_problems(options, config.options):
             raise UsageError(f"{loaded.title}: invalid options: {message}")
@@ -71,7 +71,7 @@ def _built(loaded: CustomClass, config: Custom) -> Any:
     return instance
 
 
-def _instance(loaded: CustomClass, config: Custom) -> Any:
+def _instance(loaded: CustomClass, config: CustomEntry) -> Any:
     if not _accepts_config(loaded.cls, config):
         raise UsageError(f"{loaded.title}: cannot be created: the class needs an __init__(self, config)")
     try:
@@ -161,7 +161,7 @@ def with_declarations(
             problems.extend(((*loc, *path), message) for path, message in misfits)
         except UsageError as error:
             if not is_from_run:
-                problems.append(((*loc, _name_key(entry)), str(error).partition("\n")[0]))
+                problems.append(((*loc, entry.name_key), str(error).partition("\n")[0]))
     update = {
         "models": tuple(changed.get(("models", index), entry) for index, entry in enumerate(suite.models)),
         "judges": {name: changed.get(("judges", name), judge) for name, judge in suite.judges.items()},
@@ -175,24 +175,24 @@ def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for loc, entry in _custom_entries(suite):
         if entry.needs_trust:
             continue
-        name = getattr(entry, _name_key(entry))
         if any(
-            plugin.is_editable and (plugin.group, plugin.name, plugin.version) == (entry.group, name, entry.version)
+            plugin.is_editable
+            and (plugin.group, plugin.name, plugin.version) == (entry.group, entry.class_name, entry.version)
             for plugin in installed_plugins()
         ):
             message = (
-                f"{name}: its package is installed in editable mode, so its version stays {entry.version} when its code"
-                " changes, and nothing runs again: give the class a 'version'"
+                f"{entry.class_name}: its package is installed in editable mode, so its version stays {entry.version}"
+                " when its code changes, and nothing runs again: give the class a 'version'"
             )
-            yield (*loc, _name_key(entry)), message
+            yield (*loc, entry.name_key), message
 
 
-def _custom_entries(suite: Suite) -> Iterator[tuple[Loc, Custom]]:
+def _custom_entries(suite: Suite) -> Iterator[tuple[Loc, CustomEntry]]:
     """The entries with classes that are not visioneval's, each with its path in the suite."""
     entries: list[tuple[Loc, Any]] = [(("models", index), model) for index, model in enumerate(suite.models)]
     entries += [(("judges", name), judge) for name, judge in suite.judges.items()]
     entries += [(("graders", index), grader) for index, grader in enumerate(suite.graders)]
-    yield from ((loc, entry) for loc, entry in entries if isinstance(entry, Custom))
+    yield from ((loc, entry) for loc, entry in entries if isinstance(entry, CustomEntry))
 
 
 def has_known_metrics(grader: BaseGrader) -> bool:
@@ -200,11 +200,6 @@ def has_known_metrics(grader: BaseGrader) -> bool:
     if not isinstance(grader, CustomGrader) or grader.writes:
         return True
     return grader.declared is not None and grader.declared.metrics is not None
-
-
-def _name_key(entry: Custom) -> str:
-    """The key of an entry that names its class."""
-    return "type" if isinstance(entry, CustomGrader) else "provider"
 
 
 def _with_declaration(
@@ -215,8 +210,7 @@ def _with_declaration(
     With ``is_built``, the class is instantiated, unless the API key of its entry is missing. Raises ``UsageError`` for
     a broken class.
     """
-    name = getattr(entry, _name_key(entry))
-    loaded = load_class(name, entry.group, folder)
+    loaded = load_class(entry.class_name, entry.group, folder)
     misfits = [*_option_problems(_options_of(loaded), entry.options), *([] if trust else _key_problems(entry, loaded))]
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
@@ -227,7 +221,7 @@ def _with_declaration(
     instance = _built(loaded, entry) if is_built else None
     if isinstance(entry, CustomProvider) and instance is not None:
         tasks = (case.task_type for case in cases)
-        return entry, [(("provider",), message) for message in task_problems(name, instance, entry, tasks)]
+        return entry, [(("provider",), message) for message in task_problems(entry.class_name, instance, entry, tasks)]
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)

@@ -6,14 +6,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, StringConstraints, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import Field
 
-from visioneval.plugins import MODULE_CLASS
-from visioneval.plugins import NAME as PLUGIN_NAME
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.cases.prompts import context
+from visioneval.suite.entries.custom import CLASS, ClassName, CustomEntry
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.judge_prompt import (
     ASKED,
@@ -33,28 +31,7 @@ from visioneval.suite.kinds import CELL, Kind
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
 
-
-class Declared(Frozen):
-    """What a custom class declares about itself. Runs store it, so that they can be read without the class.
-
-    Every plug-in that was loaded has it, as its version is that of its package at least.
-    """
-
-    version: str | None = None
-    metrics: dict[str, Metric] | None = None
-    """The metrics that a grader writes; ``None`` if the suite's ``writes`` lists them."""
-    cases: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Names of the metrics for each case, by case id."""
-
-
 Share = Annotated[float, Field(ge=0, le=1)]
-ClassName = Annotated[
-    str,
-    StringConstraints(pattern=rf"^({PLUGIN_NAME}|{MODULE_CLASS})$", max_length=200),
-    WithJsonSchema({"type": "string", "pattern": f"^{MODULE_CLASS}$", "maxLength": 200}),
-]
-"""The name of an installed plug-in, which ``json_schema`` adds, or ``module:Class``."""
-CLASS = "An installed plug-in's name, or your class, module:Class, which needs --trust-suite."
 
 YES = Metric(type="bool", better="higher")
 SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
@@ -275,19 +252,17 @@ class ShowingGrader(BaseGrader, PanelOptions, ShowOptions):
         yield self.template_of(case, variables), self.prompt_variables(case, prompt, images=SHOWN, variables=variables)
 
 
-class CustomGrader(BaseGrader, PanelOptions):
+class CustomGrader(CustomEntry, BaseGrader, PanelOptions):
     """A grader class of an installed plug-in, or ``my_package.module:Class``."""
 
-    group: ClassVar = "visioneval.graders"
-    runs_code: ClassVar[bool] = True
+    group: ClassVar[str] = "visioneval.graders"
+    name_key: ClassVar[str] = "type"
     type: ClassName = Field(description=CLASS)
     judge: JudgeNames | None = Field(default=None, description="The key of its judge, if any, or a list of keys.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
         description="Its metrics, by the name used in rules. Required if the class has no metrics().",
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
-    declared: SkipJsonSchema[Declared | None] = None
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         declared = self.declared
@@ -297,14 +272,6 @@ class CustomGrader(BaseGrader, PanelOptions):
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         return None  # unknown: the class decides
-
-    @property
-    def needs_trust(self) -> bool:
-        return ":" in self.type
-
-    @property
-    def version(self) -> str | None:
-        return self.declared.version if self.declared else None
 
     @property
     def key_options(self) -> dict[str, Any]:

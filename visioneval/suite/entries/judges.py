@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.entries.graders import CLASS, ClassName, Declared
+from visioneval.suite.entries.custom import CLASS, ClassName, CustomEntry
 from visioneval.suite.remote import EnvName
 from visioneval.types import Frozen
 
@@ -74,28 +73,16 @@ def check_params(params: dict[str, Any], reserved_names: set[str]) -> dict[str, 
     return params
 
 
-class CustomJudge(BaseJudge):
+class CustomJudge(CustomEntry, BaseJudge):
     """A judge class of an installed plug-in, or ``my_package.module:Class``."""
 
-    group: ClassVar = "visioneval.judges"
-    runs_code: ClassVar[bool] = True
-
+    group: ClassVar[str] = "visioneval.judges"
     provider: ClassName = Field(description=CLASS)
     model: str | None = Field(default=None, description="Any value for the class.")
     params: dict[str, Any] = Field(default_factory=dict, description="Any values for the class.")
-    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
-    declared: SkipJsonSchema[Declared | None] = None
     api_key_env: EnvName | None = Field(
         default=None, description="The environment variable with the key that the class requires."
     )
-
-    @property
-    def needs_trust(self) -> bool:
-        return ":" in self.provider
-
-    @property
-    def version(self) -> str | None:
-        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:

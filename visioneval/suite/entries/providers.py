@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, StringConstraints, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.cases.outputs import Finished, RunLabels
-from visioneval.suite.entries.graders import CLASS, ClassName, Declared
+from visioneval.suite.entries.custom import CLASS, ClassName, CustomEntry
 from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.remote import SECRET_NAME, EnvName
 from visioneval.types import Frozen, TaskType
@@ -211,24 +210,12 @@ class GeneratingProvider(BaseProvider):
             yield label, {"params": params, "grid": {}}
 
 
-class CustomProvider(GeneratingProvider):
+class CustomProvider(CustomEntry, GeneratingProvider):
     """A provider class of an installed plug-in, or ``my_package.module:Class``."""
 
-    group: ClassVar = "visioneval.providers"
-    runs_code: ClassVar[bool] = True
-
+    group: ClassVar[str] = "visioneval.providers"
     provider: ClassName = Field(description=CLASS)
-    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
-    declared: SkipJsonSchema[Declared | None] = None
     api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
-
-    @property
-    def needs_trust(self) -> bool:
-        return ":" in self.provider
-
-    @property
-    def version(self) -> str | None:
-        return self.declared.version if self.declared else None
 
     @property
     def needs_keys(self) -> tuple[str, ...]:
