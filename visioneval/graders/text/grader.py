@@ -157,9 +157,9 @@ class Text:
         measured = await self._measured(readings, expected)
         graded = _grade(config, expected, readings, comparison, "judge", measured, {})
         details = {**graded.details, **answer_details(*answers)}
-        templates, properties = (LIST,), _LINES
+        templates, properties = [LIST], _LINES
         if config.describe:
-            templates, properties = (DESCRIBE, CHECK), {**_DESCRIBED, **_CHECKED}
+            templates, properties = [DESCRIBE, CHECK], {**_DESCRIBED, **_CHECKED}
             details["description"] = _description(answers[0])[:MAX_REPLY_CHARS]
             if context.case.criteria and last.data.get("criteria_met") is False:  # fails even with the right copy
                 unmet = f"criteria not met: {last.data.get('reason', '')}"
