@@ -38,36 +38,36 @@ class Part:
     """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it."""
 
 
-def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
-    checked = f"visioneval.{package}.checks" if checks else None
+def _part(package: str, config: str, work: str, *, checks: str | None = None) -> Part:
+    checked = f"visioneval.{package}.{checks}" if checks else None
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 
 GRADERS: Mapping[str, Part] = {
-    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks=True),
+    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks="checks"),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
-    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks=True),
-    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
+    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks="checks"),
+    "text": _part("graders.text", "TextGrader", "grader:Text", checks="checks"),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
     "video": _part("graders.video", "VideoGrader", "grader:Video"),
     "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
-    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
+    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks="checks"),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks=True),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator", checks=True),
-    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks=True),
-    "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks="config"),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator", checks="config"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks="config"),
+    "files": _part("providers.files", "FilesProvider", "generator:Files", checks="config"),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
-    "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
+    "command": _part("providers.command", "CommandProvider", "generator:Command", checks="config"),
 }
 JUDGES: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks=True),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks=True),
-    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge", checks=True),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
+    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks="config"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks="config"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge", checks="config"),
+    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks="checks"),
 }
 
 
