@@ -26,8 +26,8 @@ class Part:
     default, that of its options."""
 
 
-def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
-    checked = f"visioneval.{package}.checks" if checks else None
+def _part(package: str, config: str, work: str, *, checks: str | None = None) -> Part:
+    checked = f"visioneval.{package}.{checks}" if checks else None
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 
@@ -35,7 +35,7 @@ GRADERS: Mapping[str, Part] = {
     "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric"),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
     "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko"),
-    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
+    "text": _part("graders.text", "TextGrader", "grader:Text", checks="checks"),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
@@ -44,18 +44,18 @@ GRADERS: Mapping[str, Part] = {
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise"),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks=True),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator", checks=True),
-    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks=True),
-    "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator"),
+    "files": _part("providers.files", "FilesProvider", "generator:Files"),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
-    "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
+    "command": _part("providers.command", "CommandProvider", "generator:Command"),
 }
 JUDGES: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks=True),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks=True),
-    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge", checks=True),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
+    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge"),
+    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks="checks"),
 }
 BUILT_IN: Mapping[str, Mapping[str, Part]] = {
     "visioneval.graders": GRADERS,

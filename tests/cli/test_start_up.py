@@ -58,7 +58,7 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
     packages = [name.split(".") for name in result if name.startswith(("visioneval.graders.", "visioneval.providers."))]
     assert ["visioneval", "graders", "rubric", "config"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {
-        "catalog", "choices", "config", "dataset", "metrics", "parameters", "prompt", "video_params",
+        "catalog", "choices", "config", "metrics", "prompt",
     }  # fmt: skip
     assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)
 

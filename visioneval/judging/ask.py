@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from visioneval.errors import GraderError
 from visioneval.providers.base import Question, Reply
-from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects
-from visioneval.providers.reply_values import typed_value
+from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects, typed_value
 
 Ask = Callable[[Question], Awaitable[Reply]]
 Check = Callable[[Any], list[str]]

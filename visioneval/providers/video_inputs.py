@@ -1,12 +1,16 @@
-"""The part of a case's input images in the generation of a video."""
+"""What a video is generated from: the part of each input image, and the parameters that a model may have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.loading.messages import explain
 
 LAST_FRAME, REFERENCE, STYLE = "last_frame", "reference", "style"
 """The roles of images that are not the first frame of a video."""
@@ -36,3 +40,13 @@ class VideoInputs:
     def of_case(cls, case: TestCase) -> VideoInputs:
         """Of the images that a case names, whose files need not exist."""
         return cls.of((image.role, Path(image.path)) for image in case.images)
+
+
+def model_problems(model: type[BaseModel], params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each parameter that does not fit a model of all parameters, with the reason."""
+    try:
+        model.model_validate(dict(params))
+    except ValidationError as error:
+        schema = model.model_json_schema()
+        for entry in error.errors(include_url=False):
+            yield str(entry["loc"][0]), explain(entry, schema)

@@ -356,7 +356,7 @@ def test_judges_get_the_transparency_of_an_image(tmp_path: Path, kind: str) -> N
 def test_models_get_the_transparency_of_an_input(tmp_path: Path, kind: str) -> None:
     """A model can only keep what it gets."""
     from visioneval.providers.gemini.generator import _inline
-    from visioneval.providers.input_images import accepted_image
+    from visioneval.providers.inputs import accepted_image
 
     path = tmp_path / "image"
     path.write_bytes(encoded(logo(), kind))

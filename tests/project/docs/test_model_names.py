@@ -56,7 +56,7 @@ ABOUT_OLD_MODELS = {
     "tests/running/videos/test_video_generation.py": {"sora-2", "gemini-omni-1.1-flash"},  # has a public price
     "tests/running/videos/test_generated_videos.py": {"gemini-omni-1.1", "gemini-omni-1.1-flash"},  # 10 s at most
     "tests/unit/providers/test_fake_api_judges.py": {"gpt-4.1", "gpt-5"},  # without reasoning; without temperature
-    "visioneval/providers/gemini/video_params.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
+    "visioneval/providers/gemini/config.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
 }
 """By file: models that have ended or will end, and beginnings of names, which are what the file is about."""
 

@@ -18,8 +18,7 @@ from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.openai.config import OpenAIProvider
-from visioneval.providers.openai.video_params import longest_video_s
+from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
 from visioneval.records.operations import OperationFile
 from visioneval.records.writer import OutputWriter

@@ -22,9 +22,8 @@ from PIL import Image
 
 from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
 from visioneval.providers.error_replies import read_error
-from visioneval.providers.openai.client import client_for
 from visioneval.providers.openai.config import OpenAIProvider
-from visioneval.providers.openai.connection import provider_errors
+from visioneval.providers.openai.connection import client_for, provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions

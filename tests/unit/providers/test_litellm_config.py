@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from visioneval import UsageError
 from visioneval.providers.litellm import catalog
-from visioneval.providers.litellm.checks import warnings
-from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
+from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider, warnings
 from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
 from visioneval.providers.litellm.process import Environment
 from visioneval.running.calls.limiters import RateLimitKey

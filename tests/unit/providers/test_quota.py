@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.providers.error_replies import read_error
-from visioneval.providers.quota import is_quota_spent
+from visioneval.providers.error_replies import is_quota_spent, read_error
 
 WORDS = "You exceeded your current quota, please check your plan and billing details."
 

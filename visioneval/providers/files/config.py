@@ -1,19 +1,28 @@
-"""The configuration of existing images and videos."""
+"""The options of existing images and videos: a path, another run, or a dataset with its columns and outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.media.urls import public_address
-from visioneval.providers.files.dataset import OutputDataset, dataset_labels, dataset_outputs
+from visioneval.errors import UsageError
+from visioneval.media.urls import is_url, public_address
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.outputs import FilePath, Finished, RunLabels, split_run
+from visioneval.suite.cases.outputs import ExistingOutput, FilePath, Finished, RunLabels, output_of_cell, split_run
+from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.entries.datasets import TableFile
 from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.findings import Loc
+from visioneval.suite.loading.datasets.cases import prompt_id
+from visioneval.suite.loading.datasets.rows import Row, missing_columns
+from visioneval.suite.loading.datasets.tables import file_stem, located_table, read_cell_rows, table_name
+from visioneval.suite.loading.paths import Trust, rebased
 from visioneval.types import TaskType
 
 
@@ -107,3 +116,104 @@ def _check_pattern(pattern: str) -> None:
         parts = [("", "?", "", None)]
     if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
         raise ValueError("path may contain {case}, {model} and {sample}, and no other braces")
+
+
+class OutputDataset(TableFile):
+    """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
+
+    fields: dict[str, str] = Field(description="The columns for output, for id or prompt, and optionally for model.")
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        known = {"output", "id", "prompt", "model"}
+        if unknown := sorted(self.fields.keys() - known):
+            raise ValueError(f"fields: unknown {', '.join(unknown)} (known: {', '.join(sorted(known))})")
+        if "output" not in self.fields or not self.fields.keys() & {"id", "prompt"}:
+            raise ValueError("fields: map 'output', and 'id' or 'prompt'")
+        return self
+
+
+def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> list[str]:
+    rows = dataset_rows(dataset, folder)
+    column = dataset.fields.get("model")
+    if column is None:
+        return [only or file_stem(located_table(dataset.path, folder)[0])]
+    labels = dict.fromkeys(str(label) for row in rows if (label := row.get(column)) not in (None, ""))
+    return [label for label in labels if only in (None, label)]
+
+
+def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
+    """The rows of a dataset. Raises like ``read_rows``; an unchanged file is read once."""
+    name, path = located_table(dataset.path, folder)
+    if isinstance(path, str):
+        return _rows(path, name, dataset.separator, (0, 0))
+    try:
+        status = path.stat()
+        return _rows(path, name, dataset.separator, (status.st_mtime_ns, status.st_size))
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower()) from None
+
+
+@lru_cache(maxsize=2)
+def _rows(path: Path | str, name: str, separator: str | None, _state: tuple[int, int]) -> Sequence[Row]:
+    return read_cell_rows(path, name, separator=separator)
+
+
+def dataset_outputs(
+    dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
+) -> Finished:
+    """The outputs of a model run in a dataset, by case."""
+    outputs: dict[str, list[ExistingOutput]] = {}
+    name = located_table(dataset.path, folder)[0]
+    start = name if is_url(name) else (folder / name).parent
+    ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
+    for key, cell, row in _rows_of(dataset, label, ids, folder):
+        raw = output_of_cell(cell, row)
+        if "path" in raw:
+            raw["path"] = rebased(raw["path"], start, folder)
+        outputs.setdefault(key, []).append(ExistingOutput.model_validate(raw))
+    return outputs
+
+
+def _rows_of(
+    dataset: OutputDataset, label: str, by_prompt: Mapping[str, str], folder: Path
+) -> Iterator[tuple[str, Any, str]]:
+    """The case, output cell and location of each row of a model run that matches a case."""
+    fields = dataset.fields
+    name = located_table(dataset.path, folder)[0]
+    for row in dataset_rows(dataset, folder):
+        cell = {key: "" if (value := row.get(column)) is None else str(value) for key, column in fields.items()}
+        if "model" in fields and cell["model"] != label:
+            continue
+        key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
+        if key:
+            yield key, row.get(fields["output"]), f"{public_address(name)}:{row.line}"
+
+
+def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:
+    return {prompt_id(rendered(case, variables)[0]): case.id for case in cases if case.output_of is None}
+
+
+def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:
+    """Yields files and runs that the suite may not read."""
+    for key, path, start in _named_paths(entry, folder):
+        if refusal := trust.refusal(path, start, remote=key != ("run",)):
+            yield key, refusal
+
+
+def run_problems(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str]]:
+    """Yields missing columns of a readable dataset."""
+    if entry.dataset is not None:
+        missing = missing_columns(dataset_rows(entry.dataset, folder), entry.dataset.fields)
+        yield from ((("dataset", "fields", key), message) for key, message in missing)
+
+
+def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str, Path]]:
+    if entry.path:
+        yield ("path",), entry.path.split("{")[0], folder
+    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
+        yield ("run",), run, Path.cwd()
+    if entry.dataset:
+        yield ("dataset", "path"), entry.dataset.path, folder
+        with suppress(UsageError):  # a folder without metadata is reported when it is read
+            yield ("dataset", "path"), table_name(entry.dataset.path, folder), folder

@@ -21,9 +21,8 @@ from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
-from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, is_quota_spent, read_error
 from visioneval.providers.image_replies import unusable
-from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.reply_json import read_answer

@@ -13,13 +13,11 @@ from pydantic import ValidationError
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import Generation, GenerationRequest, OperationGenerator
-from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.gemini.config import GeminiProvider, is_veo
 from visioneval.providers.gemini.connection import client_for, paid_errors
-from visioneval.providers.gemini.interactions import OmniVideos
-from visioneval.providers.gemini.operations import VeoVideos
-from visioneval.providers.gemini.video_params import is_veo
+from visioneval.providers.gemini.videos import OmniVideos, VeoVideos
 from visioneval.providers.image_replies import answer_of, is_image, reading
-from visioneval.providers.input_images import accepted_image
+from visioneval.providers.inputs import accepted_image
 from visioneval.providers.masks import mask_use
 from visioneval.providers.output_urls import AllowedHosts, read_outputs
 from visioneval.providers.refusals import end_of_answer, is_refusing_end

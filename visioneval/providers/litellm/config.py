@@ -1,21 +1,25 @@
-"""The configuration of models and judges behind LiteLLM."""
+"""The options of models and judges behind LiteLLM, and checks against what the installed LiteLLM knows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from visioneval.media.urls import trusted_hosts
+from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.catalog import listed_price
-from visioneval.providers.openai.video_params import inputs_problem, longest_video_s
+from visioneval.providers.openai.config import inputs_problem, longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider
+from visioneval.suite.findings import Loc
+from visioneval.suite.loading.paths import Trust
 from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote, not_own_host
 from visioneval.types import TaskType
 
@@ -264,3 +268,30 @@ class LiteLLMJudge(BaseJudge, LiteLLMOptions):
     @property
     def needs_keys(self) -> tuple[str, ...]:
         return self.needed_variables
+
+
+def problems(entry: LiteLLMOptions, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:  # noqa: ARG001
+    """Yields models of providers that LiteLLM does not know. Without LiteLLM, nothing is known."""
+    for loc, model in _models(entry):
+        if problem := catalog.unknown_provider(model):
+            yield loc, problem
+
+
+def warnings(entry: LiteLLMOptions) -> Iterator[tuple[Loc, str]]:
+    """Yields models that LiteLLM's list lacks, or that LiteLLM is missing."""
+    if not catalog.is_installed():
+        yield ("provider",), catalog.missing_text()
+    elif entry.is_own_host:  # another server has models of its own
+        use: catalog.Use = "judge" if isinstance(entry, LiteLLMJudge) else "generate"
+        if isinstance(entry, LiteLLMProvider) and entry.api == "videos":
+            use = "video"
+        for loc, model in _models(entry):
+            if warning := catalog.unknown_model(model, use):
+                yield loc, warning
+
+
+def _models(entry: LiteLLMOptions) -> Iterator[tuple[Loc, str]]:
+    """The models of an entry whose names have a provider."""
+    for model in entry.model_names:
+        if model_problem(model) is None:
+            yield (("model",) if isinstance(entry, LiteLLMJudge) else ("params", "model")), model

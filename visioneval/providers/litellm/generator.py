@@ -10,7 +10,7 @@ import httpx2
 import openai
 
 from visioneval.providers.base import GenerationRequest
-from visioneval.providers.input_images import Upload
+from visioneval.providers.inputs import Upload
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
 from visioneval.providers.litellm.process import LiteLLMConnection
 from visioneval.providers.openai.chat_judge import ChatJudge

@@ -27,8 +27,7 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMOptions
-from visioneval.providers.openai.client import without_openai_variables
-from visioneval.providers.openai.connection import Connection
+from visioneval.providers.openai.connection import Connection, without_openai_variables
 
 FAILURE = 599
 """The status of an answer of the process that describes an error of its own, with the fields of a ``ProviderError``."""

@@ -12,11 +12,11 @@ import openai
 from visioneval.providers.base import Download, Generation, GenerationRequest
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import is_image, reading
-from visioneval.providers.input_images import Upload
+from visioneval.providers.inputs import Upload, uploads
 from visioneval.providers.masks import mask_use
-from visioneval.providers.openai.client import BASE_URL
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
+    BASE_URL,
     Connection,
     data_url,
     encoded,
@@ -27,7 +27,6 @@ from visioneval.providers.openai.connection import (
 from visioneval.providers.openai.videos import OpenAIVideos
 from visioneval.providers.output_urls import AllowedHosts, read_output, read_outputs
 from visioneval.providers.refusals import moderated, moderated_images
-from visioneval.providers.uploads import uploads
 from visioneval.suite.remote import MaskMode
 
 

@@ -18,7 +18,8 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import unusable
-from visioneval.providers.input_images import Upload, accepted_image
+from visioneval.providers.inputs import Upload, accepted_image
+from visioneval.providers.openai.config import inputs_problem
 from visioneval.providers.openai.connection import (
     Connection,
     kind_of_error,
@@ -27,7 +28,6 @@ from visioneval.providers.openai.connection import (
     read_json,
     status_of_error,
 )
-from visioneval.providers.openai.video_params import inputs_problem
 from visioneval.providers.refusals import moderated
 from visioneval.providers.video_inputs import VideoInputs
 

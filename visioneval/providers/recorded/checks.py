@@ -10,9 +10,8 @@ from typing import Any
 
 from visioneval.errors import Problem, SuiteError, VisionEvalError, count_of, did_you_mean
 from visioneval.media.urls import public_address
-from visioneval.providers.recorded.config import RecordedJudge, is_empty
-from visioneval.providers.recorded.values import cell_text, recorded_value
-from visioneval.providers.reply_values import YES_NO
+from visioneval.providers.recorded.config import RecordedJudge, cell_text, is_empty, recorded_value
+from visioneval.providers.reply_json import YES_NO
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader

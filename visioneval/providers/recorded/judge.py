@@ -8,8 +8,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.recorded.config import RecordedJudge, is_empty
-from visioneval.providers.recorded.values import cell_text, recorded_value
+from visioneval.providers.recorded.config import RecordedJudge, cell_text, is_empty, recorded_value
 from visioneval.suite.loading.datasets.tables import read_rows
 
 Key = tuple[str, str | None, str | None]
