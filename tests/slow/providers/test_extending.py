@@ -314,12 +314,12 @@ def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path
         ("return [3]", "metrics(case) returned list, not dict, for 'three'"),
         (
             "return {'x': {'type': 'colour', 'beter': 'lower'}}",
-            "metrics(case) returned an invalid 'x' for 'three': type: 'colour' is not one of bool, number; "
+            "metrics(case) returned an invalid 'x' for 'three': type: 'colour' is not one of bool, number, one_of; "
             "unknown key 'beter' (did you mean 'better'?)",
         ),
         (
             "Metric(type='colour', range=(0, 'x'))",
-            "metrics(case) failed for 'three': ValidationError: Metric: type: Input should be 'bool' or 'number'; "
+            "metrics(case) failed for 'three': ValidationError: Metric: type: Input should be 'bool', 'number' or 'one_of'; "
             "range.1: Input should be a valid number, unable to parse string as a number (plugins.py:35)",
         ),
     ],

@@ -22,8 +22,8 @@ Load = Callable[..., LoadedSuite]
 
 CASE_KEYS = "add_questions, criteria, dataset, expect, file, flaky, id, images, mask, masks, metadata, output_of, outputs, prompt, questions"
 RULE = (
-    "is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, or 'METRIC OP NUMBER' with OP one of >= > <= < == !="
-    " (put names with special characters in quotes)"
+    "is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, 'METRIC OP NUMBER' with OP one of >= > <= < == !=,"
+    """ or 'METRIC == "WORD"' or 'METRIC in ["WORD", "WORD"]' (put names with special characters in quotes)"""
 )
 TASKS = "image_generation, image_editing, video_generation"
 

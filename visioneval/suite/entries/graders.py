@@ -17,7 +17,7 @@ from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, S
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.suite.filters import When
-from visioneval.suite.kinds import CELL, Kind
+from visioneval.suite.kinds import CELL, GraderKind
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
 
@@ -52,7 +52,7 @@ class BaseGrader(Frozen):
     """Options that all graders share."""
 
     runs_code: ClassVar[bool] = False
-    kind: ClassVar[Kind] = CELL
+    kind: ClassVar[GraderKind] = CELL
     """What it looks at."""
     grades_records: ClassVar[bool] = False
     """Whether it can grade a cell without an image from recorded answers."""
