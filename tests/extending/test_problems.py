@@ -63,9 +63,9 @@ def test_a_module_that_fails(ours: OwnClasses, code: str, problem: str) -> None:
          f"{LOOK}{FAILED_METRICS}AttributeError: 'TestCase' object has no attribute 'nothing' (ours.py:11)"),
         (METRICS, "return [3]", f"{LOOK}metrics(case) returned list, not dict, for 'one'"),
         (METRICS, "return {'x': {'type': 'colour', 'beter': 'lower'}}",
-         f"{LOOK}{INVALID_METRIC}type: 'colour' is not one of bool, number; unknown key 'beter' (did you mean 'better'?)"),
+         f"{LOOK}{INVALID_METRIC}type: 'colour' is not one of bool, number, one_of; unknown key 'beter' (did you mean 'better'?)"),
         (METRICS, "Metric(type='colour', range=(0, 'x'))",
-         f"{LOOK}{FAILED_METRICS}ValidationError: Metric: type: Input should be 'bool' or 'number'; range.1: Input should be a"
+         f"{LOOK}{FAILED_METRICS}ValidationError: Metric: type: Input should be 'bool', 'number' or 'one_of'; range.1: Input should be a"
          " valid number, unable to parse string as a number (ours.py:11)"),
         ("def metrics", "def _metrics",
          "suite.yaml:8:5: the key 'writes' is missing: list the metrics, since the class ours:Look has no metrics(case)"),

@@ -18,15 +18,18 @@ from visioneval.errors import AuthError, QuotaError, StorageError
 from visioneval.records.model import RunInfo, StoppedBy
 from visioneval.records.reader import read_records
 from visioneval.records.resume_command import stopped_text
-from visioneval.running.after_cells import compare_outputs
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Listener, Services
 from visioneval.running.execution import Progress, execute
 from visioneval.running.jobs import Jobs, every_cell
+from visioneval.running.pairs import judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
+from visioneval.running.samples import measure_diversity
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.kinds import PAIR, SAMPLES, GraderKind
 from visioneval.types import ModelRun
 
 T = TypeVar("T")
@@ -128,6 +131,21 @@ async def run_all(
     if services.calls.budget.refusal is not None:
         services.listener.say(services.calls.budget.refusal)
     return is_left
+
+
+WORK: Mapping[GraderKind, Callable[[Services, BaseGrader, Progress], Awaitable[str | None]]] = {
+    PAIR: judge_pairs_within,
+    SAMPLES: measure_diversity,
+}
+"""Makes and records the comparisons that are not recorded yet, and returns a note for the user, if any. An early end is
+in the ``Progress``."""
+
+
+async def compare_outputs(services: Services, progress: Progress) -> None:
+    """Does the work of all graders of a run that compare outputs with each other, in suite order."""
+    for grader in services.plan.suite.graders:
+        if not grader.kind.grades_cells and (note := await WORK[grader.kind](services, grader, progress)):
+            services.listener.note(note)
 
 
 def summarize_run(prepared: PreparedRun, info: RunInfo) -> Summary:

@@ -23,11 +23,10 @@ from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.kinds import QUESTIONS, of_kind
 from visioneval.suite.metrics import meanings_of
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric
-
-GECKO = "gecko"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,10 @@ def sample_sizes(plan: Plan, options: DetectOptions, past: Callable[[], PastCost
     """
     if options.difference is None:
         return None
-    # compare adjusts these together: all metrics but the parts of a gecko score
-    geckos = tuple(f"{grader.key}." for grader in plan.suite.graders if grader.type_name == GECKO)
-    families = [name for name in plan.metrics if not name.startswith(geckos)]
+    # compare adjusts these together: all metrics but the parts of a gecko score, and words
+    geckos = tuple(f"{grader.key}." for grader in of_kind(plan.suite.graders, QUESTIONS))
+    numbers = (name for name, metric in plan.metrics.items() if metric.type != "one_of")
+    families = [name for name in numbers if not name.startswith(geckos)]
     detect = parse_detect(options.difference, _metrics(plan), families)
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")

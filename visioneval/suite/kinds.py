@@ -1,6 +1,6 @@
 """The kinds of graders, by what they look at. Other modules ask a grader's kind, never its type.
 
-What a layer does for a kind has one place there: the work after the cells in ``running/after_cells.py``, what a run has
+What a layer does for a kind has one place there: the work after the cells in ``running/runner.py``, what a run has
 of it in ``analysis/summary/compared.py``, and what is shown of it in ``report/run.py``.
 """
 
@@ -16,7 +16,7 @@ from visioneval.suite.cases.case import TestCase
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GraderKind:
     """What a grader looks at, and when: one cell, as soon as it has an output, or several, after all cells are done."""
 
     name: str
@@ -48,24 +48,24 @@ def _pairs_of_samples(samples: Sequence[int]) -> int:
     return sum(comb(number, 2) for number in samples)
 
 
-CELL = Kind("cell")
-QUESTIONS = Kind("questions")
+CELL = GraderKind("cell")
+QUESTIONS = GraderKind("questions")
 """A cell, by questions about its prompt, which may be pinned or generated in advance; records have them."""
-PAIR = Kind("pair", file="preferences.jsonl", shown=2, turns=False, comparisons=_pairs_of_runs)
+PAIR = GraderKind("pair", file="preferences.jsonl", shown=2, turns=False, comparisons=_pairs_of_runs)
 """The outputs of two model runs, between which judges choose."""
-SAMPLES = Kind("samples", file="diversity.jsonl", comparisons=_pairs_of_samples)
+SAMPLES = GraderKind("samples", file="diversity.jsonl", comparisons=_pairs_of_samples)
 """The outputs of a case on one model run, compared on this machine."""
 KINDS = (CELL, QUESTIONS, PAIR, SAMPLES)
 
 
 class _OfKind(Protocol):
     @property
-    def kind(self) -> Kind: ...
+    def kind(self) -> GraderKind: ...
 
 
 GraderT = TypeVar("GraderT", bound=_OfKind)
 
 
-def of_kind(graders: Iterable[GraderT], kind: Kind) -> list[GraderT]:
+def of_kind(graders: Iterable[GraderT], kind: GraderKind) -> list[GraderT]:
     """The graders of a kind."""
     return [grader for grader in graders if grader.kind is kind]

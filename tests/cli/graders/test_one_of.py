@@ -248,6 +248,16 @@ def test_a_comparison_notices_words_that_are_lost_or_mean_another_thing(icons: I
     assert shares == {"style: flat": 0.0, "style: sketch": 0.0, "style: photo": 0.0}
 
 
+def test_a_planned_comparison_adjusts_for_no_word(icons: Icons) -> None:
+    icons.write({"style": STYLE, "nice": {"type": "pass_fail", "description": "It is nice."}})
+    rows = (f"{case},style,{word}\n{case},nice,yes\n" for case, word in ANSWERS.items())
+    Path("default.csv").write_text("case,question,answer\n" + "".join(rows))
+    planned = " ".join(icons("plan", "suite.yaml", "--detect", "nice:0.3").stdout.split())
+    assert "tests 1 metric at 5% together: nice at the 5% level" in planned
+    refused = icons("plan", "suite.yaml", "--detect", "style:0.3")
+    assert "style is one word of a list, which has no mean: plan with the pass rate" in refused.stderr
+
+
 def test_a_baseline_of_several_runs_has_mean_shares(icons: Icons) -> None:
     icons.run()
     icons("baseline", "set", "a")

@@ -9,8 +9,8 @@ import pytest
 from visioneval import TestCase
 from visioneval.records import diversity, preferences
 from visioneval.registry import GRADERS, config_of
-from visioneval.running.after_cells import WORK
-from visioneval.suite.kinds import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, Kind, of_kind
+from visioneval.running.runner import WORK
+from visioneval.suite.kinds import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind
 
 
 def grader(kind: str, **options: Any) -> Any:
@@ -30,7 +30,7 @@ def test_every_kind_that_compares_outputs_has_its_work_and_its_file() -> None:
     ("kind", "about_another", "about_a_later_turn"),
     [(CELL, True, True), (QUESTIONS, True, True), (PAIR, False, False), (SAMPLES, False, True)],
 )
-def test_cases_of_a_kind(kind: Kind, about_another: bool, about_a_later_turn: bool) -> None:
+def test_cases_of_a_kind(kind: GraderKind, about_another: bool, about_a_later_turn: bool) -> None:
     assert kind.is_for(case())
     assert kind.is_for(case(output_of="another")) is about_another
     assert kind.is_for(case().model_copy(update={"id": "one/2"})) is about_a_later_turn
@@ -49,7 +49,7 @@ def test_cases_of_a_kind(kind: Kind, about_another: bool, about_a_later_turn: bo
         (SAMPLES, [4, 2], 6 + 1),
     ],
 )
-def test_comparisons_of_a_case(kind: Kind, samples: list[int], comparisons: int) -> None:
+def test_comparisons_of_a_case(kind: GraderKind, samples: list[int], comparisons: int) -> None:
     assert kind.comparisons(samples) == comparisons
 
 

@@ -6,14 +6,14 @@ from typing import ClassVar, Literal
 
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, is_video
-from visioneval.suite.kinds import SAMPLES, Kind
+from visioneval.suite.kinds import SAMPLES, GraderKind
 from visioneval.types import Metric
 
 
 class DiversityGrader(BaseGrader):
     """How much the samples of one case on one model run differ, measured after all cells are done."""
 
-    kind: ClassVar[Kind] = SAMPLES
+    kind: ClassVar[GraderKind] = SAMPLES
 
     type: Literal["diversity"]
 

@@ -15,7 +15,7 @@ from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, depend
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, names_of
-from visioneval.suite.kinds import QUESTIONS, Kind
+from visioneval.suite.kinds import QUESTIONS, GraderKind
 from visioneval.types import Metric, TaskType
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def asking_context(questions: Sequence[GeckoQuestion]) -> dict[str, Any]:
 class GeckoGrader(BaseGrader, PanelOptions):
     """The share of a prompt's claims that an image or a video shows."""
 
-    kind: ClassVar[Kind] = QUESTIONS
+    kind: ClassVar[GraderKind] = QUESTIONS
     grades_records: ClassVar[bool] = True
     case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
 

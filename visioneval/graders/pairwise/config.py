@@ -12,7 +12,7 @@ from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader
 from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeNames
 from visioneval.suite.filters import any_glob
-from visioneval.suite.kinds import PAIR, Kind
+from visioneval.suite.kinds import PAIR, GraderKind
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class PairwiseGrader(ShowingGrader):
     """A judge's preference between the images of two model runs, asked after all cells are done."""
 
-    kind: ClassVar[Kind] = PAIR
+    kind: ClassVar[GraderKind] = PAIR
 
     type: Literal["pairwise"]
     judge: JudgeNames = Field(default="default", description="The judge that compares the outputs.")

@@ -27,7 +27,7 @@ from visioneval.suite.entries.judge_prompt import (
     template_name,
 )
 from visioneval.suite.filters import When
-from visioneval.suite.kinds import CELL, Kind
+from visioneval.suite.kinds import CELL, GraderKind
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
 
@@ -51,7 +51,7 @@ class BaseGrader(Frozen):
 
     runs_code: ClassVar[bool] = False
     """Whether code that is not visioneval's grades."""
-    kind: ClassVar[Kind] = CELL
+    kind: ClassVar[GraderKind] = CELL
     """What it looks at."""
     grades_records: ClassVar[bool] = False
     """Whether it can grade a cell without an image from recorded answers."""
