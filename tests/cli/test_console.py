@@ -529,3 +529,19 @@ def test_answers_to_questions_are_a_table() -> None:
         "Is it warm? Not answered: no answer.",
     ]
     assert "questions" not in lines, "the table replaces the list"
+
+
+def test_a_table_of_answers_has_a_column_for_what_some_question_has() -> None:
+    answer = {"question": "Is it a cup?", "expected": "yes", "choice": "yes", "right": True, "score": 1}
+    noted = {"reason": ["It has a handle."], "justification": ["a cup"]}
+    for names in ((), ("reason",), ("justification",), ("reason", "justification")):
+        questions = [answer, {**answer, **{name: noted[name][0] for name in names}}]
+        grader = GraderRecord(
+            key="asked", type="gecko", details={"questions": questions}, fingerprint=Fingerprint(config_sha256="")
+        )
+        console, out = rendered(120)
+        print_cells([record(graders=[grader])], None, folder(), console)
+        lines = [re.sub(r" +", " ", line).strip() for line in out.getvalue().splitlines()]
+        start = lines.index("asked: answers")
+        assert lines[start + 1] == " ".join(("question", "answer", *names))
+        assert lines[start + 4] == " ".join(("Is it a cup? Answered yes.", *(noted[name][0] for name in names)))

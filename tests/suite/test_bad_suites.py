@@ -1,7 +1,7 @@
 """A corpus of suites, nearly all bad: each file in ``bad`` is a subject, with all lines that each suite is refused with.
 
 An entry begins with ``=== what it is about``. Its files follow, each after ``--- NAME`` (``as JSON`` if its ends of lines
-or its signs are unusual, ``as base64`` if it is no text), and after ``>>>`` the problems. One that ends in ``...`` goes on
+or its signs are unusual, ``as base64`` if it is no text), and after ``>>>`` the problems, or else the warnings. One that ends in ``...`` goes on
 as Python or Pillow words it. To add an entry, write its files; ``UPDATE_GOLDEN=1`` writes its problems.
 """
 
@@ -33,7 +33,8 @@ def test_problems(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         folder.mkdir()
         monkeypatch.chdir(folder)
         with forget_modules():
-            problems = suite_problems(files.pop("suite.yaml"), files, trust=title.rstrip().endswith(TRUST))
+            is_trusted = title.rstrip().endswith(TRUST)
+            problems = suite_problems(files.pop("suite.yaml"), files, with_warnings=True, trust=is_trusted)
         lines = [worded(*pair) for pair in zip(problems, [*expected.splitlines(), *problems], strict=False)]
         found.append("=== " + head + ">>>\n" + "".join(f"{line}\n" for line in lines))
     result = "\n".join(found)

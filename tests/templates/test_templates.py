@@ -17,8 +17,7 @@ from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets.cases import literal
 from visioneval.templates import render as render_module
 from visioneval.templates import sandbox, steps
-from visioneval.templates.loader import ReadOnceLoader
-from visioneval.templates.render import MAX_CHARACTERS, Templates, render
+from visioneval.templates.render import MAX_CHARACTERS, ReadOnceLoader, Templates, render
 from visioneval.templates.steps import counted, suite_counted, take_from_suite
 
 HINT = ": write an expression as '{{ NAME }}', with two braces on each side"

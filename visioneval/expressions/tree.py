@@ -125,20 +125,20 @@ FUNCTIONS: Mapping[str, int | None] = {
 
 def names_in(node: Node) -> Iterator[str]:
     """Every metric that a tree names."""
-    if isinstance(node, Name):
-        yield node.name
-    elif isinstance(node, FunctionCall):
-        for operand in node.operands:
-            yield from names_in(operand)
+    return (leaf.name for leaf in _leaves(node) if isinstance(leaf, Name))
 
 
 def tags_in(node: Node) -> Iterator[str]:
     """Every tag that a tree names."""
-    if isinstance(node, Tag):
-        yield node.tag
-    elif isinstance(node, FunctionCall):
+    return (leaf.tag for leaf in _leaves(node) if isinstance(leaf, Tag))
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    if isinstance(node, FunctionCall):
         for operand in node.operands:
-            yield from tags_in(operand)
+            yield from _leaves(operand)
+    else:
+        yield node
 
 
 def for_case(node: Node, tags: Collection[str]) -> Node:

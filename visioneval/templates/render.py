@@ -16,7 +16,6 @@ import jinja2
 from jinja2 import meta
 
 from visioneval.errors import TemplateError, did_you_mean
-from visioneval.templates.loader import ReadOnceLoader
 from visioneval.templates.sandbox import Sandbox
 from visioneval.templates.steps import counted
 
@@ -60,6 +59,24 @@ def _parts(text: str) -> list[str | jinja2.Template]:
         with suppress(jinja2.TemplateSyntaxError):
             return [_compiled(part) if index % 2 else part for index, part in enumerate(parts)]
     return [_compiled(text)]
+
+
+class ReadOnceLoader(jinja2.FileSystemLoader):
+    """Reads each template file once, so that a run renders and records one text of it, whoever edits it meanwhile.
+
+    ``sources`` has what was read, by name: the text and the path.
+    """
+
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        super().__init__(folders)
+        self.sources: dict[str, tuple[str, str]] = {}
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        """Text, path, and a function that says that both are up to date. Raises ``TemplateNotFound``."""
+        if template not in self.sources:
+            text, path, _ = super().get_source(environment, template)
+            self.sources[template] = text, path
+        return *self.sources[template], lambda: True
 
 
 class Templates:

@@ -24,7 +24,6 @@ from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
 from visioneval.errors import did_you_mean
-from visioneval.templates.loader import ReadOnceLoader
 from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh, weigh_value
 
 MAX_TEMPLATE = 100_000
@@ -121,7 +120,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("*", "**", "%", "+", "-", "/", "//"))
 
-    def __init__(self, loader: ReadOnceLoader | None = None) -> None:
+    def __init__(self, loader: jinja2.BaseLoader | None = None) -> None:
         super().__init__(
             undefined=_Missing,
             finalize=_finalize,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from suite_text import suite
+from toys import Toy
 
+from visioneval import read_records
 from visioneval.suite.cases.question_forms import question_list
 from visioneval.suite.cases.questions import GeckoQuestion, PinnedQuestions
 from visioneval.suite.load import LoadedSuite
@@ -240,3 +243,22 @@ def test_the_tifa_sample_is_pinned_without_a_converter(shared_data: Path, load: 
         expected = [(row["question"], row["answer"]) for row in published if row["id"] == case.id]
         assert [(question.question, question.answer) for question in case.questions or ()] == expected
         assert expected
+
+
+def test_a_justification_is_in_the_record_and_in_show(toy: Toy, tmp_path: Path) -> None:
+    questions = "{qas: [{question: Is there a tree?, justification: a tree}, {question: Is it dead?, answer: 'no'}]}"
+    (tmp_path / "answers.csv").write_text("case,question,answer\none,Is there a tree?,yes\none,q2,no\n")
+    text = suite(
+        "judges: {eye: {provider: recorded, path: answers.csv}}",
+        cases=f"cases: [{{id: one, prompt: a tree, questions: {questions}}}]",
+        graders="graders: [{key: gecko, type: gecko, judge: eye}]",
+        verdict="verdict: [gecko >= 0.5]",
+    )
+    (tmp_path / "suite.yaml").write_text(text)
+    run = toy("run", "suite.yaml", "--run-id", "r", "--runs", "runs")
+    assert run.exit_code == 0, run.output
+    (record,) = read_records(tmp_path / "runs" / "r")
+    first, second = record.graders[0].details["questions"]
+    assert (first["id"], first["justification"], second["id"]) == ("q1", "a tree", "q2")
+    assert "justification" not in second
+    assert re.search(r"Is there a tree\?\s+Answered yes\.\s+a tree", toy("show", "runs/r", "one").output)

@@ -32,10 +32,16 @@ def no_runs(run: str) -> list[str]:
     raise UsageError(f"there is no run {run!r}")
 
 
-def suite_problems(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:
+def suite_problems(
+    text: str | bytes,
+    files: Mapping[str, str | bytes] | None = None,
+    *,
+    with_warnings: bool = False,
+    **options: Any,
+) -> list[str]:
     """The error lines of ``suite.yaml`` in the working directory, where it and ``files`` are written.
 
-    Classes that a trusted suite names exist.
+    ``with_warnings``: those of a suite without errors are its warnings. Classes that a trusted suite names exist.
     """
     for name, content in {"suite.yaml": text, **(files or {})}.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,10 +55,10 @@ def suite_problems(text: str | bytes, files: Mapping[str, str | bytes] | None = 
             "    def generate(self, request): ...\n    edit = generate\n"
         )
     try:
-        load_suite(Path("suite.yaml"), **{"run_labels": no_runs, **options})
+        loaded = load_suite(Path("suite.yaml"), **{"run_labels": no_runs, **options})
     except SuiteError as error:
         return [str(problem) for problem in error.problems]
-    return []
+    return [str(warning) for warning in loaded.warnings] if with_warnings else []
 
 
 @contextmanager
