@@ -106,21 +106,17 @@ def _strata(measured: Iterable[PairRow]) -> dict[tuple[str, str], Counts]:
 
     In the mean over cases, a stratum weighs its share of the pairs of its case.
     """
-    strata: dict[tuple[str, str], list[PairRow]] = {}
+    strata: dict[tuple[str, str], list[int]] = {}
     pairs: Counter[str] = Counter()
     for row in measured:
-        strata.setdefault((row.case, row.label), []).append(row)
+        counts = strata.setdefault((row.case, row.label), [0, 0, 0, 0])
+        passed = row.run_verdicts.count(Verdict.PASS)
+        counts[0] += passed
+        counts[1] += passed + row.run_verdicts.count(Verdict.FAIL)
+        counts[2] += row.verdict_b is Verdict.PASS
+        counts[3] += 1
         pairs[row.case] += 1
-    return {
-        (case, label): Counts(
-            a_passed=sum(row.run_verdicts.count(Verdict.PASS) for row in rows),
-            a=sum(verdict in MEASURED for row in rows for verdict in row.run_verdicts),
-            b_passed=sum(row.verdict_b is Verdict.PASS for row in rows),
-            b=len(rows),
-            weight=len(rows) / pairs[case],
-        )
-        for (case, label), rows in strata.items()
-    }
+    return {(case, label): Counts(*counts, weight=counts[3] / pairs[case]) for (case, label), counts in strata.items()}
 
 
 def shares_by_failure_tag(rows: Sequence[PairRow]) -> Iterator[Difference]:
