@@ -299,11 +299,12 @@ def show_beside(value: float, threshold: float, digits: int = 4, style: Literal[
 
 
 def show_failed(rule: str, score: Score) -> str:
-    """A failed rule over a number or a word as what is true of it, such as ``hierarchy 2 < 3`` or ``style is photo``;
-    empty for another rule."""
+    """A failed rule over a number or a word as what is true of it, such as ``hierarchy 2 < 3`` or ``style is photo, not
+    flat``; empty for another rule."""
     parsed = parse_rule(rule)
     if parsed.words and isinstance(score, str):
-        return f"{parsed.metric} is {score}"
+        required = f", not {' or '.join(parsed.words)}" if parsed.expected else ""
+        return f"{parsed.metric} is {score}{required}"
     if parsed.op is None or score is None or isinstance(score, (bool, str)):
         return ""
     limit = parsed.text.rpartition(parsed.op)[2].strip()
