@@ -180,6 +180,8 @@ class TestGeminiJudge(JudgeConformance):
     says_no_wait = frozenset({"overload with a wait"})
     model = "gemini-3.5-flash"
     endpoint = "gemini"
+    schema_form = (None, True)
+    detail = None
     input_tokens = "prompt_token_count"
     tools_until_the_end = False
     refusals = {

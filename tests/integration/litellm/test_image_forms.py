@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from canned_api import Canned, canned
 from conftest import FORMS, KEY
-from fake_api import FakeAPI
 from web_pages import Page, web
 
 from visioneval import CaseFiles, ProviderError
@@ -138,21 +137,6 @@ def test_base64_in_other_forms_is_an_image(generate: Generate, image: bytes, cha
 def files(save_image: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
     images = (("base", save_image("base.png")), ("style", save_image("style.jpg", color="red")))
     return CaseFiles(images=images, masks={"editable": mask()})
-
-
-def test_an_edit_sends_its_references_and_its_mask(api: FakeAPI, generate: Generate, files: CaseFiles) -> None:
-    result = generate(FORMS["openai"], api.openai_base_url, files=files)
-    assert len(result.outputs) == 1
-    assert result.run_params["mask_mode"] == "send"
-    (request,) = api.requests_to("images.edits")
-    assert [part.name for part in request.form if part.name in ("image[]", "mask")] == ["image[]", "image[]", "mask"]
-
-
-def test_a_mask_can_be_an_image(api: FakeAPI, generate: Generate, files: CaseFiles) -> None:
-    generate(FORMS["openai"], api.openai_base_url, files=files, mask_mode="as_image")
-    (request,) = api.requests_to("images.edits")
-    assert [part.name for part in request.form if part.name in ("image[]", "mask")] == ["image[]"] * 3
-    assert "Image 3 is a mask for image 1" in request.asked.prompt  # type: ignore[union-attr]
 
 
 def test_stability_edits_one_image_with_a_mask(generate: Generate, image: bytes, files: CaseFiles) -> None:

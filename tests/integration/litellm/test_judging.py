@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from canned_api import canned
 from conftest import KEY
-from fake_api import FakeAPI, JudgeRequest
 
-from visioneval import CellRef, ProviderError, Question, Reply
+from visioneval import CellRef, Question, Reply
 from visioneval.providers.base import ImagePart, Tool
 from visioneval.providers.conversation import converse
 from visioneval.providers.litellm.config import LiteLLMJudge
@@ -48,19 +47,6 @@ def chat(content: str | None, **message: Any) -> dict[str, Any]:
     return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
-def test_a_model_with_schemas_gets_the_schema(api: FakeAPI, ask: Ask, image: bytes) -> None:
-    api.script.judge({"nice": True})
-    reply = ask("openai/gpt-5.4", api.openai_base_url, reasoning_effort="low")
-    assert (reply.text, reply.shape) == ('{"nice": true}', "schema")
-    assert reply.usage is not None
-    assert reply.usage["prompt_tokens"] > 0
-    (request,) = api.requests_to("chat")
-    assert request.body["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert request.body["reasoning_effort"] == "low"
-    assert isinstance(request.asked, JudgeRequest)
-    assert [sent.data for sent in request.asked.images] == [image]
-
-
 def test_a_model_that_litellm_does_not_know_gets_a_json_object(ask: Ask) -> None:
     with canned(chat('{"nice": false}')) as server:
         reply = ask("openai/our-own", server.url)
@@ -81,47 +67,3 @@ def test_a_model_without_formats_gets_text(ask: Ask) -> None:
     (body,) = server.bodies
     source = body["messages"][0]["content"][1]["source"]
     assert base64.b64decode(source["data"]).startswith(b"\x89PNG")
-
-
-def test_tools_are_called_in_rounds(api: FakeAPI, ask: Ask) -> None:
-    from fake_api import ToolCall
-
-    answers = iter([[ToolCall("look", {"x": 1})], {"nice": True}])
-    api.script.judge(lambda _: next(answers))
-    parameters = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}  # fmt: skip
-    tool = Tool("look", "looks closer", parameters, lambda arguments: [f"x is {arguments['x']}"])
-    reply = ask("openai/gpt-5.4", api.openai_base_url, tools=(tool,))
-    assert (reply.text, reply.tool_calls) == ('{"nice": true}', 1)
-    last = api.requests_to("chat")[-1]
-    assert [message["role"] for message in last.body["messages"]] == ["user", "assistant", "tool"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (chat(None, refusal="I will not look at that"), "the judge refused: I will not look at that"),
-        ({**chat(""), "choices": [{**chat("")["choices"][0], "finish_reason": "content_filter"}]},
-         "the judge's answer was blocked: content_filter"),
-    ],
-)  # fmt: skip
-def test_a_refusal_of_a_judge(ask: Ask, answer: Any, message: str) -> None:
-    with canned(answer) as server, pytest.raises(ProviderError) as raised:
-        ask("openai/gpt-5.4", server.url)
-    assert (str(raised.value), raised.value.kind) == (message, "refused")
-
-
-def test_a_cut_reply_says_so(ask: Ask) -> None:
-    answer = chat('{"nice": ')
-    answer["choices"][0]["finish_reason"] = "length"
-    with canned(answer) as server:
-        assert ask("openai/gpt-5.4", server.url).stopped == "max_tokens"
-
-
-@pytest.mark.parametrize(("status", "kind", "wait"), [(401, "auth", None), (429, "rate_limit", 3.0), (500, "transient", None)])  # fmt: skip
-def test_a_failed_judgement(ask: Ask, status: int, kind: str, wait: float | None) -> None:
-    headers = {"retry-after": "3"} if wait else {}
-    with canned({"error": {"message": f"no {KEY}"}}, status=status, headers=headers) as server:
-        with pytest.raises(ProviderError) as raised:
-            ask("openai/gpt-5.4", server.url)
-        assert len(server.bodies) == 1
-    assert (raised.value.kind, raised.value.retry_after, str(raised.value)) == (kind, wait, f"{status}: no ***")

@@ -19,7 +19,7 @@ def entry(api: FakeAPI, **params: Any) -> dict[str, Any]:
 
 def test_a_video_is_generated_from_its_first_frame_and_replayed(api: FakeAPI, runner: SuiteRunner) -> None:
     prices = {f"litellm:{MODEL}": PRICE}
-    write(runner, entry(api, seconds="4", size="1280x720"), cases=[case_with(runner, "base")], prices=prices)
+    write(runner, entry(api, seconds=4, size="1280x720"), cases=[case_with(runner, "base")], prices=prices)
     (record,) = run(runner).values()
     assert (record.status, record.mime, record.width, record.height) == ("completed", "video/mp4", 64, 48)
     assert (record.usage, record.cost_usd) == ({"video_milliseconds": 4000}, 2.0)

@@ -348,6 +348,9 @@ class JudgeConformance(Conformance):
 
     model: ClassVar[str] = ""
     endpoint: ClassVar[str] = ""
+    schema_form: ClassVar[tuple[str | None, bool]] = ("answer", True)
+    """The name of the schema, and whether it is strict."""
+    detail: ClassVar[str | None] = "auto"
     refusals: ClassVar[Mapping[str, str]] = {"": ""}
     stopped: ClassVar[str] = "max_tokens"
     input_tokens: ClassVar[str] = "input_tokens"
@@ -392,8 +395,11 @@ class JudgeConformance(Conformance):
         assert (reply.stopped, reply.tool_calls) == (None, 0)
         asked = asked_judge(scene.api)
         assert (asked.endpoint, asked.schema) == (self.endpoint, SCHEMA)
+        assert (asked.schema_name, asked.strict) == self.schema_form
         assert asked.parts[:2] == ("Judge this.", "output:")
-        assert [(image.data, image.mime) for image in asked.images] == [(OUTPUT.data, "image/png")]
+        assert [(image.data, image.mime, image.detail) for image in asked.images] == [
+            (OUTPUT.data, "image/png", self.detail)
+        ]
         sent = json.dumps(scene.api.requests[-1].body)
         assert not any(word in sent for word in ("case-77", "the-generation-model"))
 

@@ -43,7 +43,8 @@ _RESERVED = re.compile(
     r"|(.*_)?(ad_token|access_key|api_key|client|credentials?|headers?|host|key_id|password|proxy|secret|secret_key"
     r"|service_account|session_token|token_provider|username|web_identity_token|retries|timeout|organization)"
     r"|(arize|auto_router|aws|azure|cache|caching|complexity_router|fallback|gcs|langfuse|langsmith|litellm|milvus|mock"
-    r"|posthog|s3|wandb|weave|retry|stream|drop|custom_llm)(_.*)?|model_.*|prompt_(id|label|variables|version)|metadata"
+    r"|posthog|s3|wandb|weave|stream|custom_llm)(_.*)?|(additional_)?drop_params|retry_(policy|strategy)|deployment_id"
+    r"|model_(config|file_id_mapping|info|list)|prompt_(id|label|variables|version)|metadata"
 )
 """Parameters that control LiteLLM: keys, addresses, retries, callbacks, prices. Its process refuses all the others."""
 

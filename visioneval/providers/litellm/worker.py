@@ -84,6 +84,8 @@ async def _chat(body: Body) -> web.Response:
 
 
 async def _begin_video(body: Body) -> web.Response:
+    if "seconds" in body:
+        body["seconds"] = str(body["seconds"])  # as OpenAI's API has it, and so LiteLLM
     if frame := body.pop("input_reference", None):
         file = io.BytesIO(_bytes_of(frame))
         file.name = f"frame.{frame.partition(';')[0].partition('/')[2]}"

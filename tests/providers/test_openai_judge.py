@@ -18,6 +18,8 @@ from visioneval.providers.conversation import converse
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge
 
+pytestmark = pytest.mark.slow
+
 APIS = pytest.mark.parametrize("way", ["responses", "chat"])
 KEY = "sk-fake-0123456789abcdef"
 GOOD = {"verdict": "PASS", "quality": 4, "tags": []}
@@ -57,18 +59,6 @@ def question_with_crops(call: Callable[[Mapping[str, Any]], Sequence[Part]] | No
 
     tool = Tool("crop", "Look closer.", CROP, call or crop)
     return Question(QUESTION.parts, SCHEMA, QUESTION.names, (tool,), max_tool_calls=most, detail="high")
-
-
-@APIS
-def test_a_strict_schema_is_asked_for(api: FakeAPI, script: Script, way: str) -> None:
-    script.judge(GOOD)
-    (reply,) = ask(api.openai_base_url, way)
-    assert (json.loads(reply.text), reply.model, reply.shape) == (GOOD, "gpt-5.4", "schema")
-    assert (reply.stopped, reply.tool_calls) == (None, 0)
-    asked = asked_judge(api)
-    assert (asked.endpoint, asked.schema, asked.strict, asked.schema_name) == (way, SCHEMA, True, "answer")
-    assert asked.parts[:2] == ("Judge this.", "output:")
-    assert [(image.data, image.mime, image.detail) for image in asked.images] == [(IMAGE.data, "image/png", "auto")]
 
 
 @APIS

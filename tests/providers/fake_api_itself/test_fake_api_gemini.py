@@ -24,6 +24,8 @@ from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 
 def test_gemini_generates_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Client) -> None:
     config = types.GenerateContentConfig(

@@ -14,6 +14,8 @@ from toys import Toy
 
 from visioneval import Record
 
+pytestmark = pytest.mark.slow
+
 GENERATE = """
 import json, os, signal, subprocess, sys, time
 asked = json.load(sys.stdin)

@@ -35,6 +35,7 @@ def model(name: Any = FLUX, **entry: Any) -> LiteLLMProvider:
     ("params", "problem"),
     [
         ({"seed": 7, "negative_prompt": "birds", "image_size": "square", "prompt_strength": 0.4}, None),
+        ({"model_version": "2", "drop_shadow": True, "retry": 1, "user": "eval"}, None),
         ({"aws_region_name": "eu-west-1", "vertex_project": "shop"}, None),
         ({"model": None}, "params.model is missing"),
         ({"model": "flux"}, "does not name its provider: write provider/model, such as openai/flux"),
@@ -48,6 +49,8 @@ def model(name: Any = FLUX, **entry: Any) -> LiteLLMProvider:
         ({"num_retries": 3}, "controls LiteLLM"),
         ({"mock_response": "x"}, "controls LiteLLM"),
         ({"fallbacks": ["openai/x"]}, "controls LiteLLM"),
+        ({"drop_params": True}, "controls LiteLLM"),
+        ({"deployment_id": "x"}, "controls LiteLLM"),
         ({"success_callback": ["langfuse"]}, "controls LiteLLM"),
         ({"aws_region_name": "evil.example/#"}, "must be a name of letters"),
         ({"vertex_location": ["a"]}, "must be a name of letters"),

@@ -23,6 +23,8 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.connection import _http
 from visioneval.providers.gemini.generator import GeminiGenerator
 
+pytestmark = pytest.mark.slow
+
 MODEL = "gemini-nano-banana-2.1"
 HOSTILE = {
     "GOOGLE_API_KEY": "wrong-key-of-the-environment",

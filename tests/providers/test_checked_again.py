@@ -15,6 +15,8 @@ from PIL import Image
 from visioneval.media import svg as svg_media
 from visioneval.running.calls.caching.cache import open_folder
 
+pytestmark = pytest.mark.slow
+
 SVG = (
     b'<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20">'
     b'<rect width="9" height="9"/><rect x="9" width="9" height="9" fill="red"/></svg>'

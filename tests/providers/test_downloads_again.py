@@ -18,6 +18,8 @@ from visioneval.cli import app
 from visioneval.providers import output_urls
 from visioneval.running.calls.caching.cache import open_folder
 
+pytestmark = pytest.mark.slow
+
 SIGNED = "?sig=s3cr3t"
 HOSTS = ("127.0.0.1",)
 DOWN = Page(status=503)

@@ -22,6 +22,8 @@ from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.output_urls import AllowedHosts
 
+pytestmark = pytest.mark.slow
+
 _FILE = io.BytesIO()
 Image.linear_gradient("L").save(_FILE, "PNG")
 IMAGE = _FILE.getvalue()

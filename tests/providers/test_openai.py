@@ -28,6 +28,8 @@ from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
 
+pytestmark = pytest.mark.slow
+
 PLAIN = {"model": "gpt-image-2"}
 
 

@@ -19,6 +19,8 @@ from visioneval.providers.conversation import converse, run_tool
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.judge import GeminiJudgeClient
 
+pytestmark = pytest.mark.slow
+
 CELL = CellRef("case-77", "the-generation-model", 0)
 PARTS = ("Judge it.", "output: the image", ImagePart(encode(), "image/png"))
 
@@ -163,20 +165,6 @@ def suite_over_two_providers(api: FakeAPI) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def one_gemini(api: FakeAPI, n: int = 1) -> dict[str, Any]:
-    """A suite with one Gemini model and the Gemini judge."""
-    both = suite_over_two_providers(api)
-    model = {**both["models"][1], "grid": {}, "params": {"model": "gemini-nano-banana-2.1", "n": n}}
-    once = {"gemini": {"max_attempts": 1}}
-    return {
-        "limits": once,
-        "models": [model],
-        "judges": {"eye": both["judges"]["eye"]},
-        "graders": [RUBRIC],
-        "verdict": ["right"],
-    }
-
-
 def test_every_image_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
     def answer(request: JudgeRequest) -> Any:
         wide = request.images[0].size[0] > request.images[0].size[1]
@@ -199,13 +187,3 @@ def test_every_image_of_two_providers_is_judged(toy: Toy, api: FakeAPI, script: 
         )
     assert {record.width for record in wide} == {1248}
     assert api.paid == {"images.generations": 2, "gemini": 4 + 8}
-
-
-@pytest.mark.parametrize(("fault", "status"), [("unavailable", "error"), ("refusal", "refused")])
-def test_n_images_are_n_independent_calls(toy: Toy, api: FakeAPI, fault: str, status: str) -> None:
-    api.faults.queue(Fault(fault))
-    toy.run(arguments=("--max-concurrency", "1"), **one_gemini(api, n=3))
-    records = {record.sample_index: record for record in read_records(toy.latest)}
-    assert [records[index].status for index in range(3)] == [status, "completed", "completed"]
-    generated = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "nano-banana" in asked.path]
-    assert len(generated) == 3

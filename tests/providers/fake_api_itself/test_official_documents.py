@@ -9,7 +9,7 @@ import pytest
 from fake_api import FakeAPI, Script
 from openai_document import DOCUMENT, invalid_bodies
 
-pytestmark = pytest.mark.skipif(not DOCUMENT.is_file(), reason="../shared/data is not here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DOCUMENT.is_file(), reason="../shared/data is not here")]
 
 QUESTION = {"role": "user", "content": [{"type": "input_text", "text": "Which color?"}]}
 

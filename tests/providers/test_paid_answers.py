@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-paid-0123456789"
 
 

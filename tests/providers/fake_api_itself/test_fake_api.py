@@ -27,6 +27,8 @@ from fake_api.samples import (
 from google import genai
 from google.genai import errors, types
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("fmt", "decoder"), [("png", "PNG"), ("jpeg", "JPEG"), ("webp", "WEBP")])
 def test_generation_honours_n_size_and_format(api: FakeAPI, client: openai.OpenAI, fmt: Any, decoder: str) -> None:

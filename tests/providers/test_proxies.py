@@ -28,6 +28,8 @@ from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.running.calls import limiters
 
+pytestmark = pytest.mark.slow
+
 _FILE = io.BytesIO()
 Image.linear_gradient("L").save(_FILE, "PNG")
 IMAGE = _FILE.getvalue()

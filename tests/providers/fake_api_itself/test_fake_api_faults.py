@@ -22,6 +22,8 @@ from fake_api.samples import (
 from google import genai
 from google.genai import errors, types
 
+pytestmark = pytest.mark.slow
+
 OPENAI_RAISES = {
     "rate_limit": openai.RateLimitError,
     "quota": openai.RateLimitError,

@@ -11,6 +11,8 @@ import paid_answers
 import pytest
 from paid_answers import Answers, PaidRun
 
+pytestmark = pytest.mark.slow
+
 GOOD = json.dumps({"reason": "caf?", "good": True, "verdict": "PASS"})
 MODELS = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 LONG = "7" * 5000

@@ -20,7 +20,9 @@ from visioneval.media.images import load_image
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
 
-ASSETS = Path(__file__).parents[3] / "suites" / "quickstart" / "assets"
+pytestmark = pytest.mark.slow
+
+ASSETS = Path(__file__).parents[2] / "suites" / "quickstart" / "assets"
 COPY = (
     "Grand Opening",
     "Saturday 9 May, 8 am to 4 pm",

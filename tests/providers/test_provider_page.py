@@ -30,7 +30,9 @@ from visioneval.providers.openai.judge import open_judge
 from visioneval.registry import JUDGES, PROVIDERS
 from visioneval.suite.load import load_suite
 
-DOCS = Path(__file__).parents[3] / "docs"
+pytestmark = pytest.mark.slow
+
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "providers.md").read_text(encoding="utf-8")
 COLUMNS = ("generate", "edit", "mask", "several references", "judge", "log-probabilities", "batch")
 ENTRIES = {
