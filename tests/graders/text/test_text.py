@@ -15,7 +15,6 @@ pytest.importorskip("rapidocr")
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
-EDITS = Path(__file__).resolve().parents[4] / "shared" / "data" / "edits"
 
 
 def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade:
@@ -38,20 +37,17 @@ def sign(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(("name", "passes"), [("poster_output.jpg", True), ("poster_input.jpg", False)])
-def test_the_real_poster(name: str, passes: bool) -> None:
-    if not EDITS.is_dir():
-        pytest.skip("../shared/data is not here")
-    grade = graded(EDITS / name, {"required": ["PLANE", "SNOW", "THE"], "forbidden": ["TRAIN"]})
+def test_the_real_poster(shared_data: Path, name: str, passes: bool) -> None:
+    poster = shared_data / "edits" / name
+    grade = graded(poster, {"required": ["PLANE", "SNOW", "THE"], "forbidden": ["TRAIN"]})
     assert grade.scores["copy"] is passes
     assert grade.scores["copy.recall"] == (1 if passes else 2 / 3)
     both = {"required": ["THE", "SNOW", "in NEW ENGLAND!", "MAINE RAILROAD"]}
-    assert graded(EDITS / name, both).scores["copy"] is True
+    assert graded(poster, both).scores["copy"] is True
 
 
-def test_a_real_image_without_text() -> None:
-    if not EDITS.is_dir():
-        pytest.skip("../shared/data is not here")
-    grade = graded(EDITS / "pendant_output.jpg", {"required": ["FOR RENT"]})
+def test_a_real_image_without_text(shared_data: Path) -> None:
+    grade = graded(shared_data / "edits" / "pendant_output.jpg", {"required": ["FOR RENT"]})
     assert grade.scores == {"copy": False, "copy.recall": 0.0, "copy.cer": 1.0}
 
 
