@@ -159,31 +159,34 @@ def _redacted_texts(cell: Record | Cell) -> dict[str, Any]:
 
 
 def _grader(grader: GraderRecord, metrics: Mapping[str, Score]) -> GraderRecord:
-    has_questions = grader.type == "gecko"
     judges = tuple(
         answer.model_copy(
             update={
                 "reasons": {},
                 "failure_tags": (),
                 "error": _text(answer.error),
-                "details": _details(answer.details, metrics, has_questions=has_questions),
+                "details": _details(answer.details, metrics, grader.type),
             }
         )
         for answer in grader.judges
     )
-    details = _details(grader.details, metrics, has_questions=has_questions)
+    details = _details(grader.details, metrics, grader.type)
     return grader.model_copy(update={"error": _text(grader.error), "details": details, "judges": judges})
 
 
-def _details(details: Mapping[str, Any], metrics: Mapping[str, Score], *, has_questions: bool) -> dict[str, Any]:
-    """What a summary needs: numbers, and the questions to a judge, which come from the prompt alone."""
+def _details(details: Mapping[str, Any], metrics: Mapping[str, Score], grader_type: str) -> dict[str, Any]:
+    """What a summary needs: numbers, the questions to a judge, which come from the prompt alone, and the votes of a
+    rubric, which are words of its own lists where they are no numbers."""
     plain = {name: _plain(details[name]) for name in _DETAILS if name in details}
     if isinstance(votes := details.get("votes"), dict):
-        plain["votes"] = {name: _plain(values) for name, values in votes.items() if name in metrics}
+        of_rubric = grader_type == "rubric"
+        plain["votes"] = {
+            name: values if of_rubric else _plain(values) for name, values in votes.items() if name in metrics
+        }
     if isinstance(gaps := details.get("gaps"), list):
         plain["gaps"] = [REDACTED] * len(gaps)
     questions = details.get("questions")
-    if has_questions and isinstance(questions, list):
+    if grader_type == "gecko" and isinstance(questions, list):
         asked = [question for question in questions if isinstance(question, dict)]
         plain["questions"] = [
             {name: question.get(name) if name in _ASKED else _plain(question.get(name)) for name in (*_ASKED, "score")}

@@ -15,7 +15,7 @@ from scripted_judge import ScriptedJudge, context
 from suite_runner import SuiteRunner
 from typer.testing import CliRunner, Result
 
-from visioneval import Metric, Record, read_info, read_records
+from visioneval import Metric, Record, load_run, read_info, read_records
 from visioneval.analysis.stats.agreement import krippendorff_alpha
 from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
@@ -355,6 +355,19 @@ def test_shares_have_lines_over_runs_and_names_in_trackers(icons: Icons) -> None
     summary = Summary.model_validate(icons.summary())
     _, entry = tracked_run(folder, read_info(folder), summary, rows=0).entries
     assert entry.metrics["style: flat"] == 0.5
+
+
+def test_a_redacted_run_keeps_words_like_other_scores(icons: Icons) -> None:
+    cases = [{"id": name, "prompt": f"an icon: {name}", "tags": ["person"]} for name in ANSWERS]
+    icons.write(look={"votes": 3}, cases=cases)
+    icons.run()
+    plain, redacted = (load_run("a", redact=tags).summary for tags in ([], ["person"]))
+    assert (redacted.models, redacted.judges) == (plain.models, plain.judges)
+    assert plain.judges[0].votes[0].metric == "style"
+    rows = [
+        json.loads(line) for line in icons("export", "a", "--format", "jsonl", "--redact", "person").stdout.splitlines()
+    ]
+    assert {row["test_id"]: row["scores"]["style"] for row in rows} == ANSWERS
 
 
 def test_reports_show_the_word(icons: Icons) -> None:
