@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from visioneval.records.stores.store import ObjectStore
 pytestmark = pytest.mark.slow
 
 EXPIRY_S = 2
+PAUSE_S = 0.2
+"""Between two attempts to write a run: without it, they keep a processor busy for half a minute."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +41,7 @@ def check_kept(toy: Toy, runs: str, program: Any) -> None:
         result = toy(*words, "--run-id", "r", "--cache", "other")
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
         assert result.stderr.startswith(f"{runs}/r: is being written by process ")
+        time.sleep(PAUSE_S)
 
 
 def test_a_cell_that_lasts_longer_than_the_expiry(toy: Toy, any_runs: str, machines: Machines) -> None:
@@ -89,4 +93,5 @@ def test_a_writer_that_gave_up_lets_its_claim_expire(toy: Toy, runs: str, s3: Fa
     start = heard_from(store, "r")
     while "is being written by" in (result := toy("run", "--resume", "r", *words)).output:
         assert heard_from(store, "r") == start, "it is still renewed"
+        time.sleep(PAUSE_S)
     assert result.exit_code == 0, result.output

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from urllib.parse import urlsplit
@@ -60,9 +61,14 @@ def server_context(folder: Path, hosts: Iterable[str]) -> tuple[ssl.SSLContext, 
 
 
 def _account(token_uri: str) -> dict[str, str]:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     account = {"type": "service_account", "client_email": "a@example.com", "project_id": "other"}
-    return account | {"private_key": _pem(key).decode(), "private_key_id": "1", "token_uri": token_uri}
+    return account | {"private_key": _account_key(), "private_key_id": "1", "token_uri": token_uri}
+
+
+@cache
+def _account_key() -> str:
+    """A key in PEM; to generate one takes longer than most tests."""
+    return _pem(rsa.generate_private_key(public_exponent=65537, key_size=2048)).decode()
 
 
 def _pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
