@@ -32,6 +32,7 @@ from toys import Toy
 from visioneval.running.calls import limiters
 from visioneval.suite.load import LoadedSuite, load_suite
 
+pytest.register_assert_rewrite("conformance")  # before the first test that imports it
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
 # else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("conformance")
-
 
 @pytest.fixture
 def wait_for() -> Callable[[Any], Any]:
