@@ -292,8 +292,7 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
             at = table.metrics.index(key)
             scores = zip(table.scores_a[at].tolist(), table.scores_b[at].tolist(), strict=True)
         else:  # it is not compared, so the table leaves it out
-            about = {key: Metric(type="number")}
-            scores = ((*scores_of(pair.a, about), *scores_of(pair.b, about)) for pair in pairs)
+            scores = ((*scores_of(pair.a, (key,)), *scores_of(pair.b, (key,))) for pair in pairs)
         for position, both in enumerate(scores):
             if ABSENT not in both:
                 alignments.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))

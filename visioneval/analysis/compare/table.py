@@ -11,7 +11,7 @@ from visioneval.analysis.cells import MEASURED, Cell, PooledCell
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.suite.deciding import match_keys
 from visioneval.suite.turns import chain_of
-from visioneval.types import MUST_PASS, Metric, Score, Verdict
+from visioneval.types import MUST_PASS, Metric, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ABSENT = inf
 """The score of a metric that a cell does not have. Scores are finite; one that is ``null`` is nan."""
+NO_WORDS: Mapping[str, Metric] = {}
 ValueT = TypeVar("ValueT")
 TagsOfPair = tuple[tuple[str, ...], tuple[str, ...]]
 CaseKey = tuple[str, str]
@@ -114,9 +115,10 @@ def read_pairs(
     """
     import numpy as np
 
+    names, words = tuple(metrics), {name: metric for name, metric in metrics.items() if metric.choices}
     scores_a, scores_b = np.empty((2, len(metrics), len(pairs)))
     run_scores = np.empty((runs_of_a, len(metrics), len(pairs))) if runs_of_a > 1 else scores_a[np.newaxis]
-    table = PairTable(tuple(metrics), scores_a, scores_b, run_scores)
+    table = PairTable(names, scores_a, scores_b, run_scores)
     known: dict[Any, Any] = {}
 
     def shared(value: ValueT) -> ValueT:
@@ -126,9 +128,9 @@ def read_pairs(
     for at, pair in enumerate(pairs):
         a, b = pair.a, pair.b
         also(pair)
-        scores_a[:, at], scores_b[:, at] = scores_of(a, metrics), scores_of(b, metrics)
+        scores_a[:, at], scores_b[:, at] = scores_of(a, names, words), scores_of(b, names, words)
         if runs_of_a > 1:
-            run_scores[:, :, at] = [scores_of(cell, metrics) for cell in cells_of_runs(a)]
+            run_scores[:, :, at] = [scores_of(cell, names, words) for cell in cells_of_runs(a)]
         for amounts, of_a, of_b in (
             (table.cost_usd, a.total_cost_usd, b.total_cost_usd),
             (table.seconds, a.seconds, b.seconds),
@@ -232,16 +234,20 @@ def run_verdicts(cell: Cell) -> RunVerdicts:
     return tuple(None if item is None else item.verdict for item in cells_of_runs(cell))
 
 
-def scores_of(cell: Cell | None, metrics: Mapping[str, Metric]) -> list[float]:
-    """The scores of a cell as numbers, a word as its place among the choices."""
+def scores_of(cell: Cell | None, metrics: Sequence[str], words: Mapping[str, Metric] = NO_WORDS) -> list[float]:
+    """The scores of a cell as numbers, a word as its place among the choices. ``words`` are the metrics of words."""
     scores: Mapping[str, Any] = {} if cell is None else cell.scores
-    return [_code(scores.get(name, ABSENT), metric) for name, metric in metrics.items()]
+    numbers = [nan if (score := scores.get(name, ABSENT)) is None else score for name in metrics]
+    if words or str in map(type, numbers):
+        return [_code(number, words.get(name)) for name, number in zip(metrics, numbers, strict=True)]
+    return numbers
 
 
-def _code(score: Score, metric: Metric) -> float:
+def _code(score: Any, words: Metric | None) -> float:
+    """A score as a number; nan for an unknown word, for one in the place of a number, and the other way round."""
     if isinstance(score, str):
-        return metric.choices.index(score) if score in metric.choices else nan
-    return nan if score is None or (metric.choices and score != ABSENT) else score
+        return words.choices.index(score) if words is not None and score in words.choices else nan
+    return nan if words is not None and score != ABSENT else float(score)
 
 
 def _has_no_output(cell: Cell) -> bool:
