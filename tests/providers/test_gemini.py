@@ -108,7 +108,7 @@ def test_generates_with_the_parameters_as_written(api: FakeAPI) -> None:
 def test_an_image_is_extracted_from_text_and_thoughts(api: FakeAPI, name: str) -> None:
     params: dict[str, Any] = {name: ["TEXT", "IMAGE"], "thinking_config": {"include_thoughts": True}}
     generated = generate(config(api.gemini_base_url), request_for(**params))
-    assert [size(data) for data in generated.outputs] == [(1024, 1024)]
+    assert [size(data) for data in generated.outputs] == [(256, 256)]
     assert api.requests[0].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
 
 

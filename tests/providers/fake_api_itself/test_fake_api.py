@@ -70,7 +70,7 @@ def test_a_script_generates(api: FakeAPI, script: Script, client: openai.OpenAI)
     ours = client.images.generate(model="gpt-image-2", prompt="mine", n=2)
     theirs = client.images.generate(model="gpt-image-2", prompt="other")
     assert [base64.b64decode(image.b64_json or "") for image in ours.data or []] == [mine, mine]
-    assert open_image((theirs.data or [])[0].b64_json).size == (1024, 1024)
+    assert open_image((theirs.data or [])[0].b64_json).size == (256, 256)
 
 
 @pytest.mark.parametrize(
