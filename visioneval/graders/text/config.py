@@ -60,8 +60,6 @@ class TextGrader(BaseGrader, PanelOptions):
         ".doubtful_extra": "expect.text.extra: forbid",
     }
 
-    sees_videos: ClassVar[bool] = True
-
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
         default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
@@ -142,10 +140,6 @@ class TextGrader(BaseGrader, PanelOptions):
     @property
     def measures_locally(self) -> bool:
         return self.extract != "judge"
-
-    @property
-    def needs_no_bytes(self) -> bool:
-        return False
 
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()

@@ -27,7 +27,6 @@ class VideoGrader(BaseGrader):
     """Properties of a video: it has the expected duration, size, frame rate and sound, and does not stand still, turn
     black or flicker."""
 
-    sees_videos: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, str]] = {
         "": "task: video_generation",
         ".size": "expect.size or expect.aspect_ratio",
@@ -51,10 +50,6 @@ class VideoGrader(BaseGrader):
     @property
     def measures_locally(self) -> bool:
         return True
-
-    @property
-    def needs_no_bytes(self) -> bool:
-        return False
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if not is_video(case):
