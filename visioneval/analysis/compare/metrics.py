@@ -116,7 +116,10 @@ def _strata(measured: Iterable[PairRow]) -> dict[tuple[str, str], Counts]:
         counts[2] += row.verdict_b is Verdict.PASS
         counts[3] += 1
         pairs[row.case] += 1
-    return {(case, label): Counts(*counts, weight=counts[3] / pairs[case]) for (case, label), counts in strata.items()}
+    return {
+        (case, label): Counts(passed_a, of_a, passed_b, of_b, weight=of_b / pairs[case])
+        for (case, label), (passed_a, of_a, passed_b, of_b) in strata.items()
+    }
 
 
 def shares_by_failure_tag(rows: Sequence[PairRow]) -> Iterator[Difference]:
