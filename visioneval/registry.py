@@ -35,39 +35,40 @@ class Part:
     work: str
     """Its implementation, built from the options."""
     checks: str | None = None
-    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it."""
+    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it; by
+    default, that of its options."""
 
 
-def _part(package: str, config: str, work: str, *, checks: str | None = None) -> Part:
-    checked = f"visioneval.{package}.{checks}" if checks else None
+def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
+    checked = f"visioneval.{package}.checks" if checks else None
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 
 GRADERS: Mapping[str, Part] = {
-    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks="checks"),
+    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric", checks=True),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
-    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks="checks"),
-    "text": _part("graders.text", "TextGrader", "grader:Text", checks="checks"),
+    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko", checks=True),
+    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
     "video": _part("graders.video", "VideoGrader", "grader:Video"),
     "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
-    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks="checks"),
+    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks="config"),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator", checks="config"),
-    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks="config"),
-    "files": _part("providers.files", "FilesProvider", "generator:Files", checks="config"),
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator"),
+    "files": _part("providers.files", "FilesProvider", "generator:Files"),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
-    "command": _part("providers.command", "CommandProvider", "generator:Command", checks="config"),
+    "command": _part("providers.command", "CommandProvider", "generator:Command"),
 }
 JUDGES: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks="config"),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks="config"),
-    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge", checks="config"),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks="checks"),
+    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge"),
+    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 
 
@@ -86,7 +87,7 @@ def config_of(table: Mapping[str, Part], name: str) -> Any:
 def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
     """The check ``function`` of ``name``; ``None`` if it has none or ``table`` has no such name."""
     part = table.get(name)
-    return None if part is None or part.checks is None else getattr(import_module(part.checks), function, None)
+    return part and getattr(import_module(part.checks or part.config.partition(":")[0]), function, None)
 
 
 _SUITE_FOLDERS: dict[str, None] = {}

@@ -50,12 +50,18 @@ ABOUT_OLD_MODELS = {
     "tests/integration/litellm/test_judging.py": {"claude-3-haiku-20240307"},  # answers without a schema
     "tests/integration/litellm/test_litellm_itself.py": {"gpt-image-1", "gemini-3-pro-image-preview"},  # in its list
     "tests/providers/fake_api_itself/test_fake_api.py": {"gpt-image-1", "gpt-image-1.5", "dall-e-3"},  # has fixed sizes
-    "tests/providers/fake_api_itself/test_fake_api_gemini.py": {"gemini-2.5-flash", "gemini-2.5-flash-image"},  # refuse more
+    "tests/providers/fake_api_itself/test_fake_api_gemini.py": {
+        "gemini-2.5-flash",
+        "gemini-2.5-flash-image",
+    },  # refuse more
     "tests/providers/test_gemini_judge.py": {"gemini-2.5-flash", "gemini-3"},  # does not sign its thoughts
     "tests/providers/test_openai_judge.py": {"gpt-4.1"},  # does not reason
     "tests/running/videos/test_video_generation.py": {"sora-2", "gemini-omni-1.1-flash"},  # has a public price
     "tests/running/videos/test_generated_videos.py": {"gemini-omni-1.1", "gemini-omni-1.1-flash"},  # 10 s at most
-    "tests/providers/fake_api_itself/test_fake_api_judges.py": {"gpt-4.1", "gpt-5"},  # without reasoning; without temperature
+    "tests/providers/fake_api_itself/test_fake_api_judges.py": {
+        "gpt-4.1",
+        "gpt-5",
+    },  # without reasoning; without temperature
     "visioneval/providers/gemini/config.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
 }
 """By file: models that have ended or will end, and beginnings of names, which are what the file is about."""
