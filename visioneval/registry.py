@@ -26,8 +26,8 @@ class Part:
     default, that of its options."""
 
 
-def _part(package: str, config: str, work: str, *, checks: str | None = None) -> Part:
-    checked = f"visioneval.{package}.{checks}" if checks else None
+def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
+    checked = f"visioneval.{package}.checks" if checks else None
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 

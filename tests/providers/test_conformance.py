@@ -197,21 +197,35 @@ class TestGeminiJudge(JudgeConformance):
         return GeminiJudgeClient(GeminiJudge.model_validate(entry))
 
 
-RECORDED = "its answers are in a file: tests/cli/judging/test_recorded.py"
-
-
 def behaviors(base: type[Conformance]) -> set[str]:
     return {name.removeprefix("test_") for name in dir(base) if name.startswith("test_")}
 
 
-def test_every_provider_and_judge_of_the_registry_is_here() -> None:
-    models = {"openai": TestOpenAI, "gemini": TestGemini, "mock": TestMock, "command": TestCommand, "files": TestFiles}
-    judges = {"openai": TestOpenAIJudge, "gemini": TestGeminiJudge}
-    elsewhere = {"litellm": "tests/integration/litellm/test_conformance.py", "recorded": RECORDED}
-    assert models.keys() | elsewhere.keys() - {"recorded"} == registry.PROVIDERS.keys()
-    assert judges.keys() | elsewhere.keys() == registry.JUDGES.keys()
-    for subject in (*models.values(), *judges.values(), TestOpenAIChatJudge):
-        shown = {name for name in behaviors(subject) if getattr(subject, f"test_{name}") is not None}
-        base = GenerationConformance if issubclass(subject, GenerationConformance) else JudgeConformance
-        assert shown | subject.cannot.keys() == behaviors(base)
-        assert all(subject.cannot.values())
+class TestRecordedJudge(JudgeConformance):
+    cannot = dict.fromkeys(behaviors(JudgeConformance), "it makes no calls: see tests/cli/judging/test_recorded.py")
+
+
+PROVIDERS: Mapping[str, tuple[type[GenerationConformance], ...]] = {
+    "openai": (TestOpenAI,),
+    "gemini": (TestGemini,),
+    "mock": (TestMock,),
+    "command": (TestCommand,),
+    "files": (TestFiles,),
+}
+JUDGES: Mapping[str, tuple[type[JudgeConformance], ...]] = {
+    "openai": (TestOpenAIJudge, TestOpenAIChatJudge),
+    "gemini": (TestGeminiJudge,),
+    "recorded": (TestRecordedJudge,),
+}
+ELSEWHERE = {"litellm"}
+"""In an environment of its own."""
+
+
+def test_every_provider_and_judge_is_here_with_all_that_it_cannot_do() -> None:
+    assert PROVIDERS.keys() | ELSEWHERE == registry.PROVIDERS.keys()
+    assert JUDGES.keys() | ELSEWHERE == registry.JUDGES.keys()
+    for base, table in ((GenerationConformance, PROVIDERS), (JudgeConformance, JUDGES)):
+        for subject in (subject for subjects in table.values() for subject in subjects):
+            shown = {name for name in behaviors(subject) if getattr(subject, f"test_{name}") is not None}
+            assert shown == behaviors(base) - subject.cannot.keys()
+            assert all(subject.cannot.values())

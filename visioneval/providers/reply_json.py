@@ -97,7 +97,8 @@ def _object_at(text: str, start: int) -> tuple[dict[str, Any], int, str | None]:
         except json.JSONDecodeError as error:
             repair = f"{error.msg} (line {error.lineno}, column {error.colno})"
             rest = text[error.pos :].lstrip()
-            if not rest or rest.startswith("```") or error.msg.startswith("Unterminated string"):
+            in_text = error.msg.startswith("Invalid control character")
+            if error.msg.startswith("Unterminated string") or (not in_text and (not rest or rest.startswith("```"))):
                 _raise_truncated()
             spaced = _COMMAS.sub(lambda match: " " if match[0] == "," else match[0], text[start:])
             value, end = _TOLERANT.raw_decode(text[:start] + spaced, start)

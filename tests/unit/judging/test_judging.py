@@ -187,6 +187,12 @@ def test_a_line_break_in_a_text_is_repaired() -> None:
     assert (result.data, result.how) == ({"n": 4, "why": "two\nlines, and\ttabs"}, "repaired")
 
 
+def test_a_fence_in_a_text_is_no_end() -> None:
+    result = read_reply(Reply('{"code": "\n```py\nx\n```"}', "m"), lambda data: [])
+    assert (result.data, result.how) == ({"code": "\n```py\nx\n```"}, "repaired")
+    assert read_reply(Reply('{"code": "\n```py\nx\n```', "m"), lambda data: []).how is None
+
+
 def test_a_comma_in_a_text_stays() -> None:
     result = read_reply(Reply('{"why": "a,] b,} \\",]",}', "m"), lambda data: [])
     assert (result.data, result.how) == ({"why": 'a,] b,} ",]'}, "repaired")
