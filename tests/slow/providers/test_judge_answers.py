@@ -37,7 +37,13 @@ def judged(answers: Answers, provider: str = "openai", **judge: Any) -> PaidRun:
     asked = {**host, "model": MODELS[provider], **({"api": "chat"} if provider == "openai" else {}), **judge}
     metrics = {"good": {"type": "pass_fail", "description": "good?"}}
     look = {"key": "look", "type": "rubric", "judge": "default", "metrics": metrics}
-    run.write(models=[{"provider": "mock", "params": {"size": "64x64"}}], judges={"default": asked}, graders=[look], verdict=["good"], prices={})
+    run.write(
+        models=[{"provider": "mock", "params": {"size": "64x64"}}],
+        judges={"default": asked},
+        graders=[look],
+        verdict=["good"],
+        prices={},
+    )
     return run
 
 
