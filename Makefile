@@ -30,6 +30,8 @@ GROUP_docs := docs
 # Shows pip's work as a line for each package.
 PROGRESS := /^Collecting/ { sub(/[^A-Za-z0-9._-].*/, "", $$2); print "  " $$2; fflush() } /^Installing coll/ { print "  installing"; fflush() }
 SHELL := bash
+# Else each process of the tests compiles the plug-ins of pytest anew.
+unexport PYTHONDONTWRITEBYTECODE
 .SHELLFLAGS := -o pipefail -c
 
 # Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.

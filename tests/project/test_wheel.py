@@ -29,7 +29,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def visioneval(installed: Path, folder: Path, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    # what the first command compiles is there for the others
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-m", "visioneval", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

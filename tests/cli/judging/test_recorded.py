@@ -213,7 +213,7 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
         {},
         {},
         name="deep/suite.yaml",
-        models=[{"provider": "mock", "label": "generated"}],
+        models=[{"provider": "mock", "label": "generated", "params": {"size": "64x64"}}],
         judges={"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}},
         graders=[
             {
@@ -268,7 +268,7 @@ class Judged:
         (self.toy.folder / name).write_text("\n".join(["case,question,answer", *rows, ""]))
 
     def write(self, path: str = "answers.csv", **changes: Any) -> Path:
-        models = [{"provider": "mock", "label": "generated"}]
+        models = [{"provider": "mock", "label": "generated", "params": {"size": "64x64"}}]
         judges = {"people": {"provider": "recorded", "path": path}}
         suite = {"models": models, "judges": judges, "graders": [self.rubric], "verdict": ["quality >= 3"]}
         return self.toy.write({}, {}, **{**suite, **changes})

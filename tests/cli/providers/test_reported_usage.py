@@ -160,7 +160,7 @@ def test_an_impossible_usage_of_a_gemini_image_passes_no_gate(
 JUDGED = """\
 name: posters
 cases: [{{id: tree, prompt: a tree}}]
-models: [{{provider: mock}}]
+models: [{{provider: mock, params: {{size: 64x64}}}}]
 judges: {{default: {{{judge}, base_url: "{url}", api_key_env: LOCAL_KEY}}}}
 prices: {{{name}: {{input_per_million: 5, output_per_million: 40}}}}
 graders: [{{key: look, type: rubric, metrics: {{good: {{type: pass_fail, description: good?}}}}}}]

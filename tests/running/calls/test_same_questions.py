@@ -27,7 +27,10 @@ def test_the_same_pair_in_two_cases_is_paid_once(tmp_path: Path, local_api: Fake
         0,
         samples=2,
         cases=[{"id": f"case{at}", "prompt": prompt} for at, prompt in enumerate(prompts)],
-        models=[{"provider": "mock", "label": "a"}, {"provider": "mock", "label": "b", "params": {"flaw": "blank"}}],
+        models=[
+            {"provider": "mock", "label": "a", "params": {"size": "64x64"}},
+            {"provider": "mock", "label": "b", "params": {"size": "64x64", "flaw": "blank"}},
+        ],
         graders=[
             {"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": SCORE}},
             {"key": "better", "type": "pairwise", "judge": "eye"},

@@ -35,7 +35,7 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "name": "claims",
             "judges": {"default": entry},
             "cases": cases,
-            "models": [{"provider": "mock", "grid": {"seed": [1, 2]}}],
+            "models": [{"provider": "mock", "params": {"size": "64x64"}, "grid": {"seed": [1, 2]}}],
             "graders": [{"key": "gecko", "type": "gecko", **grader}],
             "verdict": ["gecko >= 0.8", "gecko.color >= 0.5"],
         }
