@@ -176,3 +176,22 @@ def test_kinds(text: str, kind: str) -> None:
 def test_a_number_is_no_condition(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind_of(parse_expression(text).tree, {"a": "number", "yes": "bool"})
+
+
+def test_keywords_of_python_are_names_and_other_scripts_need_quotes() -> None:
+    """So that no grader's key is refused, and no sign is taken for one that looks like it."""
+    assert parse_expression("pass + class.is * True - None / lambda").names == (
+        "pass",
+        "class.is",
+        "True",
+        "None",
+        "lambda",
+    )
+    assert parse_expression("'\ufb01ne' + \"gr\u00fcn\"").names == ("\ufb01ne", "gr\u00fcn")
+    with pytest.raises(ValueError, match="character 1 of the expression: unexpected"):
+        parse_expression("\ufb01ne + 1")
+
+
+def test_an_expression_as_long_as_a_book_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="has 2,400,001 characters, over the limit of 1,000"):
+        parse_expression("a + " * 600_000 + "a")

@@ -17,10 +17,8 @@ from jinja2 import meta
 
 from visioneval.errors import TemplateError, did_you_mean
 from visioneval.templates.sandbox import Sandbox
-from visioneval.templates.steps import counted
+from visioneval.templates.steps import MAX_CHARACTERS, MAX_EXPRESSIONS, counted
 
-MAX_CHARACTERS = 1_000_000
-MAX_EXPRESSIONS = 2000
 _LITERAL = re.compile(r"(?<!\{)\{\s?(prompt|criteria|image_description)\s?\}(?!\})")
 _UNSET = re.compile("'(.*)' is not set$")
 _NO_FILTER = re.compile(r"No filter named '(.*)'\.?$")

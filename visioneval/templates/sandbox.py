@@ -24,15 +24,18 @@ from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
 from visioneval.errors import did_you_mean
-from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh, weigh_value
+from visioneval.templates.steps import (
+    CHARACTERS_PER_STEP,
+    MAX_PADDING,
+    MAX_PRECISION,
+    MAX_TEMPLATE,
+    MAX_TOKENS,
+    check_numbers,
+    take,
+    take_from_suite,
+    weigh,
+)
 
-MAX_TEMPLATE = 100_000
-"""Maximum length in characters of a template with more than plain expressions."""
-MAX_TOKENS = 20_000
-MAX_BITS = 4096
-MAX_PRECISION = 100
-MAX_PADDING = 100
-"""Characters of a padded number."""
 CALL_STEPS = 10
 INCLUDE_STEPS = 100
 """An include of an empty template takes as long as so many nodes."""
@@ -66,24 +69,20 @@ _METHODS: Mapping[type, frozenset[str]] = {
 }
 
 
-def _charged_call(function: Callable[..., Any], factor: Callable[..., int]) -> Callable[..., Any]:
+def _charged_call(function: Callable[..., Any], factor: Callable[..., int] | None = None) -> Callable[..., Any]:
     """Wraps a filter or test to charge for its arguments and its result. Evaluates lazy results immediately."""
 
     @wraps(function)
     def run(*args: Any, **more: Any) -> Any:
         take(CALL_STEPS)
-        weigh(*args, *more.values(), times=factor(*args, **more))
+        weigh(*args, *more.values(), times=factor(*args, **more) if factor else 1)
         result = function(*args, **more)
         if isinstance(result, Iterator):
             result = list(result)
-        weigh_value(result)
+        weigh(result)
         return result
 
     return run
-
-
-def _factor_one(*_: Any, **__: Any) -> int:
-    return 1
 
 
 def _path_length(*args: Any, **more: Any) -> int:
@@ -139,9 +138,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         factors = dict.fromkeys(_BY_ATTRIBUTE, _path_length)
         self.globals = {"range": _range}
         tests: Mapping[str, Any] = self.tests
-        self.tests = {name: _charged_call(test, _factor_one) for name, test in tests.items()}
+        self.tests = {name: _charged_call(test) for name, test in tests.items()}
         self.filters = {
-            name: _charged_call(cast("Callable[..., Any]", function), factors.get(name, _factor_one))
+            name: _charged_call(cast("Callable[..., Any]", function), factors.get(name))
             for name, function in allowed.items()
         }
         self.filters |= {_CHARGE: _charge, _CHARGE_LOOP: _charge_loop, _CHARGE_VALUE: _charge_value, _JOINED: _joined}
@@ -215,10 +214,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         weigh(*args, *more.values())
         owner = getattr(obj, "__self__", None)
         if type(owner) is not dict:  # its methods touch none of its values
-            weigh_value(owner)
+            weigh(owner)
         result = super().call(context, obj, *args, **more)
         if type(owner) is not dict:
-            weigh_value(result)
+            weigh(result)
         return result
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -226,23 +225,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         sides = (left, right)
         integers = [side for side in sides if isinstance(side, int)]
         if all(isinstance(side, (int, float)) for side in sides):
-            _check_numbers(operator, integers)
+            check_numbers(operator, integers)
         elif operator == "%":
             raise OverflowError("'%' works only with numbers: use '~' to join text")
         else:
             sized = [side for side in sides if not isinstance(side, (int, float))]
             weigh(*sized, times=max(1, *integers) if operator == "*" and integers else 1)
         return super().call_binop(context, operator, left, right)
-
-
-def _check_numbers(operator: str, integers: list[int]) -> None:
-    bits = [side.bit_length() for side in integers]
-    if len(integers) == 2 and operator == "**":
-        bits.append(bits[0] * abs(integers[1]))
-    elif operator == "*":
-        bits.append(sum(bits))
-    if max(bits, default=0) > MAX_BITS:
-        raise OverflowError(f"a number has more than {MAX_BITS:,} bits")
 
 
 _WEIGHED: Mapping[type[nodes.Node], tuple[str, ...]] = {
@@ -315,7 +304,7 @@ def _charge(_: None, steps: int) -> None:
 
 
 def _charge_value(value: Any) -> Any:
-    weigh_value(value)
+    weigh(value)
     return value
 
 
@@ -329,7 +318,7 @@ def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
 @jinja2.pass_context  # a pass_context function is not evaluated during compilation
 def _finalize(_: Context, value: Any) -> Any:
     """Charges for a value that is printed. Refuses methods, whose text has an address that differs in each process."""
-    weigh_value(value)
+    weigh(value)
     if type(value) is not str and callable(value) and not isinstance(value, jinja2.Undefined):
         name = getattr(value, "__name__", "")
         raise TypeError(f"{name!r} is a method: write ['{name}'] for the value of that name, or {name}() to call it")
@@ -337,7 +326,7 @@ def _finalize(_: Context, value: Any) -> Any:
 
 
 def _joined(parts: list[Any]) -> str:
-    weigh_value(parts)
+    weigh(parts)
     return "".join(map(str, parts))
 
 

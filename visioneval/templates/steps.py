@@ -1,4 +1,4 @@
-"""Budgets of steps for rendering templates, and the cost of values."""
+"""The bounds of templates: of their text, of what they compute, and of the work of rendering, in steps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 
 from visioneval.bounds import TEMPLATE_STEPS
 
+MAX_CHARACTERS = 1_000_000
+"""Of a template with plain expressions only, and of what a template renders."""
+MAX_EXPRESSIONS = 2000
+MAX_TEMPLATE = 100_000
+"""Maximum length in characters of a template with more than plain expressions."""
+MAX_TOKENS = 20_000
+MAX_BITS = 4096
+MAX_PRECISION = 100
+MAX_PADDING = 100
+"""Characters of a padded number."""
 CHARACTERS_PER_STEP = 16
 SUITE_TEMPLATES = 50
 CASE_STEPS = 4000
 """Steps that each case adds to the suite's budget: a template may be rendered more than once for a case."""
 
 _COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
-_SINGLE_STEP = frozenset({bool, float, type(None)})
 
 
 class TooMuchWorkError(Exception):
@@ -24,8 +33,6 @@ class TooMuchWorkError(Exception):
 
 class Steps:
     """A budget of steps."""
-
-    __slots__ = ("_limit", "_subject", "remaining")
 
     def __init__(self, limit: int, subject: str) -> None:
         self.remaining, self._limit, self._subject = limit, limit, subject
@@ -91,35 +98,32 @@ def weigh(*values: Any, times: int = 1) -> None:
         budget.take(_weight(list(values), budget.remaining) * times)
 
 
-def weigh_value(value: Any) -> None:
-    """Charges the cost of traversing one value, mostly a text. Raises ``TooMuchWorkError``."""
-    if (budget := _steps.get()) is not None:
-        if type(value) is str:
-            budget.take(1 + len(value) // CHARACTERS_PER_STEP)
-        else:
-            budget.take(_weight([value], budget.remaining))
-
-
 def _weight(todo: list[Any], most: int) -> int:
     """The cost of traversing values; stops counting once it exceeds ``most``."""
     total = 0
     while todo and total <= most:
-        item: Any = todo.pop()
-        kind = type(item)  # nearly all values have one of the first types
-        if kind is str:
+        item = todo.pop()
+        if isinstance(item, str):
             total += 1 + len(item) // CHARACTERS_PER_STEP
-        elif kind in _SINGLE_STEP:
-            total += 1
-        elif kind in _COLLECTIONS or isinstance(item, _COLLECTIONS):
+        elif isinstance(item, _COLLECTIONS):
             total += 1 + len(item)
             if total <= most:
                 todo += item
                 if isinstance(item, dict):
                     todo += item.values()
-        elif isinstance(item, str):
-            total += 1 + len(item) // CHARACTERS_PER_STEP
         elif isinstance(item, range):
             total += 1 + len(item)
         else:
             total += 1 + (item.bit_length() // 64 if isinstance(item, int) else 0)
     return total
+
+
+def check_numbers(operator: str, integers: list[int]) -> None:
+    """Raises ``OverflowError`` for an operation whose result has too many bits."""
+    bits = [side.bit_length() for side in integers]
+    if len(integers) == 2 and operator == "**":
+        bits.append(bits[0] * abs(integers[1]))
+    elif operator == "*":
+        bits.append(sum(bits))
+    if max(bits, default=0) > MAX_BITS:
+        raise OverflowError(f"a number has more than {MAX_BITS:,} bits")
