@@ -35,7 +35,7 @@ GRADERS: Mapping[str, Part] = {
     "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric"),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
     "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko"),
-    "text": _part("graders.text", "TextGrader", "grader:Text", checks="checks"),
+    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
@@ -55,7 +55,7 @@ JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
     "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
     "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge"),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks="checks"),
+    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 BUILT_IN: Mapping[str, Mapping[str, Part]] = {
     "visioneval.graders": GRADERS,
