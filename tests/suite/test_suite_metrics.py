@@ -280,6 +280,9 @@ def test_export_report_and_plan_know_computed_metrics(toy: Toy) -> None:
     assert toy("report", "a").exit_code == 0
     result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "overall:1", "--like", "a")
     assert "the same in all samples" in result.stderr  # known, with no variance
+    results = toy.folder / "runs" / "a" / "results.jsonl"
+    slower = [{**json.loads(line), "seconds": at + 1} for at, line in enumerate(results.read_text().splitlines())]
+    results.write_text("".join(f"{json.dumps(record)}\n" for record in slower))
     result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "seconds:1", "--like", "a", "--json")
     assert result.exit_code == 0, result.stderr
     result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "overal:1")

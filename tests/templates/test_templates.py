@@ -126,6 +126,7 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ [1, 2] | random }}", "template, line 1: there is no filter 'random'"),
         ("{{ '{' | fromjson }}", "the template cannot be rendered: fromjson() of what is not JSON: {"),
         ("{{ 'NaN' | fromjson }}", "the template cannot be rendered: fromjson() of what is not JSON: NaN"),
+        ("{{ '1e999' | fromjson }}", "the template cannot be rendered: fromjson() of what is not JSON: 1e999"),
         ("{{ [1] | fromjson }}", "the template cannot be rendered: fromjson() needs a text"),
         ("{{ ('[' * 99999) | fromjson }}", "the template is nested too deeply"),
         ("{{ ('9' * 5000) | fromjson }}", "the template cannot be rendered: a number has too many digits"),

@@ -16,7 +16,10 @@ from visioneval.types import Frozen, Metric
 
 
 class Disagreement(Frozen):
-    """``judged`` cells have a verdict of the judge, and the scores that rules read; in ``disagreed`` they differ."""
+    """In ``judged`` cells, the judge has a verdict and all scores that rules read were measured.
+
+    In ``disagreed`` of them, the rules contradict the judge.
+    """
 
     judged: int
     disagreed: int

@@ -77,7 +77,7 @@ def compared_lines(comparison: Comparison) -> Iterator[str]:
     yield f"B: {_side(comparison.b)}"
     labels = [new if old == new else f"{old} -> {new}" for old, new in comparison.labels]
     if labels:
-        yield f"model run{'s' * (len(labels) > 1)}: {', '.join(labels)}"
+        yield f"model run{'s' * (len(labels) > 1)}: {'; '.join(labels)}"
 
 
 def _side(side: Side) -> str:

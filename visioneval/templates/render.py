@@ -118,6 +118,11 @@ class Templates:
             raise _unusable(f"template {current!r}", error) from None
         return files
 
+    def says(self, name: str, *texts: str) -> bool:
+        """Whether a template, with those that it includes, has each of these texts. Raises ``TemplateError``."""
+        sources = "\n".join(map(self.text, self.files(name)))
+        return all(text in sources for text in texts)
+
     def names_in(self, name: str) -> tuple[set[str], tuple[str, ...]]:
         """The variables that a template names, or one that it includes or extends, and those in single braces, such as
         ``{prompt}``, which Jinja leaves as they are. Raises ``TemplateError``.

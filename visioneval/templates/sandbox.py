@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from itertools import islice
+from math import isfinite
 from types import CodeType
 from typing import Any, NoReturn, cast
 
@@ -367,9 +368,14 @@ def _fromjson(text: str) -> Any:
     if not isinstance(text, str):
         raise TypeError("fromjson() needs a text")
     try:
-        return json.loads(text, parse_constant=_no_json)
+        return json.loads(text, parse_constant=_no_json, parse_float=_finite)
     except json.JSONDecodeError:
         _no_json(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _no_json(text)
 
 
 def _no_json(text: str) -> NoReturn:

@@ -71,9 +71,9 @@ def test_a_summary_has_the_score_and_the_gaps_of_each_image_passing_ones_too() -
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
     rows = [line for line in lines if line.startswith("1 ")]
     assert rows[-3:] == [
-        "1 lost not measured",
         "1 poor 25.0 No hill. It is day, not night.",
         "1 good 75.0 The bird is missing.",
+        "1 lost not measured",
     ], "the worst first"
 
 

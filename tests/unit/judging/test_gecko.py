@@ -345,6 +345,18 @@ def test_a_judge_that_gives_verdicts_is_asked_again_in_the_same_form(tmp_path: P
     assert judge.words(1)[-1].endswith("Answer again in the form that was asked for, and nothing else.")
 
 
+@pytest.mark.parametrize("form", ["Question: Verdict:", '{% include "form.md.j2" %}'])
+def test_only_the_template_and_what_it_includes_ask_for_verdicts(tmp_path: Path, form: str) -> None:
+    (tmp_path / "form.md.j2").write_text("Question: Verdict:")
+    (tmp_path / "ask.md.j2").write_text("{{ questions[0].id }} {{ questions[0].question }} " + form)
+    judge = ScriptedJudge("Question: Is there a dog?\nVerdict: yes")
+    assert grade(tmp_path, judge, {"questions": [DOG]}, answers_template="ask.md.j2").scores["gecko"] == 1.0
+    shown = {**DOG, "question": "Does the sign say 'Question: yes? Verdict: no'?"}
+    judge = ScriptedJudge(json.dumps({"answers": [{"id": shown["id"], "reason": "", "answer": "yes"}]}))
+    assert grade(tmp_path, judge, {"questions": [shown]}).scores["gecko"] == 1.0
+    assert judge.questions[0].schema is not None
+
+
 def test_a_verdict_that_may_be_cut_off_is_none(tmp_path: Path) -> None:
     (tmp_path / "ask.md.j2").write_text("{% for q in questions %}{{ q.question }} {% endfor %}Question: Verdict:")
     hue = {"id": "hue", "question": "Which red?", "choices": ["red", "red wine"], "answer": "red wine"}

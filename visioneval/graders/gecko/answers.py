@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,18 +15,35 @@ from typing import Any
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko.choices import NONE_OF_THEM, answer_text, choice_of, lettered_choices, offers_none
-from visioneval.graders.gecko.config import VERDICTS
+from visioneval.graders.gecko.config import VERDICTS, asking_context
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, object_schema, past_cache
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.cases.questions import GeckoQuestion, folded_text
+from visioneval.templates.render import Templates
 
 OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100
 """The most unrequested ids that a record lists."""
-Instructions = Callable[[Sequence[GeckoQuestion]], str]
-"""Renders the instructions for some of the questions."""
 MAX_ANSWER_CHARS = 500
 _VERDICT_LABEL = re.compile("(</?question>|Question:|Verdict:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """How a judge is asked: a template, and its variables besides the questions."""
+
+    templates: Templates
+    template: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, questions: Sequence[GeckoQuestion]) -> str:
+        """The instructions for some of the questions. Raises ``TemplateError``."""
+        return self.templates.render(self.template, {**self.variables, **asking_context(questions)})
+
+    @property
+    def give_verdicts(self) -> bool:
+        """Whether the template asks for a verdict after each question, in text. What it shows does not count."""
+        return self.templates.says(self.template, *VERDICTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +182,14 @@ async def ask_all(
 ) -> AnswerSet:
     """Asks all questions; recorded answers are looked up once. Never raises because of a judge."""
     groups = [(question,) for question in questions] if single else [tuple(questions)]
-    first = await gather_all(_ask_group(ask, group, instructions(group), parts) for group in groups)
+    first = await gather_all(_ask_group(ask, group, instructions, parts) for group in groups)
     merged = _merged(first)
     is_recorded = any(reply.shape == "recorded" for reply in merged.replies)
     if merged.fault or is_recorded:
         return merged
     open_questions = [item for item in questions if merged.answers[item.id].fault and item.id not in merged.again]
     second = await gather_all(
-        _ask_group(ask, (item,), _retry_instructions(instructions, item, merged.answers[item.id]), parts, again=True)
-        for item in open_questions
+        _ask_group(ask, (item,), instructions, parts, before=merged.answers[item.id]) for item in open_questions
     )
     return _merged([merged, *second])
 
@@ -196,20 +212,25 @@ async def ask_past_cache(
     return _merged([answered, await ask_all(past_cache(ask), unusable, instructions, parts, single=single)])
 
 
-def _retry_instructions(instructions: Instructions, question: GeckoQuestion, answer: ParsedAnswer) -> str:
+def _remark(answer: ParsedAnswer) -> str:
+    """What a judge is told that is asked again."""
     cause = f"{answer.fault}: {answer.answer!r}" if answer.answer else str(answer.fault)
     return (
-        f"{instructions((question,))}\n\nYou were asked this before, and what came could not be used ({cause})."
+        f"\n\nYou were asked this before, and what came could not be used ({cause})."
         " Answer with one of the letters above and nothing else as the answer."
     )
 
 
 async def _ask_group(
-    ask: Ask, group: tuple[GeckoQuestion, ...], instructions: str, parts: Sequence[Part], *, again: bool = False
+    ask: Ask,
+    group: tuple[GeckoQuestion, ...],
+    instructions: Instructions,
+    parts: Sequence[Part],
+    *,
+    before: ParsedAnswer | None = None,
 ) -> AnswerSet:
-    """Asks once, and again if the reply does not match the schema."""
-
-    gives_verdicts = all(sign in instructions for sign in VERDICTS)
+    """Asks once, and again if the reply does not match the schema. ``before`` is an unusable answer to one question."""
+    gives_verdicts = instructions.give_verdicts
 
     async def ask_tolerantly(question: Question) -> Reply:
         reply = await ask(question)
@@ -217,7 +238,7 @@ async def _ask_group(
         return replace(reply, text=answer_as_json(group[0], text) if len(group) == 1 else text)
 
     question = Question(
-        parts=(instructions, *parts),
+        parts=(instructions.text(group) + ("" if before is None else _remark(before)), *parts),
         schema=None if gives_verdicts else answers_schema(),
         names=tuple(item.id for item in group),
         texts={item.id: item.question for item in group},
@@ -235,7 +256,7 @@ async def _ask_group(
         answers,
         answer.replies,
         tuple(unasked[:MAX_UNASKED]),
-        again=frozenset(answers) if again else frozenset(),
+        again=frozenset() if before is None else frozenset(answers),
         cached=_cached_ids(answers, answer.replies),
         extra_keys={name: value for name, value in answer.extra_keys.items() if name not in answers},
         read=frozenset({answer.how}),

@@ -16,13 +16,14 @@ from typing import Any, Literal
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import (
     AnswerSet,
+    Instructions,
     ParsedAnswer,
     answers_schema,
     ask_all,
     ask_past_cache,
     chosen_text,
 )
-from visioneval.graders.gecko.config import GeckoGrader, asking_context
+from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.questions import (
     generate_questions,
     generation_key,
@@ -58,10 +59,7 @@ class Gecko:
         prompt_questions = await questions_about(context, config)
         context.keep_questions(prompt_questions)
         entry = with_added_questions(prompt_questions, context.case, config)
-
-        def instructions(questions: Sequence[GeckoQuestion]) -> str:
-            return context.templates.render(config.template_for_answers, asking_context(questions))
-
+        instructions = Instructions(context.templates, config.template_for_answers)
         ask, is_single = context.ask_own_judge, config.mode == "single"
         parts = await _judge_parts(context, config)
         answered = await ask_all(ask, entry.questions, instructions, parts, single=is_single)

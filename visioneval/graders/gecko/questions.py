@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import GraderError
-from visioneval.graders.gecko.answers import OFF_SHAPE, ParsedAnswer, ask_all, ask_past_cache, chosen_text
+from visioneval.graders.gecko.answers import OFF_SHAPE, Instructions, ParsedAnswer, ask_all, ask_past_cache, chosen_text
 from visioneval.graders.gecko.choices import choice_of
-from visioneval.graders.gecko.config import CHECK, GeckoGrader, asking_context, making_context
+from visioneval.graders.gecko.config import CHECK, GeckoGrader, making_context
 from visioneval.judging.ask import Ask, extra_keys_of, object_schema, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
@@ -359,10 +359,7 @@ async def _checked_questions(
     """The questions whose answer follows from the prompt alone, and the others. The judge sees no image."""
     if not options.check_questions:
         return parsed.questions, []
-
-    def instructions(questions_asked: Sequence[GeckoQuestion]) -> str:
-        return templates.render(CHECK, {"prompt": prompt, **asking_context(questions_asked)})
-
+    instructions = Instructions(templates, CHECK, {"prompt": prompt})
     questions_asked = [q.model_copy(update={"choices": (*q.choices, NOT_STATED)}) for q in parsed.questions]
     answered = await ask_all(ask, questions_asked, instructions, (), single=False)
     if answered.off_shape():

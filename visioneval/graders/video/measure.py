@@ -92,14 +92,14 @@ def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
         if frame.is_corrupt:
             raise ImageError(f"the video is damaged: its frame {number + 1:,} does not decode")
         first = frame.pts if first is None else first
-        unit = frame.time_base
+        start, duration = (float(number / rate), float(1 / rate)) if rate else (None, None)
+        if frame.pts is not None:
+            start = float((frame.pts - first) * frame.time_base)
+        if frame.duration:
+            duration = float(frame.duration * frame.time_base)
         yield LumaFrame(
-            start=float((frame.pts - first) * unit)
-            if frame.pts is not None
-            else float(number / rate)
-            if rate
-            else None,
-            duration=float(frame.duration * unit) if frame.duration else float(1 / rate) if rate else None,
+            start=start,
+            duration=duration,
             luma=_luma(frame),
             rotation=int(frame.rotation),
             hdr=_TRANSFERS.get(getattr(frame, "color_trc", None) or 0),

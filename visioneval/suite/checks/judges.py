@@ -183,7 +183,7 @@ def _render_problems(
             return [f"{name}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
         return [_about(name, error)]
     if template is not None:
-        repeats = bool(template.without_ids) and all(sign in output for sign in template.without_ids)
+        repeats = bool(template.without_ids) and templates.says(name, *template.without_ids)
         ids = () if repeats else template.ids
         names = set_values((*template.must_show, *template.instead, *ids), context)
         variables.has_value |= names

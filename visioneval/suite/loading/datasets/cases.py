@@ -215,29 +215,24 @@ def _filled(key: str, written: Any, rendered: Any, row: Row) -> Any:
     """The default of a key for one row, as data. Raises ``ValueError`` and ``TemplateError``."""
     if key in TEMPLATE_KEYS and isinstance(rendered, str) and rendered != written:
         rendered = literal(rendered)
-    value = _with_lists({key: rendered}, {key: written}, row)[key]
+    value = _as_wanted(key, rendered, written, row)
     if key == "turns" and isinstance(written, list):
         return [_filled_turn(*pair) for pair in zip(written, value, strict=True)]
     return value
 
 
-def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], row: Row, above: str = "") -> dict[str, Any]:
-    """Defaults for one row with a list where one is wanted and a text was rendered."""
-    lists: dict[str, Any] = {}
-    for name, value in filled.items():
-        key = f"{above}{name}"
-        if key in LISTS and isinstance(value, str):
-            value = converted(key, value, row)
-        elif key in LISTS and isinstance(value, list):
-            for item, written in zip(value, defaults[name], strict=True):
-                if item != written and isinstance(item, str) and _items(item, row) is not None:
-                    raise TemplateError(f"{written} is a list: write it without a list around it")
-            if key == "tags":
-                value = [item for item in value if item != ""]
-        elif key in _MAPPINGS and isinstance(value, Mapping) and isinstance(defaults[name], Mapping):
-            value = _with_lists(value, defaults[name], row, f"{key}.")
-        lists[name] = value
-    return lists
+def _as_wanted(key: str, value: Any, written: Any, row: Row) -> Any:
+    """A default for one row: a list where one is wanted and a text was rendered. ``key`` may be ``expect.text``."""
+    if key in LISTS and isinstance(value, str):
+        return converted(key, value, row)
+    if key in LISTS and isinstance(value, list):
+        for item, template in zip(value, written, strict=True):
+            if item != template and isinstance(item, str) and _items(item, row) is not None:
+                raise TemplateError(f"{template} is a list: write it without a list around it")
+        return [item for item in value if item != ""] if key == "tags" else value
+    if key in _MAPPINGS and isinstance(value, Mapping) and isinstance(written, Mapping):
+        return {name: _as_wanted(f"{key}.{name}", below, written[name], row) for name, below in value.items()}
+    return value
 
 
 def _filled_turn(turn: Any, filled: Any) -> Any:
