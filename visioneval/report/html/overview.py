@@ -115,7 +115,7 @@ def _tile(reason: str, cell: FailingCell, text: str, thumb: str) -> Tile:
     why = cut_middle(cell.reasons.get(reason) or next(iter(cell.reasons.values()), text), _MAX_EXPLANATION)
     name = f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id
     caption: list[Cell] = [Value(cell.verdict, VERDICT_TONES[cell.verdict]), quoted(reasons), dim(cell.model_label)]
-    return Tile(thumb, cell_link(cell), name, [*caption, *([dim(why)] if why else [])])
+    return Tile(thumb, cell_link(cell), name, [*caption, *([dim(why)] if why not in ("", reasons) else [])])
 
 
 def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str], Plot]:
