@@ -78,17 +78,25 @@ def test_the_half_width_is_that_of_the_metrics_interval() -> None:
     assert layout.half_width == pytest.approx(((estimate.high or 0) - (estimate.low or 0)) / 2, rel=1e-6)
 
 
-def test_the_half_width_of_a_rate_is_that_of_its_interval() -> None:
-    """Also near 100 %, where the interval is far from symmetric and the components show hardly any variance."""
-    records = [
-        cell(f"c{case}", sample, None, 1.0, verdict="FAIL" if (case, sample) == (0, 0) else "PASS")
-        for case in range(20)
-        for sample in range(2)
-    ]
-    summary = summary_of(records, 1)
-    rate, estimate = finding(summary, "pass_rate"), summary.models[0].counts.pass_rate
-    assert rate.half_width == pytest.approx(((estimate.high or 0) - (estimate.low or 0)) / 2)
-    assert rate.doubled["cases"] == pytest.approx((rate.half_width or 0) / 2**0.5, rel=0.05)
+@pytest.mark.parametrize(("passed", "cases", "samples"), [(19, 20, 2), (2, 3, 1), (1, 2, 1), (12, 20, 1)])
+def test_the_half_width_of_a_rate_is_that_of_its_interval_and_so_is_that_of_twice_the_cases(
+    passed: int, cases: int, samples: int
+) -> None:
+    """Also near 100 %, where the interval is far from symmetric, and with few cases."""
+
+    def measured(times: int) -> tuple[NoiseFinding, float]:
+        records = [
+            cell(f"c{case}", sample, None, 1.0, verdict="PASS" if case % cases < passed or sample else "FAIL")
+            for case in range(cases * times)
+            for sample in range(samples)
+        ]
+        summary = summary_of(records, 1)
+        estimate = summary.models[0].counts.pass_rate
+        return finding(summary, "pass_rate"), ((estimate.high or 0) - (estimate.low or 0)) / 2
+
+    rate, half_width = measured(1)
+    assert rate.half_width == pytest.approx(half_width)
+    assert rate.doubled["cases"] == pytest.approx(measured(2)[1], rel=0.12)
 
 
 def test_doubling_cases_narrows_most_unless_samples_do_as_much() -> None:

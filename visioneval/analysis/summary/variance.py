@@ -9,8 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import RATE, Scores, case_of, counted_metrics, word_shares
-from visioneval.analysis.stats.basic import t_quantile
+from visioneval.analysis.scores import Scores, case_of, counted_metrics, word_shares
+from visioneval.analysis.stats.basic import t_quantile, wilson_interval
+from visioneval.analysis.stats.clusters import case_sums, effective_number
 from visioneval.analysis.stats.variance import (
     CaseTable,
     SampleVotes,
@@ -105,7 +106,7 @@ class Noises:
         """
         rates = [_tables(rate) for rate in passes]
         notes = (NO_VERDICT_VOTES,) if self._can_have_votes else ()
-        findings = [_finding(PASS_RATE, Metric(), rates, _mean_half_width(passes, RATE), notes)]
+        findings = [_finding(PASS_RATE, Metric(), rates, passes, notes)]
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
@@ -113,7 +114,7 @@ class Noises:
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
-            findings.append(_finding(name, metric, strata, _mean_half_width(by_run, metric), notes))
+            findings.append(_finding(name, metric, strata, by_run, notes))
         return tuple(finding for finding in findings if finding is not None)
 
 
@@ -155,12 +156,13 @@ def _finding(
     name: str,
     metric: Metric,
     strata: Sequence[Sequence[CaseTable]],
-    shown: float | None,
+    by_run: Sequence[Scores],
     without_votes: tuple[str, ...],
 ) -> NoiseFinding | None:
-    """``shown`` is half the width of the interval, and ``without_votes`` explains why the votes cannot be separated.
+    """``by_run`` are the values of each model run, and ``without_votes`` explains why votes cannot be separated.
 
-    The components say by how much more cases, samples or votes narrow an interval. Its width is that which is shown.
+    The components say by how much more cases, samples or votes lower the variance. The width is that of the interval
+    which is shown: of a rate, Wilson's with as many more independent cells; else it narrows as a t interval does.
     """
     measured = [cases for cases in strata if cases]
     if not measured:
@@ -176,14 +178,21 @@ def _finding(
         "samples": samples / len(tables),
         "votes": votes / samples,
     }
-    computed = None if is_constant else _half_width(split, **sizes)
-    half_width = computed if shown is None or computed is None else shown
-    scale = half_width / computed if half_width and computed else 1.0
+    computed = None if is_constant else _variance(split, **sizes)
+    half_width = None
+    if computed is not None:
+        shown = _mean_half_width(by_run, metric)
+        half_width = _t(sizes["cases"]) * sqrt(computed) if shown is None else shown
     doubled: dict[Lever, float] = {}
     for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
-        width = _half_width(split, **{**sizes, lever: 2 * sizes[lever]})
-        if half_width is not None and component is not None and width is not None:
-            doubled[lever] = scale * width
+        more = {**sizes, lever: 2 * sizes[lever]}
+        if half_width is None or not computed or component is None:
+            continue
+        ratio = (_variance(split, **more) or 0.0) / computed
+        if metric.type == "bool":
+            doubled[lever] = _mean_rate_width(by_run, 1 / ratio) if ratio else 0.0
+        else:
+            doubled[lever] = half_width * sqrt(ratio) * _t(more["cases"]) / _t(sizes["cases"])
     narrowest = min(doubled.values(), default=0.0)
     best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
     return NoiseFinding(
@@ -200,10 +209,24 @@ def _finding(
     )
 
 
-def _half_width(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:
-    """Half the width of a 95 % interval of a mean of balanced data, in the unit of the values."""
+def _variance(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:
+    """The variance of a mean of balanced data, in squared units; ``None`` if that between cases is unknown."""
     if split.case is None or round(cases) < 2:
         return None
     cells = cases * samples
-    variance = split.case / cases + (split.sample or 0.0) / cells + (split.vote or 0.0) / (cells * votes)
-    return t_quantile(0.975, round(cases) - 1) * sqrt(variance)
+    return split.case / cases + (split.sample or 0.0) / cells + (split.vote or 0.0) / (cells * votes)
+
+
+def _t(cases: float) -> float:
+    return t_quantile(0.975, round(cases) - 1)
+
+
+def _mean_rate_width(by_run: Sequence[Scores], times: float) -> float:
+    """Half the width of the interval of a rate from ``times`` as many independent cells, as a mean over model runs."""
+    widths = []
+    for scores in by_run:
+        if scores.n:
+            cells = times * effective_number(case_sums(scores.by_case()))
+            low, high = wilson_interval(min(scores.mean * cells, cells), cells)
+            widths.append((high - low) / 2)
+    return fsum(widths) / len(widths)
