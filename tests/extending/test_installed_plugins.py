@@ -114,7 +114,31 @@ class TestUse:
         assert site.toy.info.suite.judges["eye"].title == "acme_eye:some-model"
         result = site.toy("run", "suite.yaml", "--judge", "eye=acme_draw:some-model")
         assert result.exit_code == 2
-        assert "write PROVIDER:MODEL" in result.stderr
+        assert "write PROVIDER:MODEL with the provider openai, gemini, litellm or acme_eye; without" in result.stderr
+
+    def test_a_judge_of_the_command_line_for_pairs(self, site: Site) -> None:
+        answer = ('{"fine": true}', '{"reason": "calm", "answer": "A"}')
+        site.install(answer)
+        models = "models: [{provider: mock, label: x}, {provider: mock, label: y, params: {size: 64x64}}]"
+        (site.toy.folder / "suite.yaml").write_text(OTHER_SUITE.replace("models: [{provider: mock}]", models))
+        run(site, "--run-id", "r")
+        pairwise = ("pairwise", "r@x", "r@y", "--judge", "eye=acme_eye:m")
+        result = site.toy(*pairwise)
+        assert result.exit_code == 0, result.output
+        assert site.calls() == {"ask": 2}
+        result = site.toy("pairwise", "r@x", "r@y", "--judge", "eye=acme:Answer:m", "--trust-suite")
+        assert (result.exit_code, site.calls()) == (2, {})
+        assert "or acme_eye; without a key" in result.stderr
+        for change, problem in (
+            ("class Answer:\n    visioneval_api = 2", "acme_eye (acme 1.0): has visioneval_api = 2, but"),
+            ("class Answer:\n    class Options(BaseModel): level: int", "acme_eye (acme 1.0): invalid options: "),
+            ("class Answer:\n    x = 1 / 0", "acme_eye (acme 1.0): cannot be imported: ZeroDivisionError"),
+        ):
+            site.install(answer, ("class Answer:", change))
+            result = site.toy(*pairwise, "--reuse", "none")
+            assert result.exit_code == 2, result.output
+            count, line = result.stderr.splitlines()
+            assert (count, line.startswith(problem)) == ("1 pair", True), line
 
     def test_limits_prices_and_budget_know_the_name(self, site: Site) -> None:
         site.install()
