@@ -433,7 +433,11 @@ class TestVersions:
         assert site.toy.records["one"].graders[0].fingerprint.version == "2.0"
 
     def test_code_that_changes_without_a_version_is_a_warning(self, site: Site) -> None:
-        site.install(("class Draw:", "class Draw:\n    version = 3"), editable=True)
+        own_versions = (
+            ("class Draw:", "class Draw:\n    version = 3"),
+            ("class Answer:", "class Answer:\n    version = '1.0'"),
+        )
+        site.install(own_versions[0], editable=True)
         stays = "its package is installed in editable mode, so its version stays 1.0 when its code changes, and nothing runs"
         result = site.toy("validate", "suite.yaml")
         assert result.exit_code == 0
@@ -442,7 +446,13 @@ class TestVersions:
             f"{JUDGE_AT}: warning: acme_eye: {stays} again: give the class a 'version'",
             f"{GRADER_AT}: warning: acme_look: {stays} again: give the class a 'version'",
         ]
+        site.install(*own_versions, editable=True)  # one is equal to that of the package
+        result = site.toy("validate", "suite.yaml")
+        assert [line for line in result.output.splitlines() if "warning" in line] == warnings[1:]
         run(site)
+        site.install(own_versions[0], ("import io\n", "import io\n1 / 0\n"), editable=True)
+        result = site.toy("run", "--resume", "latest")
+        assert "Traceback" not in result.output
         site.install(editable=False)
         assert "warning" not in site.toy("validate", "suite.yaml").output
 
