@@ -140,6 +140,23 @@ class TestUse:
             count, line = result.stderr.splitlines()
             assert (count, line.startswith(problem)) == ("1 pair", True), line
 
+    @pytest.mark.parametrize("provider", ["acme_draw", "'acme:Draw'"])
+    @pytest.mark.parametrize(("size", "verdict"), [("8x8", "PASS"), ("8x9", "FAIL"), (None, "ERROR")])
+    def test_a_class_reports_the_requested_size(
+        self, site: Site, provider: str, size: str | None, verdict: str
+    ) -> None:
+        params = f", run_params={{'size': {size!r}}})" if size else ")"
+        site.install((", cost_usd=0.0)\n\nclass Answer", f", cost_usd=0.0{params}\n\nclass Answer"))
+        site.suite(
+            ("a tree}", "a tree, expect: {size: requested}}"),
+            ("a house}", "a house, expect: {size: requested}}"),
+            ("acme_draw", provider),
+            ("type: acme_look, judge: eye", "type: properties"),
+            ("[look]", "[look.size]"),
+        )
+        run(site, "--trust-suite", code={"PASS": 0, "FAIL": 1, "ERROR": 3}[verdict])
+        assert site.toy.records["one"].verdict == verdict
+
     def test_limits_prices_and_budget_know_the_name(self, site: Site) -> None:
         site.install()
         prices = "prices: {acme_draw: {per_image: 0.5}, acme_eye: {per_call: 0}}\nlimits: {acme_draw: {max_concurrency: 1}}\n"
