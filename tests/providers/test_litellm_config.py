@@ -151,6 +151,21 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
     assert pickle.loads(pickle.dumps(elsewhere)) == elsewhere
 
 
+@pytest.mark.parametrize("key", ["sk-1234\n", "sk 1234", "sk-1234\r", "sk-\u00fc1234", "sk-\x00", "sk-1234", ""])
+def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "FAL_AI_API_KEY": key})
+    monkeypatch.setattr(catalog, "is_installed", lambda: True)
+    judge = LiteLLMJudge(provider="litellm", model="a/b", api_key_env="FAL_AI_API_KEY")
+    for build in (lambda: LiteLLMGenerator(model(api_key_env="FAL_AI_API_KEY")), lambda: open_judge(judge)):
+        if key == "sk-1234":
+            build()
+            continue
+        with pytest.raises(UsageError, match="FAL_AI_API_KEY") as caught:
+            build()
+        assert "1234" not in str(caught.value)
+    LiteLLMGenerator(model())  # a key that the entry does not name is not sent
+
+
 @pytest.mark.skipif(catalog.is_installed(), reason="LiteLLM is installed")
 def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
     for build in (lambda: LiteLLMGenerator(model()), lambda: open_judge(LiteLLMJudge(provider="litellm", model="a/b"))):

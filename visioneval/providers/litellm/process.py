@@ -27,7 +27,7 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMOptions
-from visioneval.providers.openai.connection import Connection, without_openai_variables
+from visioneval.providers.openai.connection import Connection, check_key, without_openai_variables
 
 FAILURE = 599
 """The status of an answer of the process that describes an error of its own, with the fields of a ``ProviderError``."""
@@ -197,7 +197,7 @@ class LiteLLMConnection(Connection):
     """Calls of one entry: its server and its key."""
 
     def __init__(self, options: LiteLLMOptions) -> None:
-        """Raises ``UsageError`` if LiteLLM is not installed or a variable is not set."""
+        """Raises ``UsageError`` if LiteLLM is not installed, a variable is not set, or the key cannot be sent."""
         if not catalog.is_installed():
             raise UsageError(catalog.missing_text())
         for name in options.needed_variables:
@@ -205,6 +205,7 @@ class LiteLLMConnection(Connection):
                 raise UsageError(f"set the environment variable {name}: LiteLLM needs it")
         self._environment = Environment.of(options)
         self._key = os.environ.get(options.key_variable, "") if options.key_variable else ""
+        check_key(options.key_variable, self._key)
         self._base_url = options.base_url or ""
         self._of_process: tuple[tuple[str, int], openai.AsyncOpenAI] | None = None
 
