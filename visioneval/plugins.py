@@ -121,6 +121,8 @@ class CustomClass:
     cls: Any
     version: str | None
     """Its own, or else that of its package."""
+    has_own_version: bool = False
+    """Whether the class itself has a ``version``."""
 
 
 def load_class(name: str, group: str, folder: Path) -> CustomClass:
@@ -144,7 +146,7 @@ def load_class(name: str, group: str, folder: Path) -> CustomClass:
             " install versions of both that fit"
         )
     version = getattr(loaded.cls, "version", None)
-    return loaded if version is None else replace(loaded, version=str(version))
+    return loaded if version is None else replace(loaded, version=str(version), has_own_version=True)
 
 
 def _imported(target: str, title: str, folder: Path | None) -> Any:

@@ -114,7 +114,48 @@ class TestUse:
         assert site.toy.info.suite.judges["eye"].title == "acme_eye:some-model"
         result = site.toy("run", "suite.yaml", "--judge", "eye=acme_draw:some-model")
         assert result.exit_code == 2
-        assert "write PROVIDER:MODEL" in result.stderr
+        assert "write PROVIDER:MODEL with the provider openai, gemini, litellm or acme_eye; without" in result.stderr
+
+    def test_a_judge_of_the_command_line_for_pairs(self, site: Site) -> None:
+        answer = ('{"fine": true}', '{"reason": "calm", "answer": "A"}')
+        site.install(answer)
+        models = "models: [{provider: mock, label: x}, {provider: mock, label: y, params: {size: 64x64}}]"
+        (site.toy.folder / "suite.yaml").write_text(OTHER_SUITE.replace("models: [{provider: mock}]", models))
+        run(site, "--run-id", "r")
+        pairwise = ("pairwise", "r@x", "r@y", "--judge", "eye=acme_eye:m")
+        result = site.toy(*pairwise)
+        assert result.exit_code == 0, result.output
+        assert site.calls() == {"ask": 2}
+        result = site.toy("pairwise", "r@x", "r@y", "--judge", "eye=acme:Answer:m", "--trust-suite")
+        assert (result.exit_code, site.calls()) == (2, {})
+        assert "or acme_eye; without a key" in result.stderr
+        for change, problem in (
+            ("class Answer:\n    visioneval_api = 2", "acme_eye (acme 1.0): has visioneval_api = 2, but"),
+            ("class Answer:\n    class Options(BaseModel): level: int", "acme_eye (acme 1.0): invalid options: "),
+            ("class Answer:\n    x = 1 / 0", "acme_eye (acme 1.0): cannot be imported: ZeroDivisionError"),
+        ):
+            site.install(answer, ("class Answer:", change))
+            result = site.toy(*pairwise, "--reuse", "none")
+            assert result.exit_code == 2, result.output
+            count, line = result.stderr.splitlines()
+            assert (count, line.startswith(problem)) == ("1 pair", True), line
+
+    @pytest.mark.parametrize("provider", ["acme_draw", "'acme:Draw'"])
+    @pytest.mark.parametrize(("size", "verdict"), [("8x8", "PASS"), ("8x9", "FAIL"), (None, "ERROR")])
+    def test_a_class_reports_the_requested_size(
+        self, site: Site, provider: str, size: str | None, verdict: str
+    ) -> None:
+        params = f", run_params={{'size': {size!r}}})" if size else ")"
+        site.install((", cost_usd=0.0)\n\nclass Answer", f", cost_usd=0.0{params}\n\nclass Answer"))
+        site.suite(
+            ("a tree}", "a tree, expect: {size: requested}}"),
+            ("a house}", "a house, expect: {size: requested}}"),
+            ("acme_draw", provider),
+            ("type: acme_look, judge: eye", "type: properties"),
+            ("[look]", "[look.size]"),
+        )
+        run(site, "--trust-suite", code={"PASS": 0, "FAIL": 1, "ERROR": 3}[verdict])
+        assert site.toy.records["one"].verdict == verdict
 
     def test_limits_prices_and_budget_know_the_name(self, site: Site) -> None:
         site.install()
@@ -409,7 +450,11 @@ class TestVersions:
         assert site.toy.records["one"].graders[0].fingerprint.version == "2.0"
 
     def test_code_that_changes_without_a_version_is_a_warning(self, site: Site) -> None:
-        site.install(("class Draw:", "class Draw:\n    version = 3"), editable=True)
+        own_versions = (
+            ("class Draw:", "class Draw:\n    version = 3"),
+            ("class Answer:", "class Answer:\n    version = '1.0'"),
+        )
+        site.install(own_versions[0], editable=True)
         stays = "its package is installed in editable mode, so its version stays 1.0 when its code changes, and nothing runs"
         result = site.toy("validate", "suite.yaml")
         assert result.exit_code == 0
@@ -418,7 +463,13 @@ class TestVersions:
             f"{JUDGE_AT}: warning: acme_eye: {stays} again: give the class a 'version'",
             f"{GRADER_AT}: warning: acme_look: {stays} again: give the class a 'version'",
         ]
+        site.install(*own_versions, editable=True)  # one is equal to that of the package
+        result = site.toy("validate", "suite.yaml")
+        assert [line for line in result.output.splitlines() if "warning" in line] == warnings[1:]
         run(site)
+        site.install(own_versions[0], ("import io\n", "import io\n1 / 0\n"), editable=True)
+        result = site.toy("run", "--resume", "latest")
+        assert "Traceback" not in result.output
         site.install(editable=False)
         assert "warning" not in site.toy("validate", "suite.yaml").output
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from visioneval import UsageError
+from visioneval import TaskType, TestCase, UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider, warnings
 from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
@@ -59,6 +59,22 @@ def model(name: Any = FLUX, **entry: Any) -> LiteLLMProvider:
 def test_parameters(params: dict[str, Any], problem: str | None) -> None:
     problems = [message for _, message in model().param_problems({"model": FLUX, **params})]
     assert problems == [] if problem is None else problem in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("api", "tasks", "problem"),
+    [
+        ("images", {TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING}, None),
+        ("videos", {TaskType.VIDEO_GENERATION}, "/v1/videos takes one image, the first frame: remove the others"),
+    ],
+)
+def test_tasks_and_images_of_an_api(api: str, tasks: set[TaskType], problem: str | None) -> None:
+    entry = model(api=api)
+    assert {task for task in TaskType if entry.does(task)} == tasks
+    images = [{"path": "a.png"}, {"path": "b.png", "role": "last_frame"}]
+    for count, expected in ((0, None), (1, None), (2, problem)):
+        case = TestCase.model_validate({"id": "one", "prompt": "a tree", "images": images[:count]})
+        assert entry.inputs_problem(entry.params, case) == expected
 
 
 def test_parameters_of_a_judge() -> None:
@@ -149,6 +165,21 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
     assert judges[0].answering_options == judges[1].answering_options
     assert elsewhere.needs_keys == ("A", "C")
     assert pickle.loads(pickle.dumps(elsewhere)) == elsewhere
+
+
+@pytest.mark.parametrize("key", ["sk-1234\n", "sk 1234", "sk-1234\r", "sk-\u00fc1234", "sk-\x00", "sk-1234", ""])
+def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "FAL_AI_API_KEY": key})
+    monkeypatch.setattr(catalog, "is_installed", lambda: True)
+    judge = LiteLLMJudge(provider="litellm", model="a/b", api_key_env="FAL_AI_API_KEY")
+    for build in (lambda: LiteLLMGenerator(model(api_key_env="FAL_AI_API_KEY")), lambda: open_judge(judge)):
+        if key == "sk-1234":
+            build()
+            continue
+        with pytest.raises(UsageError, match="FAL_AI_API_KEY") as caught:
+            build()
+        assert "1234" not in str(caught.value)
+    LiteLLMGenerator(model())  # a key that the entry does not name is not sent
 
 
 @pytest.mark.skipif(catalog.is_installed(), reason="LiteLLM is installed")

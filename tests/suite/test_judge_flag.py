@@ -40,12 +40,15 @@ def test_a_judge_is_replaced(suite: Path) -> None:
     [
         ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
         ("defualt=openai:x", "--judge defualt: the suite has no such judge (known: default)"),
-        ("default=gpt-5.4", "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai or gemini"),
+        (
+            "default=gpt-5.4",
+            "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai, gemini or litellm",
+        ),
         (
             "default=mock",
             "without a key, give the suite's judge recorded answers: {provider: recorded, path: answers.csv}",
         ),
-        ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
+        ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai, gemini or litellm"),
     ],
 )
 def test_invalid_judge_flags_are_reported(suite: Path, word: str, message: str) -> None:

@@ -47,6 +47,7 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.load import judge_of_flag
 from visioneval.suite.model import JudgeEntry
+from visioneval.suite.plugins import with_declarations
 from visioneval.suite.runs import address_of
 from visioneval.types import Output
 
@@ -351,6 +352,8 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
     config = config.with_judge(names[0]) if len(names) == 1 else config
     config = config.model_copy(update={"when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
+    # a new judge may be a plug-in; whatever is wrong with its class is reported when the judge is built
+    suite, _ = with_declarations(suite, plan.folder, trust=plan.trusted, is_from_run=True)
     return replace(plan, suite=suite, generates=False)
 
 

@@ -281,14 +281,12 @@ def _judges(declared: Any, judges: Mapping[str, str]) -> dict[str, Any]:
 def judge_of_flag(name: str, text: str) -> dict[str, str]:
     """The entry of a judge from ``--judge NAME=PROVIDER:MODEL``. Raises ``UsageError``."""
     provider, _, model = text.partition(":")
-    if provider in JUDGES:
-        is_known = not config_of(JUDGES, provider).is_recorded
-    else:
-        is_known = provider in plugin_names("visioneval.judges")
-    if not is_known or not model:
+    known = [judge for judge in JUDGES if not config_of(JUDGES, judge).is_recorded]
+    known += plugin_names("visioneval.judges")
+    if provider not in known or not model:
         raise UsageError(
-            f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini; without a key, give the"
-            " suite's judge recorded answers: {provider: recorded, path: answers.csv}"
+            f"--judge {name}={text}: write PROVIDER:MODEL with the provider {', '.join(known[:-1])} or {known[-1]};"
+            " without a key, give the suite's judge recorded answers: {provider: recorded, path: answers.csv}"
         )
     return {"provider": provider, "model": model}
 

@@ -175,16 +175,24 @@ def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for loc, entry in _custom_entries(suite):
         if entry.needs_trust:
             continue
-        if any(
+        is_editable = any(
             plugin.is_editable
             and (plugin.group, plugin.name, plugin.version) == (entry.group, entry.class_name, entry.version)
             for plugin in installed_plugins()
-        ):
+        )
+        if is_editable and not _has_own_version(entry):
             message = (
                 f"{entry.class_name}: its package is installed in editable mode, so its version stays {entry.version}"
                 " when its code changes, and nothing runs again: give the class a 'version'"
             )
             yield (*loc, entry.name_key), message
+
+
+def _has_own_version(entry: CustomEntry) -> bool:
+    try:
+        return load_class(entry.class_name, entry.group, Path()).has_own_version
+    except UsageError:  # of a run, which may not need the class
+        return False
 
 
 def _custom_entries(suite: Suite) -> Iterator[tuple[Loc, CustomEntry]]:

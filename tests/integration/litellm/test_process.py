@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -111,13 +112,69 @@ def test_a_process_that_dies_fails_its_calls_and_is_replaced(wait_for: Call, api
     assert wait_for(generated(api.openai_base_url)) == 1
 
 
+def test_a_call_that_is_cancelled_during_the_start_leaves_it_to_others(api: FakeAPI) -> None:
+    async def both() -> tuple[int, bool]:
+        first = asyncio.create_task(generated(api.openai_base_url))
+        process = process_for(Environment())
+        while process.process is None:  # noqa: ASYNC110 - set by the first call
+            await asyncio.sleep(0.01)
+        pid = process.process.pid
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        count = await generated(api.openai_base_url)
+        assert process.process is not None
+        return count, process.process.pid == pid
+
+    assert asyncio.run(both()) == (1, True)
+
+
+def test_a_start_that_fails_after_its_call_was_cancelled_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    async def cancelled() -> None:
+        process = LiteLLMProcess(Environment())
+        call = asyncio.create_task(process.socket())
+        while process.process is None:  # noqa: ASYNC110 - set by the call
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with asyncio.timeout(10):
+            while process.process is not None:  # noqa: ASYNC110 - until the start has ended
+                await asyncio.sleep(0.01)
+        with pytest.raises(ProviderError, match="LiteLLM's process ended"):
+            await process.socket()
+
+    asyncio.run(cancelled())
+    gc.collect()
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+def test_a_call_that_does_not_reach_the_process_is_not_billed(wait_for: Call, api: FakeAPI) -> None:
+    async def unreachable() -> None:
+        socket = Path(await process_for(Environment()).socket())
+        moved = socket.rename(socket.with_name("moved"))  # noqa: ASYNC240 - a moment
+        try:
+            await generated(api.openai_base_url)
+        finally:
+            moved.rename(socket)
+
+    with pytest.raises(ProviderError, match="LiteLLM's process ended") as raised:
+        wait_for(unreachable())
+    assert (raised.value.kind, raised.value.may_be_billed) == ("transient", False)
+
+
 def test_a_process_that_cannot_start_is_one_line(wait_for: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ProviderError, match="cannot start LiteLLM's process: No such file or directory"):
         wait_for(LiteLLMProcess(Environment()).socket())
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(ProviderError, match="LiteLLM's process ended"):
+    with pytest.raises(ProviderError, match="LiteLLM's process ended") as raised:
         wait_for(LiteLLMProcess(Environment()).socket())
+    assert not raised.value.may_be_billed
 
 
 def test_a_process_ends_with_its_loop() -> None:

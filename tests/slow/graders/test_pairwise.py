@@ -268,7 +268,10 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
             ("r@x", "r@y", "--judge", "second"),
             "B's suite has no judge 'second' (known: default); add one with --judge second=PROVIDER:MODEL",
         ),
-        (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
+        (
+            ("r@x", "r@y", "--judge", "default=claude:x"),
+            "write PROVIDER:MODEL with the provider openai, gemini or litellm",
+        ),
         (("r@x", "r@y", "--judge", "new=gemini:gemini-3.5-flash"), "GEMINI_API_KEY"),
         (("r@x", "nowhere"), "no such run"),
     ],

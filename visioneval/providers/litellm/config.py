@@ -13,15 +13,12 @@ from pydantic import Field, field_validator
 from visioneval.media.urls import trusted_hosts
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.catalog import listed_price
-from visioneval.providers.openai.config import inputs_problem, longest_video_s
-from visioneval.providers.video_inputs import VideoInputs
-from visioneval.suite.cases.case import TestCase, Text
+from visioneval.providers.openai.config import ImagesOrVideos
+from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
-from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.findings import Loc
 from visioneval.suite.loading.paths import Trust
-from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote, not_own_host
-from visioneval.types import TaskType
+from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, Remote, not_own_host
 
 CLOUD_NAMES = frozenset(
     {
@@ -188,19 +185,13 @@ def usual_keys(provider: str) -> frozenset[str]:
     return _KEYS.get(provider) or (frozenset({f"{provider.upper()}_API_KEY"}) if is_name else frozenset())
 
 
-class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
+class LiteLLMProvider(ImagesOrVideos, LiteLLMOptions, DeclaredHosts):
     """A model that LiteLLM knows, such as ``fal_ai/fal-ai/flux-pro/v1.1``. One call generates one image or video."""
 
-    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     edit_body: ClassVar[Literal["form", "json"]] = "json"
 
     provider: Literal["litellm"]
     api: Literal["images", "videos"] = Field(default="images", description="videos: the models generate videos.")
-    mask_mode: MaskMode = Field(
-        default="send",
-        description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
-        " send no mask.",
-    )
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -214,16 +205,6 @@ class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
     def key_options(self) -> dict[str, Any]:
         """Without ``api``, which follows from the task."""
         return {name: value for name, value in super().key_options.items() if name != "api"}
-
-    def does(self, task: TaskType) -> bool:
-        """Images, or videos with ``api: videos``."""
-        return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
-
-    def longest_video_s(self, params: Mapping[str, Any]) -> float:
-        return longest_video_s(params)
-
-    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
-        return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:

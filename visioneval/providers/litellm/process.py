@@ -27,7 +27,7 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import LiteLLMOptions
-from visioneval.providers.openai.connection import Connection, without_openai_variables
+from visioneval.providers.openai.connection import Connection, check_key, without_openai_variables
 
 FAILURE = 599
 """The status of an answer of the process that describes an error of its own, with the fields of a ``ProviderError``."""
@@ -96,20 +96,26 @@ class LiteLLMProcess:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._starting = asyncio.Lock()
+        self._start: asyncio.Task[ProviderError | None] | None = None
         self._closing: AsyncGenerator[None, None] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self.process: asyncio.subprocess.Process | None = None
 
     async def socket(self) -> str:
         """The path of the socket on which it listens; starts it if it is not alive. Raises ``ProviderError``."""
-        async with self._starting:
-            if self.process is None or self.process.returncode is not None:
-                await self._start()
-            assert self._home is not None
-            return str(Path(self._home.name) / "socket")
+        start = self._start
+        if start is None or (start.done() and not self._is_alive()):
+            start = self._start = asyncio.create_task(self._started())
+        await asyncio.wait((start,))  # a call that is cancelled leaves the start to the other ones
+        if (failure := start.result()) is not None:
+            raise failure
+        assert self._home is not None
+        return str(Path(self._home.name) / "socket")
 
-    async def ended(self) -> ProviderError:
+    def _is_alive(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def ended(self, *, may_be_billed: bool) -> ProviderError:
         """The error of a call that the process did not answer, with the last line that it printed."""
         printed = ""
         if self.process is not None:
@@ -120,9 +126,10 @@ class LiteLLMProcess:
                 data = (Path(self._home.name) / "stderr").read_bytes()
                 printed = data[-_STDERR_CHARS:].decode("utf-8", "replace").strip().rpartition("\n")[2]
         message = f"LiteLLM's process ended{f': {printed}' if printed else ''}"
-        return ProviderError(message, kind="transient", may_be_billed=True)
+        return ProviderError(message, kind="transient", may_be_billed=may_be_billed)
 
-    async def _start(self) -> None:
+    async def _started(self) -> ProviderError | None:
+        """Starts it, and returns why it is not ready: nobody may be left to whom this is raised."""
         if self._closing is None:
             self._closing = self._close_at_end()
             await anext(self._closing)  # a loop closes its async generators when it ends
@@ -143,12 +150,13 @@ class LiteLLMProcess:
         except OSError as error:
             await self._end()
             reason = error.strerror or error
-            raise ProviderError(f"cannot start LiteLLM's process: {reason}", kind="transient") from None
+            return ProviderError(f"cannot start LiteLLM's process: {reason}", kind="transient")
         assert self.process.stdout is not None
-        if not await self.process.stdout.readline():
-            failure = await self.ended()
-            await self._end()
-            raise failure
+        if await self.process.stdout.readline():
+            return None
+        failure = await self.ended(may_be_billed=False)
+        await self._end()
+        return failure
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         try:
@@ -189,7 +197,7 @@ class LiteLLMConnection(Connection):
     """Calls of one entry: its server and its key."""
 
     def __init__(self, options: LiteLLMOptions) -> None:
-        """Raises ``UsageError`` if LiteLLM is not installed or a variable is not set."""
+        """Raises ``UsageError`` if LiteLLM is not installed, a variable is not set, or the key cannot be sent."""
         if not catalog.is_installed():
             raise UsageError(catalog.missing_text())
         for name in options.needed_variables:
@@ -197,6 +205,7 @@ class LiteLLMConnection(Connection):
                 raise UsageError(f"set the environment variable {name}: LiteLLM needs it")
         self._environment = Environment.of(options)
         self._key = os.environ.get(options.key_variable, "") if options.key_variable else ""
+        check_key(options.key_variable, self._key)
         self._base_url = options.base_url or ""
         self._of_process: tuple[tuple[str, int], openai.AsyncOpenAI] | None = None
 
@@ -233,8 +242,10 @@ class _ProcessTransport(httpx2.AsyncHTTPTransport):
         """Raises ``ProviderError`` if the process ends before it answers."""
         try:
             return await super().handle_async_request(request)
+        except httpx2.ConnectError:
+            raise await self._process.ended(may_be_billed=False) from None
         except httpx2.TransportError:
-            raise await self._process.ended() from None
+            raise await self._process.ended(may_be_billed=True) from None
 
 
 async def _raise_failure(response: httpx2.Response) -> None:

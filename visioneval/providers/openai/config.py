@@ -17,25 +17,42 @@ from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
 from visioneval.types import Frozen, TaskType
 
 
-class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
-    """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
-
-    With ``api: videos``, a server that speaks ``/v1/videos``.
-    """
+class ImagesOrVideos(GeneratingProvider):
+    """An entry that generates images, or videos in the form of ``/v1/videos`` with ``api: videos``."""
 
     can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
-    usual_tokens: ClassVar[int] = 6_200
 
-    provider: Literal["openai"]
-    api: Literal["images", "videos"] = Field(
-        default="images", description="videos: generate videos with /v1/videos of the server at base_url."
-    )
+    provider: Literal["openai", "litellm"]
+    api: Literal["images", "videos"] = "images"
     mask_mode: MaskMode = Field(
         default="send",
         description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
         " send no mask.",
     )
 
+    def does(self, task: TaskType) -> bool:
+        """Images, or videos with ``api: videos``."""
+        return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
+
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        return longest_video_s(params)
+
+    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
+        return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
+
+
+class OpenAIProvider(ImagesOrVideos, OpenAIOptions, DeclaredHosts):
+    """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
+
+    With ``api: videos``, a server that speaks ``/v1/videos``.
+    """
+
+    usual_tokens: ClassVar[int] = 6_200
+
+    provider: Literal["openai"]
+    api: Literal["images", "videos"] = Field(
+        default="images", description="videos: generate videos with /v1/videos of the server at base_url."
+    )
     edit_body: Literal["form", "json"] = Field(
         default="form",
         description="form: send the images of an edit as files, as OpenAI takes them; json: as data URLs in JSON, as"
@@ -61,18 +78,8 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
             raise ValueError("api: videos needs base_url: OpenAI's own video service ended on 2026-09-24")
         return self
 
-    def does(self, task: TaskType) -> bool:
-        """Images, or videos with ``api: videos``."""
-        return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
-
     def outputs_per_call(self, params: dict[str, Any]) -> int:
         return 1 if self.api == "videos" else int(params.get("n") or 1)
-
-    def longest_video_s(self, params: Mapping[str, Any]) -> float:
-        return longest_video_s(params)
-
-    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
-        return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from model_problems(OpenAIVideoParams, params) if self.api == "videos" else model_and_n(params)

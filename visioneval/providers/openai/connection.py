@@ -264,10 +264,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
     key = os.environ.get(options.key_variable)
     if not key:
         raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
-    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
-        raise UsageError(
-            f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
-        )
+    check_key(options.key_variable, key)
     proxy_for(options.base_url or BASE_URL)  # raises for one that cannot be used
     left_out = {f"X-Stainless-{name}": openai.omit for name in _MACHINE}
     with without_openai_variables():
@@ -279,6 +276,12 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
             default_headers=cast("Mapping[str, str]", left_out),  # the SDK takes omit, only not in this type
             http_client=_http_client(),
         )
+
+
+def check_key(variable: str, key: str) -> None:
+    """Raises ``UsageError`` for a key that no header can have: the error of a transport would show it whole."""
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise UsageError(f"{variable} contains a space, a line break or another character that is invalid in a key")
 
 
 @contextmanager

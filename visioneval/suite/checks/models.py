@@ -13,6 +13,7 @@ from visioneval.registry import PROVIDERS, check_of
 from visioneval.suite.cases.case import SIZE, TestCase
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks.rules import Problems, SuiteContext
+from visioneval.suite.entries.custom import CustomEntry
 from visioneval.suite.entries.limits import Price
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.findings import Loc, SuiteWarning, untrusted_code_message
@@ -152,7 +153,8 @@ def _unknown_sizes(run: ModelRun, cases: Sequence[int]) -> Problems:
     The mock has a size of its own, and a class may report one.
     """
     size = run.params.get("size")
-    if run.config.stand_in or ":" in run.provider or (isinstance(size, str) and SIZE.fullmatch(size)):
+    is_known = isinstance(size, str) and SIZE.fullmatch(size)
+    if run.config.stand_in or isinstance(run.config, CustomEntry) or is_known:
         return
     requests = "no size" if size is None else f"the size {size!r:.60}"
     for at in cases:
