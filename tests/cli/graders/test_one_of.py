@@ -503,27 +503,103 @@ def test_a_word_in_the_place_of_a_number_is_not_measured(rule: str, score: Any) 
     assert parse_rule("not style").outcome({"style": "flat"}) == "unmeasured"
 
 
-def test_a_record_of_a_stranger_is_no_word_where_a_number_belongs(icons: Icons) -> None:
-    """A word in the place of a number, or a number in that of a word, was not measured."""
-    score = {"type": "score", "scale": [0, 5], "description": "How good it is."}
+GOOD = {"type": "score", "scale": [0, 5], "description": "How good it is."}
+
+
+def _run_with_a_number(icons: Icons, *changes: tuple[str, str]) -> Path:
+    """A finished run with a metric of words and a number, in whose records texts are replaced."""
     Path("default.csv").write_text(
         "case,question,answer\n" + "".join(f"{c},style,{w}\n{c},good,3\n" for c, w in ANSWERS.items())
     )
-    icons.write({"style": STYLE, "good": score}, verdict=["good >= 2", 'style != "photo"'])
+    icons.write({"style": STYLE, "good": GOOD}, verdict=["good >= 2"])
     icons("run", "suite.yaml", "--run-id", "a")
     results = icons.folder / "runs/a/results.jsonl"
-    results.write_text(results.read_text().replace('"good":3', '"good":"high"').replace('"style":"flat"', '"style":1'))
-    for command in (
-        ("show", "a"),
-        ("show", "a", "home"),
-        ("report", "a"),
-        ("export", "a", "--format", "csv"),
-        ("compare", "a", "a"),
-    ):
+    text = results.read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    results.write_text(text)
+    return results
+
+
+COMMANDS = (
+    ("show", "a"),
+    ("show", "a", "home"),
+    ("report", "a"),
+    ("export", "a", "--format", "csv"),
+    ("compare", "a", "a"),
+    ("agreement", "a"),
+    ("grade", "a", "--run-id", "b"),
+    ("run", "suite.yaml", "--resume", "a"),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('"good":3', '"good":"high"', "scores.good: expected a number or null: delete this line"),
+        ('"style":"sketch"', '"style":"skech"', "scores.style: expected one of flat, sketch, photo, or null: delete"),
+        ('"style":"sketch"', '"style":1', "scores.style: expected one of flat, sketch, photo, or null: delete this"),
+        ('"style":"sketch"', '"style":true', "scores.style: expected one of flat, sketch, photo, or null: delete"),
+    ],
+)
+def test_a_score_that_is_no_word_of_its_metric_is_refused(icons: Icons, before: str, after: str, message: str) -> None:
+    results = _run_with_a_number(icons, (before, after))
+    line = next(at for at, text in enumerate(results.read_text().splitlines(), 1) if after in text)
+    for command in COMMANDS:
+        result = icons(*command)
+        assert result.exit_code == 2, (command, result.output)
+        output = " ".join(result.output.split())
+        assert f"runs/a/results.jsonl:{line}: {message}" in output
+        assert "reruns this cell" in output
+
+
+def test_words_of_a_metric_and_null_are_read(icons: Icons) -> None:
+    _run_with_a_number(icons, ('"style":"sketch"', '"style":"photo"'), ('"style":"flat"', '"style":null'))
+    for command in COMMANDS[:5]:
         assert icons(*command).exit_code in (0, 1, 3), command
-    printed = icons("show", "a").stdout
-    assert re.search(r"good +none !4", printed)
-    assert re.search(r"style: flat +0 % .*\(0 of 2\) !2", printed)
+
+
+def test_a_word_where_yes_or_no_belongs_is_refused(icons: Icons) -> None:
+    icons.write({"clean": {"type": "pass_fail", "description": "Whether it is clean."}}, verdict=["clean"])
+    Path("default.csv").write_text("case,question,answer\n" + "".join(f"{case},clean,yes\n" for case in ANSWERS))
+    assert icons("run", "suite.yaml", "--run-id", "a").exit_code == 0
+    results = icons.folder / "runs/a/results.jsonl"
+    results.write_text(results.read_text().replace('"clean":true', '"clean":"word"'))
+    result = icons("show", "a")
+    assert result.exit_code == 2
+    assert "scores.clean: expected true, false or null: delete this line" in " ".join(result.output.split())
+
+
+def test_a_panels_answers_are_checked_too(icons: Icons) -> None:
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in ("x", "y", "z")}
+    for name in judges:
+        icons.answers(name)
+    icons.write(look={"judge": list(judges)}, judges=judges)
+    assert icons.run().exit_code == 0
+    results = icons.folder / "runs/a/results.jsonl"
+    text = results.read_text()
+    at = text.index('"judge":"y"')
+    results.write_text(text[:at] + text[at:].replace('"style":"', '"style":"un', 1))
+    result = icons("show", "a")
+    assert result.exit_code == 2
+    assert "graders.0.judges.1.scores.style: expected one of flat, sketch, photo" in " ".join(result.output.split())
+
+
+def test_a_run_that_is_resumed_with_other_metrics_is_read_until_it_graded_again(icons: Icons) -> None:
+    """Its records have the scores of the suite before, which are no mistake."""
+    icons.run()
+    info = icons.folder / "runs/a/run.json"
+    icons.write({"style": GOOD}, verdict=["style >= 2"])
+    Path("default.csv").write_text("case,question,answer\n" + "".join(f"{case},style,3\n" for case in ANSWERS))
+    icons("run", "suite.yaml", "--run-id", "b")
+    other = json.loads((icons.folder / "runs/b/run.json").read_text())
+    changed = {**other, "run_id": "a", "state": "interrupted"}
+    info.write_text(json.dumps(changed))  # as of a run that was stopped before it graded a cell
+    shown = icons("show", "a")
+    assert re.search(r"style +none !4", shown.stdout), shown.output
+    assert icons("run", "suite.yaml", "--resume", "a").exit_code == 0
+    assert {record.scores["style"] for record in icons.records().values()} == {3}
 
 
 @pytest.mark.parametrize("word", ["", "x" * 201, "two\nlines"])
