@@ -144,6 +144,28 @@ def test_what_has_no_meaning_is_refused(icons: Icons, changes: dict[str, Any], m
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("other", "of_words"),
+    [
+        ({"type": "pass_fail", "description": "It is flat."}, True),
+        ({"type": "score", "scale": [0, 5], "description": "How flat it is."}, True),
+        ({"type": "pass_fail", "description": "It is flat."}, False),
+    ],
+)
+def test_a_separation_over_words_in_some_cases_is_refused(icons: Icons, other: dict[str, Any], of_words: bool) -> None:
+    """Also where the metric is yes or no, or a number, in other cases."""
+    second = STYLE if of_words else {"type": "score", "scale": [0, 5], "description": "How flat it is."}
+    graders = [
+        {"key": key, "type": "rubric", "metrics": {"style": metric}, "when": {"cases": cases}}
+        for key, metric, cases in (("look", other, ["home", "user"]), ("words", second, ["cart", "gear"]))
+    ]
+    icons.write(graders=graders, verdict=None, gates=["separation(style) >= 0.1"])
+    result = icons("validate", "suite.yaml")
+    assert result.exit_code == 2
+    assert "use two names" in result.stderr
+    assert ("'style' is one word of a list; write a verdict rule" in result.stderr) is of_words
+
+
 def test_a_yes_or_no_is_compared_with_no_word(icons: Icons) -> None:
     icons.write(
         {"nice": {"type": "pass_fail", "description": "It is nice."}, "style": STYLE}, verdict=['nice == "yes"']
@@ -164,6 +186,7 @@ def test_a_rule_that_every_word_passes_is_a_warning(icons: Icons) -> None:
         (["flat"], "a metric of type one_of needs 'choices', two or more words"),
         (["flat", "flat"], "'flat' is listed twice"),
         (["flat", "x" * 201], "choices"),
+        ([f"w{at}" for at in range(101)], "at most 100"),
         (None, "choices"),
     ],
 )
@@ -276,6 +299,28 @@ def test_a_file_of_records_has_the_words_that_it_uses(icons: Icons) -> None:
     for sides in (("a", "records.jsonl"), ("records.jsonl", "a"), ("records.jsonl", "records.jsonl")):
         shares = {item["name"]: item["b"] for item in icons.json("compare", *sides)["by_word"]}
         assert shares == {"style: flat": 0.5, "style: sketch": 0.25, "style: photo": 0.25}
+
+
+@pytest.mark.parametrize(("number", "compared"), [(100, 100), (101, 0)])
+def test_a_file_of_records_with_over_100_words_has_free_text(icons: Icons, number: int, compared: int) -> None:
+    icons.run()
+    record = json.loads((icons.folder / "runs/a/results.jsonl").read_text().partition("\n")[0])
+    lines = [
+        json.dumps({**record, "sample_index": at, "scores": {"style": f"word {at % number}", "size": at}})
+        for at in range(2 * number)
+    ]
+    Path("records.jsonl").write_text("\n".join([*lines, ""]))
+    comparison = icons.json("compare", "records.jsonl", "records.jsonl")
+    assert len(comparison["by_word"]) == compared
+    assert [item["name"] for item in comparison["metrics"]] == ["size"]
+    assert icons("compare", "a", "records.jsonl").exit_code != 2
+
+
+def test_a_metric_has_at_most_100_words() -> None:
+    words = [f"word {at}" for at in range(101)]
+    assert len(Metric(type="one_of", choices=tuple(words[:100])).choices) == 100
+    with pytest.raises(ValueError, match="at most 100"):
+        Metric(type="one_of", choices=tuple(words))
 
 
 def test_agreement_has_a_table_of_words(icons: Icons) -> None:
