@@ -15,6 +15,8 @@ MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 """The tag of cases that may not break in a comparison."""
 MAX_NUMBER = 2.0**63
 """The largest absolute value of a score, cost or range bound, so that sums and squares do not overflow."""
+MOST_CHOICES = 100
+"""The most choices of a metric of words: a table and a share of each must be readable."""
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """A choice of a metric that is one word of a list: one line of text."""
 Score = (
@@ -80,8 +82,9 @@ class Metric(Frozen):
     )
     choices: tuple[Word, ...] = Field(
         default=(),
+        max_length=MOST_CHOICES,
         exclude_if=lambda choices: not choices,  # so that the hash of a grader without them stays the same
-        description="The words of a metric of type one_of.",
+        description="The words of a metric of type one_of, at most 100.",
     )
     range: tuple[Bound, Bound | None] | None = Field(
         default=None, description="The lowest and the highest value; null for none."

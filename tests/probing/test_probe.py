@@ -269,6 +269,27 @@ def test_a_mask_over_nearly_everything_leaves_no_place(folder: Folder) -> None:
     assert "pixels.blank" in done.output
 
 
+def test_graders_that_compare_outputs_are_left_out_and_say_what_they_compare(folder: Folder) -> None:
+    path = folder.suite(
+        models=[{"provider": "files", "label": label} for label in ("m", "n")],
+        graders=[
+            {"key": "place", "type": "locality"},
+            {"key": "spread", "type": "diversity"},
+            {"key": "choice", "type": "pairwise"},
+        ],
+        judges={"default": {"provider": "openai", "model": "gpt-5.4"}},
+        verdict=["place"],
+    )
+    suite = json.loads(path.read_text())
+    for case in suite["cases"]:
+        case["outputs"]["n"] = ["out.png"]
+    path.write_text(json.dumps(suite))
+    done = folder.probe(*kinds("pixels.patch"))
+    assert done.exit_code == 0, done.output
+    assert "left out the grader spread: it compares the samples of a case" in done.output
+    assert "left out the grader choice: it compares pairs" in done.output
+
+
 def test_graders_that_cannot_be_probed_are_named(folder: Folder) -> None:
     graders = [
         {"key": "place", "type": "locality"},

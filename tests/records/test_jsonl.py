@@ -11,8 +11,9 @@ import pytest
 
 from visioneval import StorageError
 from visioneval.records.labels import Label, append_labels, growing_labels
-from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
+from visioneval.records.preferences import Preference, append_preferences, forget_preferences, read_preferences
 from visioneval.records.writer import append_lines, locked
+from visioneval.suite.kinds import PREFERENCES
 
 
 def preference(case: str, first: str = "a") -> Preference:
@@ -39,7 +40,7 @@ def test_a_writer_waiting_on_a_replaced_file_writes_to_the_new_file(tmp_path: Pa
 
 def test_answers_are_forgotten_when_no_other_writer_is_at_work(tmp_path: Path) -> None:
     append_preferences(tmp_path, [preference("gone"), preference("kept")])
-    with locked(tmp_path / NAME) as file:
+    with locked(tmp_path / PREFERENCES) as file:
         writer = threading.Thread(target=forget_preferences, args=(tmp_path, "r", {("gone", "x", 0)}))
         writer.start()
         writer.join(0.2)

@@ -100,9 +100,8 @@ Cells = Records[Cell]
 class PooledCell(Cell):
     """The same cell in the runs of a baseline, of which ``cells`` has the newest first and ``None`` where one lacks it.
 
-    Its verdict is that of most runs that measured it, its scores are means, or the most frequent words, of the
-    runs that have them. The rest is
-    that of the newest run with this verdict.
+    Its verdict is that of most runs that measured it. A score is the mean over the runs that have it, or their most
+    frequent word. The rest is that of the newest run with this verdict.
     """
 
     cells: tuple[Cell | None, ...] = ()

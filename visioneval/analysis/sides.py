@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from visioneval.analysis.cells import Cell, CellGrader, Cells, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
@@ -17,7 +18,7 @@ from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, 
 from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.metrics import SuiteMetrics, meanings_of
 from visioneval.suite.model import Suite
-from visioneval.types import Metric, Score
+from visioneval.types import MOST_CHOICES, Metric, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +215,30 @@ def built_in_scores(cell: Cell | Record) -> dict[str, Score]:
 
 
 def side_of_records(name: str, cells: Cells) -> Side:
-    """Builds a side from a file of records without ``run.json``. Metrics come from the scores, without direction."""
-    metrics: dict[str, Metric] = {}
+    """Builds a side from a file of records without ``run.json``. Metrics come from the scores, without direction.
+
+    Scores of more than ``MOST_CHOICES`` different words are free text, which is no metric.
+    """
+    types: dict[str, Literal["bool", "number", "one_of"]] = {}
+    words: dict[str, dict[str, None]] = {}
     values: dict[str, tuple[float, float]] = {}
     for cell in cells:
         for metric, score in cell.scores.items():
             if isinstance(score, str):
-                words = metrics.get(metric)
-                if words is None or (words.type == "one_of" and score not in words.choices):
-                    choices = (*(words.choices if words else ()), score)
-                    metrics[metric] = Metric(type="one_of", choices=choices)
+                types.setdefault(metric, "one_of")
+                choices = words.setdefault(metric, {})
+                if len(choices) <= MOST_CHOICES:
+                    choices[score] = None
             elif isinstance(score, bool):
-                metrics.setdefault(metric, Metric(type="bool", better="none"))
+                types.setdefault(metric, "bool")
             elif score is not None:
-                metrics.setdefault(metric, Metric(type="number", better="none"))
+                types.setdefault(metric, "number")
                 low, high = values.get(metric, (score, score))
                 values[metric] = min(low, score), max(high, score)
+    metrics: dict[str, Metric] = {}
+    for metric, kind in types.items():
+        if kind != "one_of":
+            metrics[metric] = Metric(type=kind, better="none")
+        elif len(words[metric]) <= MOST_CHOICES:
+            metrics[metric] = Metric(type=kind, choices=tuple(words[metric]))
     return Side(name=name, cells=cells, metrics=metrics, values=values)

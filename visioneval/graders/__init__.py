@@ -1,5 +1,5 @@
-"""Graders: each folder holds one grader with its options (``config``), its checks and its work.
+"""Graders: each folder has one grader: its options with their checks in ``config``, and its work in other files.
 
-``config`` and ``checks`` import the suite and below only; the work may import ``judging`` and the protocols of
-providers, and never an engine or a concrete provider.
+Options and checks import only the suite and below; those of ``text`` are two files. The work may import ``judging``
+and the protocols of providers, and never an engine or a concrete provider.
 """

@@ -42,10 +42,10 @@ def combine_panel(
 ) -> PanelResult:
     """The majority of answers, and the median or mean of numbers, of the judges that measured a metric.
 
-    A score is ``None`` if fewer than ``required`` judges measured it, or no answer, such as yes or a word, is that of
-    more than half of them. A quorum excuses
-    judges that are down: if one was never asked, all must answer. A metric in ``optional`` that no judge reports is
-    omitted. A failure tag needs more than half of the judges that answered.
+    A score is ``None`` if fewer than ``required`` judges measured it. A yes, a no or a word needs more than half of the
+    judges that measured the metric; otherwise the score is ``None``, too. A quorum excuses judges that are down: if one
+    was never asked, all must answer. A metric in ``optional`` that no judge reports is omitted. A failure tag needs
+    more than half of the judges that answered.
     """
     if any(answer.never_asked for answer in answers):
         required = len(answers)

@@ -125,7 +125,7 @@ def _probed_graders(plan: Plan, notes: Notes, *, judges: bool) -> Iterator[BaseG
     for grader in plan.suite.graders:
         recorded = [name for name in grader.judge_names if plan.suite.judges[name].is_recorded]
         if not grader.kind.grades_cells:
-            notes.say(f"left out the grader {grader.key}: it compares pairs")
+            notes.say(f"left out the grader {grader.key}: it compares {grader.kind.compares}")
         elif recorded:
             notes.say(f"left out the grader {grader.key}: its answers are recorded for other images")
         elif grader.judge_names and not judges:

@@ -16,9 +16,9 @@ from visioneval.records.fields import Number
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.records.writer import storing
+from visioneval.suite.kinds import DIVERSITY
 from visioneval.types import Frozen
 
-NAME = "diversity.jsonl"
 DiversityKey = tuple[str, str, str]
 
 
@@ -46,12 +46,12 @@ class CaseDiversity(Frozen):
 
 def read_diversity(folder: Path) -> list[CaseDiversity]:
     """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
-    return list(read_lines(folder / NAME, CaseDiversity, "diversity"))
+    return list(read_lines(folder / DIVERSITY, CaseDiversity, "diversity"))
 
 
 def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
     """Adds lines to a run, which replace those about the same case, model run and grader. Raises ``StorageError``."""
     if new := list(lines):
         by_key = {line.key: line for line in (*read_diversity(folder), *new)}
-        with storing(folder / NAME):
-            write_whole(folder / NAME, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))
+        with storing(folder / DIVERSITY):
+            write_whole(folder / DIVERSITY, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))

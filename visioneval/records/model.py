@@ -25,6 +25,7 @@ from visioneval.records.fields import OfCell
 from visioneval.records.run_folders import bytes_of, parse_header
 from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
 from visioneval.suite.cases.case import CaseId, TestCase
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection import Selection, selected
@@ -52,6 +53,11 @@ class Fingerprint(Frozen):
     tool_versions: dict[str, str] = Field(default_factory=dict)
     version: str | None = None
     """The ``version`` of the grader's class, if it has one."""
+
+
+def options_hash(grader: BaseGrader) -> str:
+    """The ``config_sha256`` of a grader: the hash of its options, except of the cases that it is for."""
+    return digest({name: value for name, value in grader.key_options.items() if name != "when"})
 
 
 StoppedBy = Literal["budget", "refused_key", "quota"]

@@ -19,9 +19,9 @@ from visioneval.records.reader import read_lines
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.records.writer import append_lines, locked, storing
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.kinds import PREFERENCES
 from visioneval.types import Frozen
 
-NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
 _OMITTED = ("template_sha256", "extra_keys", "read", "scaled", "refused", "never_asked", "cached")
 """Fields that a line has only if they are not empty."""
@@ -84,7 +84,7 @@ class Preference(Frozen):
 
 def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
     """Appends answers to a run, all or none. Raises ``StorageError``."""
-    append_lines(folder / NAME, [preference.model_dump_json().encode() for preference in preferences])
+    append_lines(folder / PREFERENCES, [preference.model_dump_json().encode() for preference in preferences])
 
 
 def read_preferences(folder: Path) -> list[Preference]:
@@ -101,12 +101,12 @@ def read_all_answers(folder: Path) -> Iterator[Preference]:
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
-    yield from read_lines(folder / NAME, Preference, "preference")
+    yield from read_lines(folder / PREFERENCES, Preference, "preference")
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
     """Deletes answers about these cells of a run. Raises ``StorageError``."""
-    path = folder / NAME
+    path = folder / PREFERENCES
     if not cells or not path.exists():
         return
     with storing(path), locked(path):

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar, overload
@@ -21,17 +22,19 @@ from pydantic import ValidationError
 from visioneval.errors import RunFormatError
 from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.fields import CellKey, NamedCell, SampleIndex
-from visioneval.records.model import Record, RunInfo, suite_places
-from visioneval.records.run_folders import read_header
+from visioneval.records.model import Record, RunInfo, options_hash, read_info, suite_places
+from visioneval.records.run_folders import bytes_of, read_header
 from visioneval.records.untrusted_json import (
     SCHEMA_VERSION,
     UnfitJsonError,
     UnreadableJsonError,
     adapter_of,
     check_version,
+    one_line,
     read_json,
 )
 from visioneval.suite.filters import Scope, any_glob
+from visioneval.types import Metric, Score
 
 RESULTS = "results.jsonl"
 LONGEST_LINE = 64 << 20
@@ -131,7 +134,7 @@ def open_records(path: Path, select: type[CellT]) -> Records[CellT]:
     checks the records that later lines replaced; the others are checked when they are read. Lines that are appended
     later do not count. Raises ``RunFormatError`` with file and line.
     """
-    lines = _Lines(path, select)
+    lines = _Lines(path, select, _score_types(path, select))
     try:
         columns, starts = lines.index()
         order = columns.order(range(len(columns.cases)), range(len(columns.labels)))
@@ -176,6 +179,7 @@ class _Lines(Generic[CellT]):
 
     path: Path
     select: type[CellT]
+    types: _ScoreTypes | None
 
     def index(self) -> tuple[CellColumns, array[int]]:
         """The cell of each line, and the byte at which the line starts. Raises ``RunFormatError``."""
@@ -205,6 +209,8 @@ class _Lines(Generic[CellT]):
                     end = start + len(line)
                     cell = parse_line("record", line, str(self.path), self.select)
                     if cell is None or (cell.test_id, cell.model_label, cell.sample_index) != name:
+                        break
+                    if self.types is not None and self.types.problem(cell) is not None:
                         break
                     yield cell
                 else:
@@ -238,10 +244,75 @@ def read_lines(path: Path, model: type[PartT], kind: str = "record", *, must_exi
     """
     if not must_exist and not path.exists():
         return
+    types = _score_types(path, model)
     with open_lines(path) as lines:
         for line, where in located_lines(lines, path, kind):
             if (part := parse_line(kind, line, where, model)) is not None:
+                if types is not None and (problem := types.problem(part)) is not None:
+                    raise UnfitJsonError(f"{where}: {problem}")
                 yield part
+
+
+@dataclass(frozen=True, slots=True)
+class _RunMetrics:
+    """The part of ``run.json`` with the types of scores."""
+
+    metrics: dict[str, Metric]
+
+
+class _ScoreTypes:
+    """Which scores of a run are words, and of which choices: ``run.json`` says it."""
+
+    def __init__(self, folder: Path, metrics: dict[str, Metric]) -> None:
+        self._folder, self._metrics = folder, metrics
+        self._words = {name: frozenset(metric.choices) for name, metric in metrics.items()}
+
+    def problem(self, cell: Any) -> str | None:
+        """A word of a cell that its metric does not have, or another score of a metric of words; ``None`` if it fits.
+
+        Also in the answers of a panel. A metric that the run does not have fits: a resumed run may have had it before.
+        """
+        where = self._misfit("scores", cell.scores)
+        for place, grader in enumerate(cell.graders):
+            for number, answer in enumerate(grader.judges):
+                scores = getattr(answer, "scores", {})
+                where = where or self._misfit(f"graders.{place}.judges.{number}.scores", scores)
+        return None if where is None or self._has_other_options(cell) else where
+
+    def _misfit(self, where: str, scores: dict[str, Score]) -> str | None:
+        for name, score in scores.items():
+            words = self._words.get(name)
+            if score is None or words is None:
+                continue
+            if (score not in words) if isinstance(score, str) else bool(words):
+                return one_line(f"{where}.{name}: expected {_expected(self._metrics[name])}", 400)
+        return None
+
+    def _has_other_options(self, cell: Any) -> bool:
+        """Whether graders had other options than now: a run that is resumed with a changed suite keeps such scores
+        until it grades their cells again."""
+        return any(self._hashes.get(grader.key) != grader.fingerprint.config_sha256 for grader in cell.graders)
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        return {grader.key: options_hash(grader) for grader in read_info(self._folder).suite.graders}
+
+
+def _expected(metric: Metric) -> str:
+    if metric.type == "one_of":
+        return f"one of {', '.join(metric.choices)}, or null"
+    return "true, false or null" if metric.type == "bool" else "a number or null"
+
+
+def _score_types(path: Path, model: type[Any]) -> _ScoreTypes | None:
+    """Those of the run in whose folder a file is; ``None`` without one, or if ``model`` has no scores."""
+    if "scores" not in model.__annotations__ or not (path.parent / "run.json").is_file():
+        return None
+    try:
+        header = adapter_of(_RunMetrics).validate_json(bytes_of(path.parent / "run.json"))
+    except (ValidationError, RunFormatError):  # reported where the run itself is read
+        return None
+    return _ScoreTypes(path.parent, header.metrics)
 
 
 @contextmanager

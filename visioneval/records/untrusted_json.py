@@ -102,12 +102,12 @@ def _refuse_constant(token: str) -> Any:
 
 def _finite(token: str) -> float:
     value = float(token)
-    return value if math.isfinite(value) else _refuse_constant(_one_line(token))
+    return value if math.isfinite(value) else _refuse_constant(one_line(token))
 
 
 def _integer(largest: int | None, token: str) -> int:
     if len(token) > _MOST_DIGITS or (largest is not None and abs(int(token)) > largest):
-        raise _NumberError(f"{_one_line(token)} is too large")
+        raise _NumberError(f"{one_line(token)} is too large")
     return int(token)
 
 
@@ -120,14 +120,14 @@ def _first_problem(error: ValidationError) -> tuple[str | None, str]:
     location, message = first["loc"], first["msg"].removeprefix("Value error, ")
     if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
         location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, a word, or null"
-    path = ".".join(_one_line(str(part)) for part in location)
-    return f"{path}: " if path else "", _one_line(message, 400)
+    path = ".".join(one_line(str(part)) for part in location)
+    return f"{path}: " if path else "", one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float", "constrained-str")
 
 
-def _one_line(text: str, limit: int = 80) -> str:
+def one_line(text: str, limit: int = 80) -> str:
     """Text without control characters, cut to ``limit`` characters."""
     safe = "".join("\ufffd" if unicodedata.category(sign) in _HIDDEN else sign for sign in text[: limit + 1])
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.media.urls import is_url, public_address
-from visioneval.records.model import digest, short_digest
+from visioneval.records.model import options_hash, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import BASE_ROLE, TestCase, dependents_by_case
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
@@ -373,10 +373,7 @@ class Plan:
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:
         """By grader key: the hash of its options that its records contain."""
-        return {
-            grader.key: digest({name: value for name, value in grader.key_options.items() if name != "when"})
-            for grader in self.suite.graders
-        }
+        return {grader.key: options_hash(grader) for grader in self.suite.graders}
 
     @property
     def judges(self) -> dict[str, BaseJudge]:

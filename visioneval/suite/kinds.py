@@ -1,4 +1,7 @@
-"""The kinds of graders, by what they look at. Other modules ask a grader's kind, never its type.
+"""The kinds of graders, by what they look at.
+
+When a grader works, and where its results are stored, depends on its kind alone. Its type matters only to code that
+reads its details or its metrics, such as the questions of a gecko grader or the gaps of an alignment.
 
 What a layer does for a kind has one place there: the work after the cells in ``running/runner.py``, what a run has
 of it in ``analysis/summary/compared.py``, and what is shown of it in ``report/run.py``.
@@ -14,6 +17,9 @@ from typing import Protocol, TypeVar
 
 from visioneval.suite.cases.case import TestCase
 
+PREFERENCES = "preferences.jsonl"
+DIVERSITY = "diversity.jsonl"
+
 
 @dataclass(frozen=True, slots=True)
 class GraderKind:
@@ -22,10 +28,12 @@ class GraderKind:
     name: str
     file: str | None = None
     """The file in the run's folder with what it finds; ``None`` if the records of cells have it."""
+    compares: str = ""
+    """What it compares, in words; empty if it looks at one cell."""
     shown: int = 1
     """How many outputs a question to a judge shows."""
     turns: bool = True
-    """Whether it is about later turns, too. Two outputs of a later turn are edits of two images."""
+    """Whether it grades later turns, too. One that compares model runs does not: each run edits another image there."""
 
     comparisons: Callable[[Sequence[int]], int] = lambda _: 0
     """How many comparisons it makes of a case, of which each model run has so many samples."""
@@ -51,9 +59,9 @@ def _pairs_of_samples(samples: Sequence[int]) -> int:
 CELL = GraderKind("cell")
 QUESTIONS = GraderKind("questions")
 """A cell, by questions about its prompt, which may be pinned or generated in advance; records have them."""
-PAIR = GraderKind("pair", file="preferences.jsonl", shown=2, turns=False, comparisons=_pairs_of_runs)
+PAIR = GraderKind("pair", file=PREFERENCES, compares="pairs", shown=2, turns=False, comparisons=_pairs_of_runs)
 """The outputs of two model runs, between which judges choose."""
-SAMPLES = GraderKind("samples", file="diversity.jsonl", comparisons=_pairs_of_samples)
+SAMPLES = GraderKind("samples", file=DIVERSITY, compares="the samples of a case", comparisons=_pairs_of_samples)
 """The outputs of a case on one model run, compared on this machine."""
 KINDS = (CELL, QUESTIONS, PAIR, SAMPLES)
 

@@ -144,6 +144,28 @@ def test_what_has_no_meaning_is_refused(icons: Icons, changes: dict[str, Any], m
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("other", "of_words"),
+    [
+        ({"type": "pass_fail", "description": "It is flat."}, True),
+        ({"type": "score", "scale": [0, 5], "description": "How flat it is."}, True),
+        ({"type": "pass_fail", "description": "It is flat."}, False),
+    ],
+)
+def test_a_separation_over_words_in_some_cases_is_refused(icons: Icons, other: dict[str, Any], of_words: bool) -> None:
+    """Also where the metric is yes or no, or a number, in other cases."""
+    second = STYLE if of_words else {"type": "score", "scale": [0, 5], "description": "How flat it is."}
+    graders = [
+        {"key": key, "type": "rubric", "metrics": {"style": metric}, "when": {"cases": cases}}
+        for key, metric, cases in (("look", other, ["home", "user"]), ("words", second, ["cart", "gear"]))
+    ]
+    icons.write(graders=graders, verdict=None, gates=["separation(style) >= 0.1"])
+    result = icons("validate", "suite.yaml")
+    assert result.exit_code == 2
+    assert "use two names" in result.stderr
+    assert ("'style' is one word of a list; write a verdict rule" in result.stderr) is of_words
+
+
 def test_a_yes_or_no_is_compared_with_no_word(icons: Icons) -> None:
     icons.write(
         {"nice": {"type": "pass_fail", "description": "It is nice."}, "style": STYLE}, verdict=['nice == "yes"']
@@ -164,6 +186,7 @@ def test_a_rule_that_every_word_passes_is_a_warning(icons: Icons) -> None:
         (["flat"], "a metric of type one_of needs 'choices', two or more words"),
         (["flat", "flat"], "'flat' is listed twice"),
         (["flat", "x" * 201], "choices"),
+        ([f"w{at}" for at in range(101)], "at most 100"),
         (None, "choices"),
     ],
 )
@@ -276,6 +299,28 @@ def test_a_file_of_records_has_the_words_that_it_uses(icons: Icons) -> None:
     for sides in (("a", "records.jsonl"), ("records.jsonl", "a"), ("records.jsonl", "records.jsonl")):
         shares = {item["name"]: item["b"] for item in icons.json("compare", *sides)["by_word"]}
         assert shares == {"style: flat": 0.5, "style: sketch": 0.25, "style: photo": 0.25}
+
+
+@pytest.mark.parametrize(("number", "compared"), [(100, 100), (101, 0)])
+def test_a_file_of_records_with_over_100_words_has_free_text(icons: Icons, number: int, compared: int) -> None:
+    icons.run()
+    record = json.loads((icons.folder / "runs/a/results.jsonl").read_text().partition("\n")[0])
+    lines = [
+        json.dumps({**record, "sample_index": at, "scores": {"style": f"word {at % number}", "size": at}})
+        for at in range(2 * number)
+    ]
+    Path("records.jsonl").write_text("\n".join([*lines, ""]))
+    comparison = icons.json("compare", "records.jsonl", "records.jsonl")
+    assert len(comparison["by_word"]) == compared
+    assert [item["name"] for item in comparison["metrics"]] == ["size"]
+    assert icons("compare", "a", "records.jsonl").exit_code != 2
+
+
+def test_a_metric_has_at_most_100_words() -> None:
+    words = [f"word {at}" for at in range(101)]
+    assert len(Metric(type="one_of", choices=tuple(words[:100])).choices) == 100
+    with pytest.raises(ValueError, match="at most 100"):
+        Metric(type="one_of", choices=tuple(words))
 
 
 def test_agreement_has_a_table_of_words(icons: Icons) -> None:
@@ -503,27 +548,103 @@ def test_a_word_in_the_place_of_a_number_is_not_measured(rule: str, score: Any) 
     assert parse_rule("not style").outcome({"style": "flat"}) == "unmeasured"
 
 
-def test_a_record_of_a_stranger_is_no_word_where_a_number_belongs(icons: Icons) -> None:
-    """A word in the place of a number, or a number in that of a word, was not measured."""
-    score = {"type": "score", "scale": [0, 5], "description": "How good it is."}
+GOOD = {"type": "score", "scale": [0, 5], "description": "How good it is."}
+
+
+def _run_with_a_number(icons: Icons, *changes: tuple[str, str]) -> Path:
+    """A finished run with a metric of words and a number, in whose records texts are replaced."""
     Path("default.csv").write_text(
         "case,question,answer\n" + "".join(f"{c},style,{w}\n{c},good,3\n" for c, w in ANSWERS.items())
     )
-    icons.write({"style": STYLE, "good": score}, verdict=["good >= 2", 'style != "photo"'])
+    icons.write({"style": STYLE, "good": GOOD}, verdict=["good >= 2"])
     icons("run", "suite.yaml", "--run-id", "a")
     results = icons.folder / "runs/a/results.jsonl"
-    results.write_text(results.read_text().replace('"good":3', '"good":"high"').replace('"style":"flat"', '"style":1'))
-    for command in (
-        ("show", "a"),
-        ("show", "a", "home"),
-        ("report", "a"),
-        ("export", "a", "--format", "csv"),
-        ("compare", "a", "a"),
-    ):
+    text = results.read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    results.write_text(text)
+    return results
+
+
+COMMANDS = (
+    ("show", "a"),
+    ("show", "a", "home"),
+    ("report", "a"),
+    ("export", "a", "--format", "csv"),
+    ("compare", "a", "a"),
+    ("agreement", "a"),
+    ("grade", "a", "--run-id", "b"),
+    ("run", "suite.yaml", "--resume", "a"),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('"good":3', '"good":"high"', "scores.good: expected a number or null: delete this line"),
+        ('"style":"sketch"', '"style":"skech"', "scores.style: expected one of flat, sketch, photo, or null: delete"),
+        ('"style":"sketch"', '"style":1', "scores.style: expected one of flat, sketch, photo, or null: delete this"),
+        ('"style":"sketch"', '"style":true', "scores.style: expected one of flat, sketch, photo, or null: delete"),
+    ],
+)
+def test_a_score_that_is_no_word_of_its_metric_is_refused(icons: Icons, before: str, after: str, message: str) -> None:
+    results = _run_with_a_number(icons, (before, after))
+    line = next(at for at, text in enumerate(results.read_text().splitlines(), 1) if after in text)
+    for command in COMMANDS:
+        result = icons(*command)
+        assert result.exit_code == 2, (command, result.output)
+        output = " ".join(result.output.split())
+        assert f"runs/a/results.jsonl:{line}: {message}" in output
+        assert "reruns this cell" in output
+
+
+def test_words_of_a_metric_and_null_are_read(icons: Icons) -> None:
+    _run_with_a_number(icons, ('"style":"sketch"', '"style":"photo"'), ('"style":"flat"', '"style":null'))
+    for command in COMMANDS[:5]:
         assert icons(*command).exit_code in (0, 1, 3), command
-    printed = icons("show", "a").stdout
-    assert re.search(r"good +none !4", printed)
-    assert re.search(r"style: flat +0 % .*\(0 of 2\) !2", printed)
+
+
+def test_a_word_where_yes_or_no_belongs_is_refused(icons: Icons) -> None:
+    icons.write({"clean": {"type": "pass_fail", "description": "Whether it is clean."}}, verdict=["clean"])
+    Path("default.csv").write_text("case,question,answer\n" + "".join(f"{case},clean,yes\n" for case in ANSWERS))
+    assert icons("run", "suite.yaml", "--run-id", "a").exit_code == 0
+    results = icons.folder / "runs/a/results.jsonl"
+    results.write_text(results.read_text().replace('"clean":true', '"clean":"word"'))
+    result = icons("show", "a")
+    assert result.exit_code == 2
+    assert "scores.clean: expected true, false or null: delete this line" in " ".join(result.output.split())
+
+
+def test_a_panels_answers_are_checked_too(icons: Icons) -> None:
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in ("x", "y", "z")}
+    for name in judges:
+        icons.answers(name)
+    icons.write(look={"judge": list(judges)}, judges=judges)
+    assert icons.run().exit_code == 0
+    results = icons.folder / "runs/a/results.jsonl"
+    text = results.read_text()
+    at = text.index('"judge":"y"')
+    results.write_text(text[:at] + text[at:].replace('"style":"', '"style":"un', 1))
+    result = icons("show", "a")
+    assert result.exit_code == 2
+    assert "graders.0.judges.1.scores.style: expected one of flat, sketch, photo" in " ".join(result.output.split())
+
+
+def test_a_run_that_is_resumed_with_other_metrics_is_read_until_it_graded_again(icons: Icons) -> None:
+    """Its records have the scores of the suite before, which are no mistake."""
+    icons.run()
+    info = icons.folder / "runs/a/run.json"
+    icons.write({"style": GOOD}, verdict=["style >= 2"])
+    Path("default.csv").write_text("case,question,answer\n" + "".join(f"{case},style,3\n" for case in ANSWERS))
+    icons("run", "suite.yaml", "--run-id", "b")
+    other = json.loads((icons.folder / "runs/b/run.json").read_text())
+    changed = {**other, "run_id": "a", "state": "interrupted"}
+    info.write_text(json.dumps(changed))  # as of a run that was stopped before it graded a cell
+    shown = icons("show", "a")
+    assert re.search(r"style +none !4", shown.stdout), shown.output
+    assert icons("run", "suite.yaml", "--resume", "a").exit_code == 0
+    assert {record.scores["style"] for record in icons.records().values()} == {3}
 
 
 @pytest.mark.parametrize("word", ["", "x" * 201, "two\nlines"])

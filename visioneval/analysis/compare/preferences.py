@@ -14,8 +14,8 @@ from visioneval.analysis.stats.basic import Interval, Statistic
 from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.intervals import rare_event_interval
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import NAME, ORDERS, Preference, read_preferences
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.records.preferences import ORDERS, Preference, read_preferences
+from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 
 Result = Literal["a", "b", "tie", "flip", "error"]
@@ -109,7 +109,7 @@ def preferences_within(folder: Path, info: RunInfo) -> tuple[PreferenceFinding, 
 
     Raises ``RunFormatError``.
     """
-    if not (folder / NAME).is_file():
+    if not (folder / PREFERENCES).is_file():
         return ()
     lines = (line for line in read_preferences(folder) if line.is_within(info.run_id))
     return summarize_preferences(lines, panels_of(info.suite))

@@ -32,8 +32,11 @@ class Compared:
 
     @classmethod
     def read(cls, folder: Path, info: RunInfo, *, has_pairs: bool = True, has_costs: bool = True) -> Compared:
-        """Those of a run. Without ``has_pairs``, as of some of its cells, no pairs; without ``has_costs``, as of one of
-        its model runs, no costs of pairs, which belong to two. Raises ``RunFormatError``."""
+        """Reads what a run has of these.
+
+        ``has_pairs`` is false for a part of the cells of a run, which has no pairs of its own. ``has_costs`` is false
+        for a single model run: the cost of a pair belongs to two. Raises ``RunFormatError``.
+        """
         return cls(
             preferences_within(folder, info) if has_pairs else (),
             read_pair_cards(folder) if has_pairs else (),

@@ -16,7 +16,8 @@ from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.records.preferences import Preference, read_preferences
+from visioneval.suite.kinds import PREFERENCES
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
@@ -37,9 +38,8 @@ class VoteAgreement(Frozen):
     """How far a judge's votes about one metric agree with each other.
 
     ``items`` are the cells with two votes or more, and ``same`` is the share of them in which all votes are equal.
-    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and for words, interval for numbers, at most 1;
-    0 is chance.
-    ``note`` explains a missing one.
+    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and for words, interval for numbers. It is at
+    most 1, and 0 is chance. ``note`` explains a missing one.
     """
 
     metric: str
@@ -178,7 +178,7 @@ def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
 
 def read_pair_cards(folder: Path) -> tuple[PairCard, ...]:
     """The cards of the judges that compared outputs of a run; empty if none did. Raises ``RunFormatError``."""
-    return pair_cards(read_preferences(folder)) if (folder / NAME).is_file() else ()
+    return pair_cards(read_preferences(folder)) if (folder / PREFERENCES).is_file() else ()
 
 
 def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
@@ -206,7 +206,8 @@ class PanelMetric(Frozen):
     """Agreement on one metric over the cells in which two or more judges measured it.
 
     ``alpha`` is Krippendorff's alpha, nominal for yes or no and for words, interval for numbers, with a 95 % interval
-    over the cases. ``split`` counts the cells without a score because no yes, no or word is that of most judges.
+    over the cases. ``split`` counts the cells that have no score because the judges are split: no yes, no or word
+    is the answer of more than half of them.
     """
 
     alpha: Statistic

@@ -12,7 +12,7 @@ from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
-from visioneval.types import Frozen, Metric, Word
+from visioneval.types import MOST_CHOICES, Frozen, Metric, Word
 
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
@@ -153,7 +153,9 @@ class OneOf(_CaseMetric):
     """One word of a list."""
 
     type: Literal["one_of"]
-    choices: tuple[Word, ...] = Field(description="The words that the judge chooses from, two or more.")
+    choices: tuple[Word, ...] = Field(
+        max_length=MOST_CHOICES, description="The words that the judge chooses from, 2 to 100."
+    )
     description: Text = Field(description="What the judge answers with one of the choices.")
 
     @model_validator(mode="after")

@@ -288,8 +288,9 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
     if cases and not types:
         reason = _missing_input(view, name)
         yield f"{text!r}: no case in its scope has {name!r}{f': {reason}' if reason else ''}"
-    wrong = next((kind for kind in sorted(types) if kind != required_type), None)
-    if required_type is not None and wrong is not None and (required_type != _EITHER or wrong == "one_of"):
+    fitting = {"bool", "number"} if required_type == _EITHER else {required_type}
+    wrong = next(iter(sorted(types - fitting)), None)
+    if required_type is not None and wrong is not None:
         yield f"{text!r}: {name!r} is {_TYPES[wrong]}; {_advice(view, name, cases, wrong, text)}"
 
 
