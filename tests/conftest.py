@@ -51,7 +51,6 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parent.parent
-SLOW = ROOT / "tests" / "slow"
 settings.register_profile(
     "repeatable", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
 )
@@ -126,9 +125,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
         return
     first = int(config.workerinput["workerid"].removeprefix("gw"))
-    quick = config.option.markexpr == "not slow"
-    paths = [path for path in (ROOT / "tests").rglob("test_*.py") if not (quick and path.is_relative_to(SLOW))]
-    paths = [path for path in paths if not {"soak", "integration"} & {*path.parts}]
+    paths = [path for path in (ROOT / "tests").rglob("test_*.py") if not {"soak", "integration"} & {*path.parts}]
     for path in sorted(paths)[first :: config.workerinput["workercount"]]:
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))  # as pytest does
@@ -137,15 +134,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that ``make quick`` skips, and begins with them, so that no worker idles at the end.
+    """Begins with the tests that ``make quick`` skips, so that no worker idles at the end.
 
     ``make readings`` runs only the tests that take recorded readings.
     """
     if RECORDING:
         items[:] = [item for item in items if "recorded_readings" in getattr(item, "fixturenames", ())]
-    for item in items:
-        if item.path.is_relative_to(SLOW):
-            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -171,12 +165,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collects soak tests and those of heavy clients only when they are named, as by ``make soak``.
-
-    ``make quick`` spares its workers the imports of the slow ones.
-    """
-    if collection_path == SLOW and config.option.markexpr == "not slow":
-        return True
+    """Collects soak tests and those of heavy clients only when they are named, as by ``make soak``."""
     name = next((name for name in ("soak", "integration") if collection_path == ROOT / "tests" / name), None)
     return True if name is not None and not any(name in argument for argument in config.args) else None
 

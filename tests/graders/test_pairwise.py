@@ -19,6 +19,8 @@ from visioneval.records.preferences import Preference, append_preferences, read_
 from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 
+pytestmark = pytest.mark.slow
+
 RED, BLUE = "#d01010", "#1010d0"
 
 

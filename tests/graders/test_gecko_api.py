@@ -17,6 +17,8 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.records.questions import read_questions
 
+pytestmark = pytest.mark.slow
+
 PROVIDERS = ("openai", "chat", "gemini")
 
 

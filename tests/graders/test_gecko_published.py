@@ -16,6 +16,8 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.records.questions import read_questions
 
+pytestmark = pytest.mark.slow
+
 
 def run(suite: Path, *flags: str) -> tuple[int, Summary, list[Record], Path]:
     out = suite.parent / "runs"

@@ -17,6 +17,8 @@ from visioneval import Record, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 
+pytestmark = pytest.mark.slow
+
 APIS = ("responses", "chat", "gemini")
 PARTS = 16
 """The number of cells of a run, each with a different truncation of the same replies."""

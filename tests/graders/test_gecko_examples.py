@@ -16,7 +16,7 @@ from visioneval.graders.gecko.questions import ParsedQuestions, coverage, read_q
 from visioneval.suite.cases.questions import dependency_problems
 
 MEDIA: tuple[Media, ...] = ("image", "video")
-DOCS = (Path(__file__).parents[3] / "docs" / "graders.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "graders.md").read_text(encoding="utf-8")
 
 
 def examples(media: Media) -> list[tuple[str, Any]]:

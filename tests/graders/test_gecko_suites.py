@@ -17,7 +17,9 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.records.questions import read_questions
 
-SUITES = Path(__file__).parents[3] / "suites"
+pytestmark = pytest.mark.slow
+
+SUITES = Path(__file__).parents[2] / "suites"
 
 WORD = re.compile(r"[A-Za-z]{3,}")
 

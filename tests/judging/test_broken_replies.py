@@ -13,7 +13,7 @@ from canned_api import canned
 from failing_calls import CALLS, FailingCall, error_of
 from fake_api import FakeAPI, Fault
 
-pytestmark = pytest.mark.usefixtures("local_api")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 FEW = ("generation", "responses", "gemini", "gemini judge")
 JUDGES = ("responses", "chat", "gemini judge")
 """A call of each client for images and for judgements."""

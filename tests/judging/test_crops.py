@@ -17,6 +17,8 @@ from visioneval.judging.crops import GRID, MAX_SIDE, CropTool
 from visioneval.media.images import encode_png
 from visioneval.providers.base import ImagePart
 
+pytestmark = pytest.mark.slow
+
 
 def squares(width: int, height: int, side: int) -> Image.Image:
     """Squares whose colour encodes their position: red is the column, green the row, blue always 200."""
