@@ -28,7 +28,7 @@ class LiteLLMGenerator(OpenAIGenerator):
     def __init__(self, config: LiteLLMProvider) -> None:
         """Raises ``UsageError`` without LiteLLM or a variable."""
         connection = LiteLLMConnection(config)
-        self._use(config, connection, LiteLLMVideos(connection), _NO_HOST)
+        super().__init__(config, connection, LiteLLMVideos(connection), _NO_HOST)
 
 
 class LiteLLMVideos(OpenAIVideos):

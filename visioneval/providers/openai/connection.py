@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import aiohttp
 import httpx2
@@ -24,7 +24,6 @@ from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.reply_json import read_answer
 from visioneval.providers.retry_after import retry_after
-from visioneval.suite.remote import OpenAIOptions
 
 _STATUS_BY_NAME = {
     401: {"invalid_api_key", "authentication_error"},
@@ -200,10 +199,20 @@ def data_url(data: bytes, mime: str) -> str:
     return f"data:{mime};base64,{b64encode(data).decode()}"
 
 
+class Server(Protocol):
+    """Where the calls of an entry go, and the environment variable with the key."""
+
+    @property
+    def base_url(self) -> str | None: ...
+
+    @property
+    def key_variable(self) -> str: ...
+
+
 class Connection:
     """The client of one entry. It is closed with the event loop of its first use."""
 
-    def __init__(self, options: OpenAIOptions) -> None:
+    def __init__(self, options: Server) -> None:
         self._client = client_for(options)
         self._closing: AsyncGenerator[None, None] | None = None
 
@@ -259,7 +268,7 @@ _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version
 """The ``X-Stainless-`` headers in which the SDK describes this machine to every host."""
 
 
-def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
+def client_for(options: Server) -> openai.AsyncOpenAI:
     """A client whose host, key and headers come only from the suite. Raises ``UsageError`` without a usable key."""
     key = os.environ.get(options.key_variable)
     if not key:

@@ -14,10 +14,10 @@ from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import is_image, reading
 from visioneval.providers.inputs import Upload, uploads
 from visioneval.providers.masks import mask_use
-from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
     BASE_URL,
     Connection,
+    Server,
     data_url,
     encoded,
     flat_usage,
@@ -30,11 +30,8 @@ from visioneval.providers.refusals import moderated, moderated_images
 from visioneval.suite.remote import MaskMode
 
 
-class ImageOptions(Protocol):
+class ImageOptions(Server, Protocol):
     """What images are asked of, and how."""
-
-    @property
-    def base_url(self) -> str | None: ...
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]: ...
@@ -51,15 +48,15 @@ class OpenAIGenerator:
 
     def __init__(
         self,
-        config: OpenAIProvider,
+        config: ImageOptions,
+        connection: Connection | None = None,
+        videos: OpenAIVideos | None = None,
+        own_url: str = BASE_URL,
     ) -> None:
-        connection = Connection(config)
-        self._use(config, connection, OpenAIVideos(connection), BASE_URL)
-
-    def _use(self, config: ImageOptions, connection: Connection, videos: OpenAIVideos, own_url: str) -> None:
+        """Raises ``UsageError`` without a usable key. ``own_url`` is the server of an entry that names none."""
         self._config = config
-        self._connection = connection
-        self._videos = videos
+        self._connection = connection or Connection(config)
+        self._videos = videos or OpenAIVideos(self._connection)
         self._allowed = AllowedHosts(config.base_url or own_url, config.allowed_hosts)
 
     async def begin(self, request: GenerationRequest) -> str | Generation:
