@@ -279,6 +279,7 @@ class TestNames:
 
     def test_a_name_that_nothing_declares_is_unknown(self, site: Site) -> None:
         lines = site.toy("validate", "suite.yaml").stderr.splitlines()
+        assert all(line.endswith("); or is a package that adds it not installed?") for line in lines)
         assert [line.partition(" (")[0] for line in lines] == [
             f"{PROVIDER_AT}: unknown provider 'acme_draw'",
             f"{JUDGE_AT}: unknown provider 'acme_eye'",
