@@ -155,8 +155,26 @@ def test_an_options_validator_that_fails(ours: OwnClasses, options: str, code: s
         ("color: str = 'red'", f"\n        color: str = 'red'\n        {check}"),
     )
     ours.suite((", label: ours", f"{options}, label: ours"))
-    at = "suite.yaml:4:38" if options else "suite.yaml:4:5"
-    assert ours.problems() == [f"{at}: Options failed: {problem}"]
+    assert ours.problems() == [f"{DRAW}Options failed: {problem}"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "--resume", "latest"), ("grade", "latest")])
+def test_a_run_goes_on_only_if_options_can_be_checked(ours: OwnClasses, arguments: tuple[str, ...]) -> None:
+    ours.record()
+    entry, version = ("Draw", "draw 1") if arguments[0] == "run" else ("Look", "look 1")
+    check = "@model_validator(mode='before')\n        @classmethod\n        def check(cls, value): return {}['no']"
+    ours.code(
+        ("import BaseModel, ", "import BaseModel, model_validator, "),
+        (
+            "color: str = 'red'",
+            f"\n        color: str = 'red'\n        {check}" if entry == "Draw" else "color: str = 'red'",
+        ),
+        ("level: int =", f"{check}\n        level: int =" if entry == "Look" else "level: int ="),
+        (version, "another"),
+    )
+    problem = f"ours:{entry}: Options failed: KeyError: 'no' (ours.py:"
+    (line,) = ours(*arguments, code=2).stderr.splitlines()
+    assert line.startswith(problem), line
 
 
 ARBITRARY = "class Options(BaseModel):\n        model_config = {'arbitrary_types_allowed': True}\n        "

@@ -71,7 +71,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
 
 def _built(loaded: CustomClass, config: CustomEntry) -> Any:
     if (options := _options_of(loaded)) is not None:
-        for _, message in _option_problems(options, config.options):
+        for _, message in _option_problems(loaded, options, config.options):
             raise UsageError(f"{loaded.title}: invalid options: {message}")
         config = config.model_copy(update={"options": options.model_validate(config.options)})
     instance = _instance(loaded, config)
@@ -224,7 +224,8 @@ def _with_declaration(
     a broken class.
     """
     loaded = load_class(entry.class_name, entry.group, folder)
-    misfits = [*_option_problems(_options_of(loaded), entry.options), *([] if trust else _key_problems(entry, loaded))]
+    misfits = [*_option_problems(loaded, _options_of(loaded), entry.options)]
+    misfits += [] if trust else _key_problems(entry, loaded)
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
@@ -270,7 +271,8 @@ def _options_of(loaded: CustomClass) -> type[BaseModel] | None:
         raise UsageError(f"{loaded.title}: Options cannot be used: {problem}") from error
 
 
-def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]) -> Problems:
+def _option_problems(loaded: CustomClass, options: type[BaseModel] | None, written: Mapping[str, Any]) -> Problems:
+    """What is wrong with options as written. Raises ``UsageError`` if a validator of the class fails in another way."""
     if options is None:
         return
     try:
@@ -283,7 +285,8 @@ def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]
             key = f"{path[-1]}: " if entry["type"] == "value_error" and path else ""  # of a validator of the class
             yield ("options", *path, *of_key), key + explain(entry, schema)
     except (Exception, SystemExit) as error:
-        yield ("options",), f"Options failed: {describe_user_error(error, first_line=True)}"
+        problem = describe_user_error(error, first_line=True)
+        raise UsageError(f"{loaded.title}: Options failed: {problem}") from error
 
 
 def _schema_of(options: type[BaseModel]) -> dict[str, Any]:
