@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import Distribution, entry_points
+from numbers import Number
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
@@ -139,14 +140,38 @@ def load_class(name: str, group: str, folder: Path) -> CustomClass:
         if not re.fullmatch(MODULE_CLASS, plugin.target):
             raise UsageError(f"{title}: its entry point {plugin.target!r} is not module:Class")
         loaded = CustomClass(title, _imported(plugin.target, title, None), plugin.version)
-    api = getattr(loaded.cls, "visioneval_api", API_VERSION)
+    api = read_attribute(loaded.title, loaded.cls, "visioneval_api", API_VERSION)
     if api != API_VERSION:
         raise UsageError(
             f"{loaded.title}: has visioneval_api = {api!r}, but this version of visioneval has {API_VERSION}:"
             " install versions of both that fit"
         )
-    version = getattr(loaded.cls, "version", None)
-    return loaded if version is None else replace(loaded, version=str(version), has_own_version=True)
+    version = _version_of(loaded)
+    return loaded if version is None else replace(loaded, version=version, has_own_version=True)
+
+
+def read_attribute(title: str, owner: Any, name: str, default: Any = None) -> Any:
+    """An attribute of a custom class or its instance. Raises ``UsageError`` if its code fails."""
+    try:
+        return getattr(owner, name, default)
+    except Exception as error:
+        raise UsageError(f"{title}: {name!r} cannot be read: {describe_user_error(error, first_line=True)}") from error
+
+
+def _version_of(loaded: CustomClass) -> str | None:
+    """The ``version`` of a class. Anything but text and numbers may be another text in each process."""
+    version = read_attribute(loaded.title, loaded.cls, "version")
+    if version is None:
+        return None
+    try:
+        text = str(version) if isinstance(version, (str, Number)) else ""
+    except Exception as error:
+        problem = describe_user_error(error, first_line=True)
+        raise UsageError(f"{loaded.title}: 'version' cannot be read: {problem}") from error
+    if text.strip() and text.splitlines() == [text]:
+        return text
+    kind = "" if isinstance(version, (str, Number)) else f", not a {type(version).__name__}"
+    raise UsageError(f"{loaded.title}: a 'version' must be a number or one line of text{kind}")
 
 
 def _imported(target: str, title: str, folder: Path | None) -> Any:

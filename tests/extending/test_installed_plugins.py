@@ -235,6 +235,32 @@ class TestImports:
         assert problems["acme_draw"] == "has no method 'generate' or 'edit'"
         assert problems["acme_look"] is None
 
+    @pytest.mark.parametrize(
+        ("changes", "problem"),
+        [
+            ([("self, config): self.key", "self): self.key")], "cannot be created: the class needs an __init__(self, config)"),
+            ([("class Look:", "from abc import ABC, abstractmethod\nclass Look(ABC):\n    @abstractmethod\n    def part(self): ...")],
+             "cannot be created: the class is abstract, without 'part'"),
+            ([("class Look:", "class Look:\n    version = property(id)")],
+             "a 'version' must be a number or one line of text, not a property"),
+            ([("class Look:", "class Meta(type):\n    def __getattr__(cls, name): raise OSError(name)\nclass Look(metaclass=Meta):")],
+             "'visioneval_api' cannot be read: OSError: visioneval_api (acme.py:13)"),
+            ([("answer: bool", "answer: 'Answers'")],
+             "Options cannot be used: PydanticUndefinedAnnotation: name 'Answers' is not defined"),
+        ],
+    )  # fmt: skip
+    def test_a_broken_class_does_not_hide_the_others(
+        self, site: Site, changes: list[tuple[str, str]], problem: str
+    ) -> None:
+        site.install(*changes)
+        assert site.problem() == f"{GRADER_AT}: acme_look (acme 1.0): {problem}"
+        assert [entry["problem"] for entry in listed(site, 1)] == [problem, None, None]
+
+    def test_a_class_whose_check_fails_does_not_hide_the_others(self, site: Site) -> None:
+        odd = "class Odd:\n    def __repr__(self): raise OSError('odd')\n"
+        site.install(("class Look:", f"{odd}class Look:\n    visioneval_api = Odd()"))
+        assert [entry["problem"] for entry in listed(site, 1)] == ["OSError: odd (acme.py:13)", None, None]
+
     def test_an_error_names_the_line_of_the_package(self, site: Site) -> None:
         site.install(('count("grade")', "{}['start']"))
         run(site, code=3)
@@ -294,6 +320,7 @@ class TestNames:
 
     def test_a_name_that_nothing_declares_is_unknown(self, site: Site) -> None:
         lines = site.toy("validate", "suite.yaml").stderr.splitlines()
+        assert all(line.endswith("); or is a package that adds it not installed?") for line in lines)
         assert [line.partition(" (")[0] for line in lines] == [
             f"{PROVIDER_AT}: unknown provider 'acme_draw'",
             f"{JUDGE_AT}: unknown provider 'acme_eye'",
@@ -349,6 +376,14 @@ class TestListing:
     def test_what_packages_print_is_not_in_the_list(self, site: Site) -> None:
         site.install(("import io\n", "import io\nprint('hello')\n"))
         assert len(listed(site)) == 3
+
+    @pytest.mark.parametrize("form", ["json", "github"])
+    def test_what_packages_print_is_not_in_what_validate_prints(self, site: Site, form: str) -> None:
+        site.install(("import io\n", "import io\nprint('hello')\n"))
+        result = site.toy("validate", "suite.yaml", "--format", form)
+        assert (result.exit_code, "hello" in result.stdout, "hello" in result.stderr) == (0, False, True)
+        if form == "json":
+            assert len(json.loads(result.stdout)["suites"]) == 1
 
     def test_a_key_in_an_error_is_hidden(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ACME_API_KEY", "sk-0123456789")

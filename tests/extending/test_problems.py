@@ -59,6 +59,14 @@ def test_a_module_that_fails(ours: OwnClasses, code: str, problem: str) -> None:
          f"{DRAW}cannot be created: SystemExit: no GPU (ours.py:19)"),
         (ANSWER_INIT, "def ask", f"{ANSWER}cannot be created: the class needs an __init__(self, config)"),
         # its metrics
+        (METRICS, METRICS.replace("{'look'", "{'': Metric(), 'look'"),
+         "suite.yaml:8:5: it writes '', but the name of a metric is one line of text: use another name"),
+        (METRICS, METRICS.replace("{'look'", "{'pass_rate': Metric(), 'look'"),
+         "suite.yaml:8:5: it writes 'pass_rate', which is reserved: use another name"),
+        (METRICS, METRICS.replace("{'look'", "{'x': Metric(type='number', range=(1, 0)), 'look'"),
+         "suite.yaml:8:5: it writes 'x' with a wrong range: 1 is not below 0"),
+        (METRICS, METRICS.replace("{'look'", "{'s: a': Metric(), 's': Metric(type='one_of', choices=('a', 'b')), 'look'"),
+         "suite.yaml:8:5: it writes 's: a', the name of a share of 's': use another name"),
         (METRICS, "return case.nothing",
          f"{LOOK}{FAILED_METRICS}AttributeError: 'TestCase' object has no attribute 'nothing' (ours.py:11)"),
         (METRICS, "return [3]", f"{LOOK}metrics(case) returned list, not dict, for 'one'"),
@@ -69,9 +77,25 @@ def test_a_module_that_fails(ours: OwnClasses, code: str, problem: str) -> None:
          " valid number, unable to parse string as a number (ours.py:11)"),
         ("def metrics", "def _metrics",
          "suite.yaml:8:5: the key 'writes' is missing: list the metrics, since the class ours:Look has no metrics(case)"),
+        ("class Draw:", "import abc\nclass Draw(abc.ABC):\n    @abc.abstractmethod\n    def b(self): ...\n    a = abc.abstractmethod(lambda self: 1)",
+         f"{DRAW}cannot be created: the class is abstract, without 'a', 'b'"),
+        # its version
+        ("'draw 1'", "''", f"{DRAW}a 'version' must be a number or one line of text"),
+        ("'draw 1'", "' '", f"{DRAW}a 'version' must be a number or one line of text"),
+        ("'draw 1'", "'a\\nb'", f"{DRAW}a 'version' must be a number or one line of text"),
+        ("'draw 1'", "'a\\n'", f"{DRAW}a 'version' must be a number or one line of text"),
+        ("'draw 1'", "property(lambda self: 1)", f"{DRAW}a 'version' must be a number or one line of text, not a property"),
+        ("version = 'draw 1'", "def version(self): ...", f"{DRAW}a 'version' must be a number or one line of text, not a function"),
+        ("version = 'draw 1'", "class Text(str):\n        def __str__(self): return {}['no']\n    version = Text('x')",
+         f"{DRAW}'version' cannot be read: KeyError: 'no' (ours.py:18)"),
+        ("class Draw:", "class Meta(type):\n    def __getattr__(cls, name): raise OSError(name)\nclass Draw(metaclass=Meta):",
+         f"{DRAW}'visioneval_api' cannot be read: OSError: visioneval_api (ours.py:17)"),
+        ("def generate", "generate = property(lambda self: {}['no'])\n    def draw", f"{DRAW}'generate' cannot be read: KeyError: 'no' (ours.py:20)"),
         # its options
         ("class Options(BaseModel):\n", "class Options:\n",
          f"{LOOK}Options must be a pydantic model: derive it from pydantic.BaseModel"),
+        ("class Options(BaseModel): color: str", "class Options(BaseModel): color: 'Paint'",
+         f"{DRAW}Options cannot be used: PydanticUndefinedAnnotation: name 'Paint' is not defined"),
     ],
 )  # fmt: skip
 def test_a_broken_class(ours: OwnClasses, old: str, new: str, problem: str) -> None:
@@ -113,6 +137,71 @@ def test_an_error_of_an_options_validator_names_its_key(ours: OwnClasses) -> Non
     )
     ours.suite(("label: ours", "options: {color: blu}"))
     assert ours.problems() == ["suite.yaml:4:46: color: unknown color"]
+
+
+@pytest.mark.parametrize("options", ["", ", options: {color: blu}"])
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("return {}['no']", "KeyError: 'no' (ours.py:22)"),
+        ("open('no\\nfile')", "FileNotFoundError: [Errno 2] No such file or directory: 'no\\nfile' (ours.py:22)"),
+        ("raise SystemExit(3)", "SystemExit: 3 (ours.py:22)"),
+    ],
+)
+def test_an_options_validator_that_fails(ours: OwnClasses, options: str, code: str, problem: str) -> None:
+    check = f"@model_validator(mode='before')\n        @classmethod\n        def check(cls, value): {code}"
+    ours.code(
+        ("import BaseModel, ", "import BaseModel, model_validator, "),
+        ("color: str = 'red'", f"\n        color: str = 'red'\n        {check}"),
+    )
+    ours.suite((", label: ours", f"{options}, label: ours"))
+    assert ours.problems() == [f"{DRAW}Options failed: {problem}"]
+
+
+@pytest.mark.parametrize("arguments", [("run", "--resume", "latest"), ("grade", "latest")])
+def test_a_run_goes_on_only_if_options_can_be_checked(ours: OwnClasses, arguments: tuple[str, ...]) -> None:
+    ours.record()
+    entry, version = ("Draw", "draw 1") if arguments[0] == "run" else ("Look", "look 1")
+    check = "@model_validator(mode='before')\n        @classmethod\n        def check(cls, value): return {}['no']"
+    ours.code(
+        ("import BaseModel, ", "import BaseModel, model_validator, "),
+        (
+            "color: str = 'red'",
+            f"\n        color: str = 'red'\n        {check}" if entry == "Draw" else "color: str = 'red'",
+        ),
+        ("level: int =", f"{check}\n        level: int =" if entry == "Look" else "level: int ="),
+        (version, "another"),
+    )
+    problem = f"ours:{entry}: Options failed: KeyError: 'no' (ours.py:"
+    (line,) = ours(*arguments, code=2).stderr.splitlines()
+    assert line.startswith(problem), line
+
+
+ARBITRARY = "class Options(BaseModel):\n        model_config = {'arbitrary_types_allowed': True}\n        "
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "problem"),
+    [
+        ("class Options(RootModel[dict[str, int]]): color = property(lambda self: 'red')", "{a: 1}", ""),
+        ("class Options(RootModel[dict[str, int]]): color = property(lambda self: 'red')", "{a: x}", "42: a: expected a whole number, not 'x'"),
+        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{color: blue}", ""),
+        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{paint: 1}",
+         "46: paint: Input should be an instance of Paint"),
+        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{colour: blue}", "39: unknown key 'colour'"),
+    ],
+)  # fmt: skip
+def test_options_of_any_pydantic_model(ours: OwnClasses, options: str, written: str, problem: str) -> None:
+    ours.code(
+        ("import BaseModel, ", "import BaseModel, RootModel, "),
+        ("class Draw:", "class Paint: ...\nclass Draw:"),
+        ("class Options(BaseModel): color: str = 'red'", options),
+    )
+    ours.suite(("label: ours", f"options: {written}"))
+    if problem:
+        assert ours.problems() == [f"suite.yaml:4:{problem}"]
+    else:
+        ours.record()
 
 
 def test_all_problems_are_reported_together(ours: OwnClasses) -> None:

@@ -306,7 +306,9 @@ def validate(
     valid: list[ValidSuite] = []
     for path in suites:
         try:
-            valid.append(suite := check_suite(path, suite_options, strict=strict))
+            with options.prints_on_stderr():
+                suite = check_suite(path, suite_options, strict=strict)
+            valid.append(suite)
         except SuiteError as error:
             problems.extend(error.problems)
         else:

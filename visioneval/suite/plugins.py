@@ -1,6 +1,6 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
-A class may have ``Options`` (a pydantic model), ``version`` (any value that ``str`` accepts) and, as a grader,
+A class may have ``Options`` (a pydantic model), ``version`` (a number or one line of text) and, as a grader,
 ``metrics(case)``. It is loaded and instantiated here, when a suite that may use it is checked, and again when a run
 starts.
 """
@@ -15,10 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError, did_you_mean
-from visioneval.plugins import NAME, CustomClass, Plugin, describe_user_error, installed_plugins, load_class
+from visioneval.plugins import (
+    NAME,
+    CustomClass,
+    Plugin,
+    describe_user_error,
+    installed_plugins,
+    load_class,
+    read_attribute,
+)
 from visioneval.registry import BUILT_IN, Part, load_object
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.custom import CustomEntry, Declared
@@ -63,7 +71,7 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
 
 def _built(loaded: CustomClass, config: CustomEntry) -> Any:
     if (options := _options_of(loaded)) is not None:
-        for _, message in _option_problems(options, config.options):
+        for _, message in _option_problems(loaded, options, config.options):
             raise UsageError(f"{loaded.title}: invalid options: {message}")
         config = config.model_copy(update={"options": options.model_validate(config.options)})
     instance = _instance(loaded, config)
@@ -72,8 +80,7 @@ def _built(loaded: CustomClass, config: CustomEntry) -> Any:
 
 
 def _instance(loaded: CustomClass, config: CustomEntry) -> Any:
-    if not _accepts_config(loaded.cls, config):
-        raise UsageError(f"{loaded.title}: cannot be created: the class needs an __init__(self, config)")
+    _check_init(loaded)
     try:
         return loaded.cls(config)
     except VisionEvalError as error:
@@ -82,21 +89,24 @@ def _instance(loaded: CustomClass, config: CustomEntry) -> Any:
         raise UsageError(f"{loaded.title}: cannot be created: {describe_user_error(error, first_line=True)}") from error
 
 
-def _accepts_config(cls: Any, config: Any) -> bool:
-    """Whether a class can be called with its config as the only argument, as far as its signature is known."""
+def _check_init(loaded: CustomClass) -> None:
+    """Raises ``UsageError`` if a class cannot be called with its config alone, as far as its signature is known."""
+    title = f"{loaded.title}: cannot be created"
+    if inspect.isabstract(loaded.cls):
+        missing = ", ".join(map(repr, sorted(loaded.cls.__abstractmethods__)))
+        raise UsageError(f"{title}: the class is abstract, without {missing}")
     try:
-        inspect.signature(cls).bind(config)
-    except TypeError:
-        return False
+        inspect.signature(loaded.cls).bind(None)
+    except TypeError as error:
+        raise UsageError(f"{title}: the class needs an __init__(self, config)") from error
     except ValueError:  # a class in C has no signature
-        return True
-    return True
+        return
 
 
 def _check_main_method(title: str, value: Any, group: str) -> None:
     """Raises ``UsageError`` if a class or an instance lacks the main method of its kind."""
     methods = _MAIN_METHODS[group]
-    if not any(callable(getattr(value, method, None)) for method in methods):
+    if not any(callable(read_attribute(title, value, method)) for method in methods):
         raise UsageError(f"{title}: has no method {' or '.join(map(repr, methods))}")
 
 
@@ -126,10 +136,13 @@ def _checked(plugin: Plugin) -> CheckedPlugin:
     try:
         loaded = load_class(plugin.name, plugin.group, Path())
         _options_of(loaded)
+        _check_init(loaded)
         if isinstance(loaded.cls, type):  # what a function returns is only known when a suite uses it
             _check_main_method(loaded.title, loaded.cls, plugin.group)
     except UsageError as error:
         return CheckedPlugin(plugin, problem=str(error).partition(": ")[2])
+    except Exception as error:  # one package must not hide the others
+        return CheckedPlugin(plugin, problem=describe_user_error(error, first_line=True))
     return CheckedPlugin(plugin, loaded.version)
 
 
@@ -219,12 +232,13 @@ def _with_declaration(
     a broken class.
     """
     loaded = load_class(entry.class_name, entry.group, folder)
-    misfits = [*_option_problems(_options_of(loaded), entry.options), *([] if trust else _key_problems(entry, loaded))]
+    misfits = [*_option_problems(loaded, _options_of(loaded), entry.options)]
+    misfits += [] if trust else _key_problems(entry, loaded)
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
         return entry, misfits
-    has_metrics = isinstance(entry, CustomGrader) and callable(getattr(loaded.cls, "metrics", None))
+    has_metrics = isinstance(entry, CustomGrader) and callable(read_attribute(loaded.title, loaded.cls, "metrics"))
     is_built = has_metrics or (is_built and _has_key(entry))
     instance = _built(loaded, entry) if is_built else None
     if isinstance(entry, CustomProvider) and instance is not None:
@@ -237,7 +251,7 @@ def _with_declaration(
 
 def _key_problems(entry: Any, loaded: CustomClass) -> Problems:
     """A key that a plug-in would get because an untrusted suite names it."""
-    variable, usual = getattr(entry, "api_key_env", None), getattr(loaded.cls, "api_key_env", None)
+    variable, usual = getattr(entry, "api_key_env", None), read_attribute(loaded.title, loaded.cls, "api_key_env")
     if variable not in (None, usual):
         message = f"{variable!r} is not the variable of {loaded.title}: pass --trust-suite if you trust the suite"
         yield ("api_key_env",), message
@@ -250,28 +264,45 @@ def _has_key(entry: Any) -> bool:
 
 def _options_of(loaded: CustomClass) -> type[BaseModel] | None:
     """The ``Options`` of a class. Unknown keys are forbidden unless the model sets ``extra`` itself."""
-    options = getattr(loaded.cls, "Options", None)
+    options = read_attribute(loaded.title, loaded.cls, "Options")
     if options is None:
         return None
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise UsageError(f"{loaded.title}: Options must be a pydantic model: derive it from pydantic.BaseModel")
-    if "extra" in options.model_config:
-        return options
-    return type(options.__name__, (options,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})
+    try:
+        options.model_rebuild()  # fails here if a type is imported under TYPE_CHECKING only
+        if "extra" in options.model_config or issubclass(options, RootModel):  # a root model has no keys of its own
+            return options
+        return type(options.__name__, (options,), {"model_config": ConfigDict(extra="forbid"), "__module__": __name__})
+    except Exception as error:
+        problem = describe_user_error(error, first_line=True)
+        raise UsageError(f"{loaded.title}: Options cannot be used: {problem}") from error
 
 
-def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]) -> Problems:
+def _option_problems(loaded: CustomClass, options: type[BaseModel] | None, written: Mapping[str, Any]) -> Problems:
+    """What is wrong with options as written. Raises ``UsageError`` if a validator of the class fails in another way."""
     if options is None:
         return
     try:
         options.model_validate(written)
     except ValidationError as error:
-        schema = options.model_json_schema()
+        schema = _schema_of(options)
         for entry in error.errors(include_url=False):
             of_key = ("[key]",) if entry["type"] == "extra_forbidden" else ()
             path = document_path(entry["loc"])
             key = f"{path[-1]}: " if entry["type"] == "value_error" and path else ""  # of a validator of the class
             yield ("options", *path, *of_key), key + explain(entry, schema)
+    except (Exception, SystemExit) as error:
+        problem = describe_user_error(error, first_line=True)
+        raise UsageError(f"{loaded.title}: Options failed: {problem}") from error
+
+
+def _schema_of(options: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of options, for hints; empty if a type of theirs has none."""
+    try:
+        return options.model_json_schema()
+    except Exception:
+        return {}
 
 
 def _with_metrics(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,9 @@ from itertools import chain
 
 from visioneval.errors import did_you_mean
 from visioneval.rules import COUNTING, Rule, can_fail, is_never_met, parse_gate, parse_rule
+from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.deciding import left_out
+from visioneval.suite.entries.graders import CustomGrader
 from visioneval.suite.filters import BUILT_IN, RESERVED_NAMES, GateRule, Scope, VerdictRule, When, any_case, any_glob
 from visioneval.suite.findings import Loc
 from visioneval.suite.metrics import SuiteMetrics, describe_meaning
@@ -180,11 +183,16 @@ def _two_meanings(view: SuiteContext) -> Problems:
 
 
 def metric_problems(view: SuiteContext) -> Problems:
-    """Problems of the computed metrics, and grader metrics with the name of a built-in one."""
+    """Problems of the computed metrics and of custom classes' metrics, and grader metrics named as a built-in one."""
     metrics = view.suite_metrics
+    words = {name: metric for name, metric in metrics.grader_metrics.items() if metric.choices}
+    shares = {share: name for name, metric in words.items() for share in metric.share_names(name).values()}
     for index, grader in enumerate(view.suite.graders):
-        for name in sorted({name for case in view.suite.cases for name in grader.metrics(case)} & BUILT_IN.keys()):
+        written = {name: metric for case in view.suite.cases for name, metric in grader.metrics(case).items()}
+        for name in sorted(written.keys() & BUILT_IN.keys()):
             yield ("graders", index), f"it writes {name!r}, the name of a built-in metric: use another name"
+        if isinstance(grader, CustomGrader):
+            yield from ((("graders", index), message) for message in _custom_metrics(written, shares))
     tags = {tag for case in view.suite.cases for tag in case.tags}
     taken = dict.fromkeys(BUILT_IN, "is built in") | dict.fromkeys(RESERVED_NAMES, "is reserved")
     taken |= {grader.key: "has the key of a grader" for grader in view.suite.graders}
@@ -199,6 +207,23 @@ def metric_problems(view: SuiteContext) -> Problems:
                 yield ("metrics", name), f"no case has the tag {tag!r}{did_you_mean(tag, tags)}"
         if name not in {*taken, *reported} and name not in view.metric_names and not _is_blocked(name, reported, view):
             yield ("metrics", name), f"no case has all metrics that {name!r} reads: {', '.join(entry.parsed.names)}"
+
+
+def _custom_metrics(written: Mapping[str, Metric], shares: Mapping[str, str]) -> Iterator[str]:
+    """Problems of the names and ranges that a class or its ``writes`` chose freely. Rules can quote any line of text.
+
+    ``shares`` has the metric of words to which the name of a share belongs.
+    """
+    for name, metric in written.items():
+        low, high = metric.range or (None, None)
+        if not name.strip() or not re.fullmatch(ONE_LINE, name):
+            yield f"it writes {name!r}, but the name of a metric is one line of text: use another name"
+        elif name in RESERVED_NAMES:
+            yield f"it writes {name!r}, which is reserved: use another name"
+        elif name in shares:
+            yield f"it writes {name!r}, the name of a share of {shares[name]!r}: use another name"
+        if low is not None and high is not None and low >= high:
+            yield f"it writes {name!r} with a wrong range: {low:g} is not below {high:g}"
 
 
 def _is_blocked(name: str, reported: set[str], view: SuiteContext) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
-from visioneval.plugins import plugin_names
+from visioneval.plugins import NAME, plugin_names
 from visioneval.suite.cases.case import PRINTABLE, TAG
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.findings import Loc, format_value
@@ -188,9 +188,13 @@ def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return f"expected a mapping with the key {field!r}, not {format_value(data)}"
     if field not in data:
         return f"the key {field!r} is missing"
-    known += plugin_names(_GROUPS[str(loc[0])]) if loc and loc[0] in _GROUPS else []
+    group = _GROUPS.get(loc[0]) if loc else None
+    known += plugin_names(group) if group else []
     label = _TAG_LABELS.get((loc[0], len(loc)), field) if loc else field
-    return f"unknown {label} {format_value(data[field])}{did_you_mean(str(data[field]), known)}"
+    guess = did_you_mean(str(data[field]), known)
+    may_be_plugin = group and "did you mean" not in guess and re.fullmatch(NAME, str(data[field]))
+    missing = "; or is a package that adds it not installed?" if may_be_plugin else ""
+    return f"unknown {label} {format_value(data[field])}{guess}{missing}"
 
 
 def _tags_at(schema: Mapping[str, Any], loc: Loc) -> tuple[str, list[str]]:
