@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Metric, Score, Verdict, plain_word
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -158,7 +158,7 @@ def parse_rule(text: str) -> Rule:
         )
     metric = match["single"] or match["double"] or match["plain"]
     if match["equal"] or match["in"]:
-        words = tuple(word[1:-1] for word in re.findall(_WORD, match["word"] or match["words"]))
+        words = tuple(plain_word(word[1:-1]) for word in re.findall(_WORD, match["word"] or match["words"]))
         return Rule(text.strip(), metric, expected=match["equal"] == "==" or match["in"] == "in", words=words)
     if match["op"] is None:
         return Rule(text.strip(), metric, expected=not match["not"])

@@ -223,7 +223,7 @@ def side_of_records(name: str, cells: Cells) -> Side:
                 words = metrics.get(metric)
                 if words is None or (words.type == "one_of" and score not in words.choices):
                     choices = (*(words.choices if words else ()), score)
-                    metrics[metric] = Metric(type="one_of", choices=choices)
+                    metrics[metric] = Metric.model_construct(type="one_of", choices=choices, better="none")
             elif isinstance(score, bool):
                 metrics.setdefault(metric, Metric(type="bool", better="none"))
             elif score is not None:

@@ -254,7 +254,7 @@ def _metrics(a: Side, b: Side) -> dict[str, Metric]:
     for name, metric in a.metrics.items():
         if name in metrics and metric.choices and metrics[name].choices:
             choices = dict.fromkeys((*metrics[name].choices, *metric.choices))
-            metrics[name] = Metric(type="one_of", choices=tuple(choices))
+            metrics[name] = metrics[name].model_copy(update={"choices": tuple(choices)})
         elif name not in metrics or metrics[name].better == "none":
             metrics[name] = metric
     return metrics
