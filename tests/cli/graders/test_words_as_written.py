@@ -158,3 +158,31 @@ def test_words_of_records_are_compared_as_they_are() -> None:
     assert shares == {
         "style: flat": (0.5, 0), "style: Flat": (0.5, 0), "style:  flat": (0, 0.5), "style: 5'6\"": (0, 0.5),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gates": ['rate("style: flat") >= 0.5']},
+         "'style' is one word of a list, which no gate can read; write a verdict rule, such as 'style == \"flat\"', and limit pass_rate"),
+        ({"gates": ['rate("style: flta") >= 0.5']}, "no grader writes 'style: flta'"),
+        ({"metrics": {"x": "style == 'flat'"}}, "'style' is one word of a list, which only verdict rules can read"),
+        ({"metrics": {"x": "where(style == flat, 1, 0)"}}, "'style' is one word of a list, which only verdict rules can read"),
+        ({"metrics": {"x": "stile + 1"}}, "there is no metric 'stile'"),
+    ],
+)  # fmt: skip
+def test_what_reads_no_word_says_what_does(changes: dict[str, Any], message: str) -> None:
+    write(**changes)
+    result = call("validate", "suite.yaml")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+
+
+def test_a_word_that_means_yes_elsewhere_is_written_in_quotes() -> None:
+    write(["true", "false"], "TRUE", verdict=["style == true"])
+    assert (
+        "write 'style', or 'style == \"true\"' if that is one word of a list" in call("validate", "suite.yaml").stderr
+    )
+    write(["true", "false"], "TRUE", verdict=['style == "true"'])
+    assert call("run", "suite.yaml", "--run-id", "a").exit_code == 0
