@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Metric, Score, Verdict, plain_word
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -50,11 +50,17 @@ _SLIPS = {
     "\u2264": "<=",
     "\u2260": "!=",
     r"(?<![<>=!])=(?!=)": "==",
+    "<>": "!=",
+    r"^\s*not\s+(\S+)\s*==\s*(['\"]?[A-Za-z_].*)$": r"\1 != \2",
+    r"^\s*not\s+(\S+)\s*!=\s*(['\"]?[A-Za-z_].*)$": r"\1 == \2",
     r"^\s*(\S+)\s*==\s*(?:yes|true)\s*$": r"\1",
     r"^\s*(\S+)\s*==\s*(?:no|false)\s*$": r"not \1",
     r"^\s*([\w.\-]+)\s*(==|!=)\s*([A-Za-z_][\w-]*)\s*$": r'\1 \2 "\3"',
 }
 """What people write in rules and gates, and what it means here."""
+_IN = re.compile(r"\s*(not\s+)?(\S+)\s+(not\s+)?in\b\s*(?:\[([^][()]+)\]|\(([^][()]+)\)|([^][()]+))\s*", re.IGNORECASE)
+"""A rule with a list of words that may lack quotes or brackets."""
+_YES_OR_NO = re.compile(r"\s*([\w.\-]+)\s*==?\s*(yes|true|no|false)\s*")
 
 NOISE = 1e-9
 """Values closer than this, relative to the threshold if it is above 1, are equal: sums of decimals are not exact."""
@@ -150,7 +156,10 @@ def parse_rule(text: str) -> Rule:
     if match is None or (match["not"] and compares) or not _finite(match["number"]):
         suggestion = _suggestion(text, _RULE)
         if suggestion is not None:
-            raise ValueError(f"{text!r} is not a valid rule: write {suggestion!r}")
+            answer = _YES_OR_NO.fullmatch(text)
+            of_word = f'{answer[1]} == "{answer[2]}"' if answer else ""
+            word = f", or {of_word!r} if that is one word of a list" if answer else ""
+            raise ValueError(f"{text!r} is not a valid rule: write {suggestion!r}{word}")
         raise ValueError(
             f"{text!r} is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, 'METRIC OP NUMBER'"
             ' with OP one of >= > <= < == !=, or \'METRIC == "WORD"\' or \'METRIC in ["WORD", "WORD"]\' (put names with'
@@ -158,7 +167,7 @@ def parse_rule(text: str) -> Rule:
         )
     metric = match["single"] or match["double"] or match["plain"]
     if match["equal"] or match["in"]:
-        words = tuple(word[1:-1] for word in re.findall(_WORD, match["word"] or match["words"]))
+        words = tuple(plain_word(word[1:-1]) for word in re.findall(_WORD, match["word"] or match["words"]))
         return Rule(text.strip(), metric, expected=match["equal"] == "==" or match["in"] == "in", words=words)
     if match["op"] is None:
         return Rule(text.strip(), metric, expected=not match["not"])
@@ -189,6 +198,8 @@ def _suggestion(text: str, form: re.Pattern[str]) -> str | None:
     original = text
     for pattern, replacement in _SLIPS.items():
         text = re.sub(pattern, replacement, text)
+    if form is _RULE and (listed := _IN.fullmatch(text)):
+        text = _with_list(listed) or text
     text = re.sub(r"(\d+(?:\.\d+)?)\s*%", lambda share: f"{float(share[1]) / 100:.12g}", text)
     if form is _GATE and (word := re.match(r"[A-Za-z_]+[0-9]*", text)) and word[0] not in (*COUNTING, *MEASURING):
         matches = get_close_matches(word[0].lower(), _FUNCTIONS, n=1)
@@ -196,6 +207,16 @@ def _suggestion(text: str, form: re.Pattern[str]) -> str | None:
             return None
         text = text.replace(word[0], matches[0], 1)
     return text if text != original and form.fullmatch(text) else None
+
+
+def _with_list(listed: re.Match[str]) -> str | None:
+    """A rule with its words in quotes and brackets; ``None`` if it is not clear which words are meant."""
+    negated, name, inner, *bodies = listed.groups()
+    words = [part.strip() for part in next(filter(None, bodies)).split(",") if part.strip()]
+    if not words or any(re.search("['\"]", word) and not re.fullmatch(_WORD, word) for word in words):
+        return None
+    quoted = ", ".join(word if re.fullmatch(_WORD, word) else f'"{word}"' for word in words)
+    return f"{name} {'not in' if bool(negated) is not bool(inner) else 'in'} [{quoted}]"
 
 
 def _check_length(text: str, kind: str) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 """The tag of cases that may not break in a comparison."""
@@ -17,10 +18,46 @@ MAX_NUMBER = 2.0**63
 """The largest absolute value of a score, cost or range bound, so that sums and squares do not overflow."""
 MOST_CHOICES = 100
 """The most choices of a metric of words: a table and a share of each must be readable."""
-Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+def plain_word(text: str) -> str:
+    """A word as it is stored: without outer spaces, and composed (NFC), so that equal words are equal texts."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def repeated_word(words: Iterable[str]) -> str | None:
+    """A word that an answer cannot tell from an earlier one, as answers are read in any case; ``None`` if none is."""
+    seen: set[str] = set()
+    for word in words:
+        if word.casefold() in seen:
+            return word
+        seen.add(word.casefold())
+    return None
+
+
+def declared_word(answer: Any, words: Iterable[str]) -> Any:
+    """The one of ``words`` that an answer names, in any case and with outer spaces; the answer itself if none is."""
+    if not isinstance(answer, str):
+        return answer
+    text = plain_word(answer).casefold()
+    same = [word for word in words if plain_word(word).casefold() == text]
+    return same[0] if len(same) == 1 else answer
+
+
+def _choice(text: str) -> str:
+    word = plain_word(text)
+    if not word:
+        raise ValueError("choices: a word is empty")
+    if "'" in word and '"' in word:
+        raise ValueError(f"choices: {word} has both kinds of quotes, so no rule could name it")
+    return word
+
+
+Word = Annotated[_Line, AfterValidator(_choice)]
 """A choice of a metric that is one word of a list: one line of text."""
 Score = (
-    Word
+    _Line
     | Annotated[bool, Field(strict=True)]
     | Annotated[int, Field(strict=True, ge=-(2**63), le=2**63)]
     | Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
@@ -109,8 +146,10 @@ class Metric(Frozen):
             if self.choices:
                 raise ValueError(f"'choices' needs the type one_of, not {self.type}")
             return self
-        if not self.choices or len(set(self.choices)) < len(self.choices):
+        if not self.choices:
             raise ValueError("a metric of type one_of needs 'choices', a list of different words")
+        if (duplicate := repeated_word(self.choices)) is not None:
+            raise ValueError(f"choices: {duplicate!r} is listed twice: answers are read in any case")
         if self.better != "none" or self.range is not None or self.unit is not None:
             raise ValueError("a metric of type one_of has no 'better', 'range' or 'unit': rules say which words pass")
         return self

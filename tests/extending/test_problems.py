@@ -129,6 +129,28 @@ def test_a_wrong_use(ours: OwnClasses, old: str, new: str, problem: str) -> None
     assert problem in ours.problems()
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "meanings"),
+    [
+        ("type='bool'", "type='number'", "yes or no, higher is better, but number, higher is better"),
+        ("type='number', range=(0, 1)", "type='number', range=(0, 9)",
+         "number from 0 to 1, higher is better, but number from 0 to 9, higher is better"),
+        ("type='one_of', choices=('a', 'b')", "type='one_of', choices=('a', 'c')", "one of a, b, but one of a, c"),
+        ("type='one_of', choices=('a', 'b')", "type='one_of', choices=('b', 'a')", None),
+        ("type='bool'", "type='bool'", None),
+    ],
+)  # fmt: skip
+def test_a_name_has_one_meaning_in_all_cases(ours: OwnClasses, first: str, second: str, meanings: str | None) -> None:
+    declared = f"Metric({first}) if case.id == 'two' else Metric({second})"
+    ours.code((METRICS, METRICS.replace("}", f", 'look.x': {declared}}}")))
+    ours.suite(("cases: [", "cases: [{id: two, prompt: a bush}, "))
+    message = f"suite.yaml:8:5: ours:Look declares 'look.x' as {meanings} for 'one': use two names"
+    if meanings is None:
+        ours("validate", "suite.yaml")
+    else:
+        assert ours.problems() == [message]
+
+
 def test_an_error_of_an_options_validator_names_its_key(ours: OwnClasses) -> None:
     check = "\n        @field_validator('color')\n        @classmethod\n        def check(cls, value): raise ValueError('unknown color')"
     ours.code(

@@ -105,6 +105,7 @@ def test_a_drawn_table_is_filled_in_and_imported(run: Folder) -> None:
     [
         ("usable", "true", True), ("usable", "No", False), ("usable", "1", True), ("usable", 0, False),
         ("usable", True, True), ("clarity", "3.0", 3), ("clarity", 5, 5), ("artifacts", " minor ", "minor"),
+        ("artifacts", "Minor", "minor"), ("wrong", "Logo; COLOR", ("color", "logo")), ("wrong", "Cut, or Fit", ("cut, or fit",)),
         ("wrong", "logo;color", ("color", "logo")), ("wrong", "logo, color", ("color", "logo")),
         ("wrong", '["cut, or fit"]', ("cut, or fit",)), ("wrong", "cut, or fit", ("cut, or fit",)),
         ("wrong", ["logo"], ("logo",)), ("wrong", "[]", ()), ("note", "=1+1\n<b>", "=1+1\n<b>"),
@@ -134,7 +135,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
         ("one,m,ann,clarity,6", "clarity: 6 is not on the scale from 1 to 5"),
         ("one,m,ann,clarity,2.5", "clarity: 2.5 is not on the scale from 1 to 5"),
         ("one,m,ann,clarity,nan", "clarity: 'nan' is not on the scale from 1 to 5"),
-        ("one,m,ann,artifacts,Minor", "artifacts: 'Minor' is not one of none, minor, major"),
+        ("one,m,ann,artifacts,Minimal", "artifacts: 'Minimal' is not one of none, minor, major"),
         ("one,m,ann,wrong,size", "wrong: 'size' is not one of color, cut, or fit, logo"),
         ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@LABEL of the second image"),
         ("one,m,ann", "the row has 3 values, but the header has 5"),

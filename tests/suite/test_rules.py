@@ -303,14 +303,47 @@ def test_a_number_beside_a_threshold_is_never_shown_on_the_other_side(value: flo
         ("look.quality \u2265 3", "look.quality >= 3"),
         ("look.quality \u2260 3", "look.quality != 3"),
         ("look.share >= 62.5%", "look.share >= 0.625"),
-        ("image.blank == no", "not image.blank"),
-        ("image.ok = true", "image.ok"),
+        ("style in [flat, sketch]", 'style in ["flat", "sketch"]'),
+        ("style not in [flat, 'line art']", "style not in [\"flat\", 'line art']"),
+        ("style in flat", 'style in ["flat"]'),
+        ('style in ("flat", "sketch")', 'style in ["flat", "sketch"]'),
+        ("style in (flat)", 'style in ["flat"]'),
+        ('style IN ["flat"]', 'style in ["flat"]'),
+        ("style Not In [flat]", 'style not in ["flat"]'),
+        ("not style in [flat]", 'style not in ["flat"]'),
+        ('not style == "flat"', 'style != "flat"'),
+        ('not style != "flat"', 'style == "flat"'),
+        ("not style == flat", 'style != "flat"'),
+        ('style <> "flat"', 'style != "flat"'),
+        ("look.quality <> 3", "look.quality != 3"),
     ],
 )
 def test_a_usual_slip_in_a_rule_names_what_to_write(slip: str, rule: str) -> None:
-    with pytest.raises(ValueError, match=f"write {rule!r}$"):
+    with pytest.raises(ValueError, match=re.escape(f"write {rule!r}") + "$"):
         parse_rule(slip)
     assert parse_rule(rule)
+
+
+@pytest.mark.parametrize(
+    ("slip", "rule", "of_word"),
+    [
+        ("image.blank == no", "not image.blank", 'image.blank == "no"'),
+        ("image.ok = true", "image.ok", 'image.ok == "true"'),
+    ],
+)
+def test_yes_or_no_may_be_a_word(slip: str, rule: str, of_word: str) -> None:
+    with pytest.raises(ValueError, match=f"write {rule!r}, or {of_word!r} if that is one word of a list$"):
+        parse_rule(slip)
+    assert parse_rule(rule)
+    assert parse_rule(of_word)
+
+
+@pytest.mark.parametrize(
+    "text", ["style in []", "style in ()", "style in [\"a', b]", "style inflate", "not level >= 3"]
+)
+def test_a_rule_whose_words_are_not_clear_has_no_suggestion(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid rule: write 'METRIC'"):
+        parse_rule(text)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ def test_rendering(text: str, rendered: str) -> None:
     assert render(text, VALUES) == rendered
 
 
+ZIP = "the template cannot be rendered: zip() needs lists; use fromjson for a list in a text"
+PAD = "the template cannot be rendered: pad() needs a whole number of characters from 0 to 100"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -131,7 +135,17 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ ('[' * 99999) | fromjson }}", "the template is nested too deeply"),
         ("{{ ('9' * 5000) | fromjson }}", "the template cannot be rendered: a number has too many digits"),
         ("{{ [1, 2, 3] | zip([1, 2]) }}", "the template cannot be rendered: zip() of lists with 3 and 2 items"),
-        ("{{ 7 | pad(101) }}", "the template cannot be rendered: pad() has more than 100 characters"),
+        ("{{ '[1]' | zip([1]) }}", ZIP),
+        ("{{ [1] | zip('a') }}", ZIP),
+        ("{{ [1] | zip(3) }}", ZIP),
+        ("{{ 3 | zip }}", ZIP),
+        ("{{ none | zip([1]) }}", ZIP),
+        ("{{ 7 | pad(101) }}", f"{PAD}, not 101"),
+        ("{{ 7 | pad(-1) }}", f"{PAD}, not -1"),
+        ("{{ 7 | pad('x') }}", f"{PAD}, not 'x'"),
+        ("{{ 7 | pad(1.5) }}", f"{PAD}, not 1.5"),
+        ("{{ 7 | pad(true) }}", f"{PAD}, not True"),
+        ("{{ 7 | pad(3, 4) }}", "the template cannot be rendered: pad() takes one number, the number of characters"),
         ("{{ 1 / 0 }}", "the template cannot be rendered: division by zero"),
         ("{% macro a() %}{% endmacro %}", "template, line 1: 'macro' is not allowed in a suite's templates"),
         ("{% set a = 1 %}", "template, line 1: 'assign' is not allowed in a suite's templates"),

@@ -240,5 +240,7 @@ def side_of_records(name: str, cells: Cells) -> Side:
         if kind != "one_of":
             metrics[metric] = Metric(type=kind, better="none")
         elif len(words[metric]) <= MOST_CHOICES:
-            metrics[metric] = Metric(type=kind, choices=tuple(words[metric]))
+            metrics[metric] = Metric.model_construct(
+                type=kind, choices=tuple(words[metric]), better="none"
+            )  # as they are
     return Side(name=name, cells=cells, metrics=metrics, values=values)

@@ -23,6 +23,7 @@ from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import scan_rows
+from visioneval.types import declared_word
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -262,7 +263,7 @@ def _typed(question: LabelQuestion, value: object) -> Any:
     if question.type == "yes_no":
         word = "" if isinstance(value, (list, dict)) else _text(value).lower()
         return word in _YES if word in (*_YES, *_NO) else value
-    return _text(value)
+    return question.in_order(_text(value))
 
 
 def _pair_answer(key: str, value: object, other: str | None) -> str:
@@ -280,7 +281,7 @@ def _tags(value: object, choices: Sequence[str]) -> object:
     """Tags from a list, a JSON list, or text separated by semicolons or commas."""
     if not isinstance(value, str):
         return value
-    text = value.strip()
+    text = str(declared_word(value, choices)).strip()
     if text.startswith("[") and text not in choices:
         with suppress(ValueError, RecursionError):
             return json.loads(text)

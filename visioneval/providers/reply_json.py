@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from visioneval.types import declared_word
+
 MAX_CHARS = 1 << 18
 """The most characters of a judge's reply; a longer text is rejected."""
 MAX_DEPTH = 32
@@ -214,7 +216,7 @@ def yes_or_no(value: object) -> bool | None:
 def typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
     """A value in the type of its JSON Schema; unchanged where it may mean something else, such as ``"4/5"``.
 
-    Converts the properties of objects and the items of lists too, and texts to the only choice that differs in case.
+    Converts the properties of objects and the items of lists too, and texts to the only choice that they name.
     """
     kind = schema.get("type")
     if isinstance(value, dict) and "properties" in schema:
@@ -230,7 +232,6 @@ def typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
     text = value.strip()
     if kind in ("number", "integer") and _NUMBER.fullmatch(text):
         return float(text) if "." in text else int(text)
-    if kind == "string" and value not in (choices := schema.get("enum") or (value,)):
-        same = [choice for choice in choices if str(choice).lower() == text.lower()]
-        return same[0] if len(same) == 1 else value
+    if kind == "string" and value not in (choices := schema.get("enum") or ()):
+        return declared_word(value, [choice for choice in choices if isinstance(choice, str)])
     return value

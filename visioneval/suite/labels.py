@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from visioneval.suite.cases.case import Name, Text
 from visioneval.suite.cases.outputs import FilePath
-from visioneval.types import Frozen, Metric, TaskType, text_or_list
+from visioneval.types import Frozen, Metric, TaskType, declared_word, plain_word, repeated_word, text_or_list
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]
 LabelPreset = Literal["ui", "marketing", "try_on", "logo"]
@@ -36,7 +36,7 @@ class LabelQuestion(Frozen):
     key: Name = Field(description="Unique name of the question in labels.")
     ask: Text = Field(description="The text shown to the rater.")
     type: QuestionType = Field(description="What raters answer with.")
-    choices: tuple[Annotated[Text, Field(max_length=200)], ...] = Field(
+    choices: tuple[Annotated[Text, Field(max_length=200), AfterValidator(plain_word)], ...] = Field(
         default=(), description="The choices of a question of type one_of or tags."
     )
     scale: tuple[float, float] | None = Field(
@@ -65,9 +65,8 @@ class LabelQuestion(Frozen):
             raise ValueError(f"a question of type {self.type} needs 'choices'")
         if self.choices and not has_choices:
             raise ValueError(f"'choices' needs the type one_of or tags, not {self.type}")
-        if len(set(self.choices)) < len(self.choices):
-            duplicate = next(choice for choice in self.choices if self.choices.count(choice) > 1)
-            raise ValueError(f"choices: {duplicate!r} is listed twice")
+        if (duplicate := repeated_word(self.choices)) is not None:
+            raise ValueError(f"choices: {duplicate!r} is listed twice: answers are read in any case")
         return self
 
     @model_validator(mode="after")
@@ -126,7 +125,14 @@ class LabelQuestion(Frozen):
         return f"{steps[0]} = {low}", f"{steps[-1]} = {high}"
 
     def in_order(self, value: Any) -> Any:
-        """A list of tags in the order of the suite; another value as it is, for ``answer_problem`` to reject."""
+        """An answer as it is stored: a choice as declared, and tags in the order of the suite.
+
+        Another value is unchanged, for ``answer_problem`` to reject.
+        """
+        if self.type == "one_of":
+            return declared_word(value, self.choices)
+        if isinstance(value, list | tuple):
+            value = [declared_word(tag, self.choices) for tag in value]
         is_valid = isinstance(value, list) and all(isinstance(tag, str) and tag in self.choices for tag in value)
         return tuple(sorted(value, key=self.choices.index)) if is_valid else value
 

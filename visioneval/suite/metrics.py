@@ -136,6 +136,10 @@ class SuiteMetrics:
                 else:
                     resolved[name] = Metric(type=kinds[name], range=entry.range, better=entry.better)
         for name, entry in waiting.items():
+            word = next((source for source in entry.parsed.names if kinds.get(source) == "one_of"), None)
+            if word is not None:
+                problems.append((name, f"{word!r} is one word of a list, which only verdict rules can read"))
+                continue
             unknown = [source for source in entry.parsed.names if source not in {*kinds, *waiting}]
             problems += [(name, f"there is no metric {source!r}{self._hint(source)}") for source in unknown]
             if name in _reachable(name, waiting):

@@ -35,6 +35,7 @@ from visioneval.suite.entries.judges import CustomJudge
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.findings import Loc
 from visioneval.suite.loading.messages import document_path, explain
+from visioneval.suite.metrics import describe_meaning, same_meaning
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, TaskType
 
@@ -314,11 +315,18 @@ def _with_metrics(
         message = f"the key 'writes' is missing: list the metrics, since the class {name} has no metrics(case)"
         return grader, [] if grader.writes else [((), message)]
     by_case = {case.id: _metrics_for(instance, name, case) for case in cases if grader.is_for(case)}
-    metrics = {metric: meaning for written in by_case.values() for metric, meaning in written.items()}
+    metrics: dict[str, Metric] = {}
+    two_meanings: list[tuple[Loc, str]] = []
+    for case_id, written in by_case.items():
+        for metric, meaning in written.items():
+            first = metrics.setdefault(metric, meaning)
+            if not same_meaning(first, meaning) and not two_meanings:
+                meanings = f"{describe_meaning(first)}, but {describe_meaning(meaning)} for {case_id!r}"
+                two_meanings.append(((), f"{name} declares {metric!r} as {meanings}: use two names"))
     declared = Declared(
         version=grader.version, metrics=metrics, cases={case: tuple(written) for case, written in by_case.items()}
     )
-    return grader.model_copy(update={"declared": declared}), list(_metric_problems(grader, metrics))
+    return grader.model_copy(update={"declared": declared}), [*two_meanings, *_metric_problems(grader, metrics)]
 
 
 def _metrics_for(instance: Any, name: str, case: TestCase) -> dict[str, Metric]:

@@ -382,10 +382,12 @@ def _no_json(text: str) -> NoReturn:
     raise ValueError(f"fromjson() of what is not JSON: {text:.60}")
 
 
-def _pad(number: Any, width: int = 2) -> str:
+def _pad(number: Any, width: int = 2, *more: Any) -> str:
     """A whole number, or a text, with zeros before it."""
-    if not 0 <= width <= MAX_PADDING:
-        raise OverflowError(f"pad() has more than {MAX_PADDING} characters")
+    if more:
+        raise TypeError("pad() takes one number, the number of characters")
+    if not isinstance(width, int) or isinstance(width, bool) or not 0 <= width <= MAX_PADDING:
+        raise ValueError(f"pad() needs a whole number of characters from 0 to {MAX_PADDING}, not {width!r:.60}")
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     return str(number).zfill(width)
@@ -393,6 +395,8 @@ def _pad(number: Any, width: int = 2) -> str:
 
 def _zip(first: Iterable[Any], *others: Iterable[Any]) -> list[list[Any]]:
     """Lists of the first items, the second items and so on of lists of equal length."""
+    if any(isinstance(items, str) or not isinstance(items, Iterable) for items in (first, *others)):
+        raise TypeError("zip() needs lists; use fromjson for a list in a text")
     lists = [list(items) for items in (first, *others)]
     if len({len(items) for items in lists}) > 1:
         raise ValueError(f"zip() of lists with {' and '.join(str(len(items)) for items in lists)} items")

@@ -86,6 +86,7 @@ class Facet:
         if self.type == "pair":
             return float(PAIR_ANSWERS.index(str(answer))) if label.other and answer in PAIR_ANSWERS else None
         assert self.question is not None
+        answer = self.question.in_order(answer)
         if answer is None or self.question.answer_problem(answer) is not None:
             return None
         if self.tag is not None:

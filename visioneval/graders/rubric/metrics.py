@@ -12,7 +12,7 @@ from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
-from visioneval.types import MOST_CHOICES, Frozen, Metric, Word
+from visioneval.types import MOST_CHOICES, Frozen, Metric, Word, repeated_word
 
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
@@ -162,8 +162,8 @@ class OneOf(_CaseMetric):
     def _choices_differ(self) -> Self:
         if len(self.choices) < 2:
             raise ValueError("a metric of type one_of needs 'choices', two or more words")
-        if duplicate := next((word for word in self.choices if self.choices.count(word) > 1), None):
-            raise ValueError(f"choices: {duplicate!r} is listed twice")
+        if (duplicate := repeated_word(self.choices)) is not None:
+            raise ValueError(f"choices: {duplicate!r} is listed twice: answers are read in any case")
         return self
 
     @property

@@ -15,7 +15,7 @@ from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.loading.datasets.cells import cell_items
 from visioneval.suite.loading.datasets.rows import Row
-from visioneval.types import Frozen
+from visioneval.types import Frozen, declared_word
 
 
 def is_empty(answer: object) -> bool:
@@ -76,7 +76,7 @@ def recorded_value(value: Any, schema: Mapping[str, Any]) -> Any:
     if schema.get("type") == "boolean" and (answer := yes_or_no(value)) is not None:
         return answer
     if not isinstance(value, str) or schema.get("type") == "string":
-        return value
+        return declared_word(value, schema.get("enum", ()))
     if schema.get("type") == "array":
         return _listed(value, schema)
     text = value.strip()

@@ -26,7 +26,7 @@ from visioneval.running.sanitize import Sanitizer, amount, scalar, usd
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.types import Metric, Output, Score
+from visioneval.types import Metric, Output, Score, declared_word
 
 T = TypeVar("T")
 
@@ -290,7 +290,7 @@ def checked_scores(
                 scores[name] = None
                 bad.append(f"{name} was not measured")
             continue
-        value = scalar(reported[name])
+        value = declared_word(scalar(reported[name]), metric.choices)
         wrong = None if value is None else _range_problem(value, metric)
         scores[name] = value if wrong is None else None
         if wrong is not None:

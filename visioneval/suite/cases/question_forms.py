@@ -91,10 +91,16 @@ def _in_item(item: Any) -> list[Any]:
 
 
 def _in_text(text: str) -> list[Any]:
-    """A text is a question, unless it begins with ``Question:``. A verdict was about one image, so it is ignored."""
+    """A text is a question, unless it begins with ``Question:``. A verdict was about one image, so it is ignored.
+
+    Raises ``ValueError`` for text that belongs to no question, so that none is lost.
+    """
     if "<question>" in text:
-        blocks = (block[block.find("Question:") :] for block in _TAG.split(text) if "Question:" in block)
-        return [question for block in blocks for question in _in_text(block)]
+        blocks = [block for block in _TAG.split(text) if re.search(r"\w", block)]
+        for block in blocks:
+            if "Question:" not in block:
+                raise _stray(block)
+        return [question for block in blocks for question in _in_text(block[block.find("Question:") :])]
     parts = _LABEL.split(text.strip())
     if parts[0].strip() or len(parts) < 3:
         return [_Unnamed(question=text)]
@@ -102,9 +108,18 @@ def _in_text(text: str) -> list[Any]:
     for label, content in zip(parts[1::2], parts[2::2], strict=True):
         if label == "Question":
             questions.append(_Unnamed(question=content.strip()))
-        elif label == "Answer" and questions:
-            questions[-1]["answer"] = content.strip()
+            continue
+        value, _, rest = content.strip().partition("\n")
+        if not questions or "?" in value or re.search(r"\w", rest):
+            raise _stray(rest if questions and "?" not in value else f"{label}: {value}")
+        if label == "Answer":
+            questions[-1]["answer"] = value.strip()
     return questions
+
+
+def _stray(text: str) -> ValueError:
+    first = text.strip().splitlines()[0]
+    return ValueError(f"questions: {first!r:.80} belongs to no question: write 'Question:' before each question")
 
 
 def _question(item: Any) -> Any:

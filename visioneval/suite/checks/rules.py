@@ -304,6 +304,10 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
         if reason := _missing_input(view, name):
             yield f"{text!r}: no case has {name!r}: {reason}"
             return
+        if (of_word := _word_metric(view, name)) is not None:
+            advice = _advice(view, of_word, range(len(view.suite.cases)), "one_of", text)
+            yield f"{text!r}: {of_word!r} is one word of a list, which no gate can read; {advice}"
+            return
         reason = did_you_mean(name, view.metric_names)
         if name.replace("_", "").lower() in {function.replace("_", "") for function in COUNTING}:
             reason = ": it counts cells, so it belongs under 'gates'"
@@ -317,6 +321,12 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
     wrong = next(iter(sorted(types - fitting)), None)
     if required_type is not None and wrong is not None:
         yield f"{text!r}: {name!r} is {_TYPES[wrong]}; {_advice(view, name, cases, wrong, text)}"
+
+
+def _word_metric(view: SuiteContext, share: str) -> str | None:
+    """The metric of words, one of whose words has a share of this name, such as ``style: flat``."""
+    metrics = chain.from_iterable(available.items() for available in view.available)
+    return next((name for name, metric in metrics if share in metric.share_names(name).values()), None)
 
 
 def _advice(view: SuiteContext, name: str, cases: Sequence[int], kind: str, text: str) -> str:
