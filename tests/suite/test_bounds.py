@@ -156,6 +156,20 @@ def test_the_work_of_all_templates_of_a_suite_is_bounded() -> None:
     assert "the suite's templates take more than 25,000,000 steps of work" in message
 
 
+def test_a_spent_budget_of_the_suite_is_no_second_problem() -> None:
+    """The other templates of the dataset fail only since one of them took all of the suite's budget."""
+    Path("rows.csv").write_text("id,p\n" + "".join(f"c{at},x\n" for at in range(100)))
+    fields = {"id": "{{ row.id }}", "prompt": "{{ 'x' * 3000000000 }}", "criteria": "{{ row.p }}"}
+    message = refused("validate", write(cases=[{"dataset": {"path": "rows.csv", "fields": fields}}]))
+    assert message.count("steps of work") == 1
+    assert "prompt: the template cannot be rendered: it takes more than 1,000,000 steps of work" in message
+    fields["prompt"] = "{% for i in range(9000) %}{{ 'x' * 40 ~ i }}{% endfor %}{{ row.p }}"
+    Path("rows.csv").write_text("id,p\n" + "".join(f"c{at},x\n" for at in range(300)))
+    message = refused("validate", write(cases=[{"dataset": {"path": "rows.csv", "fields": fields}}]))
+    assert message.count("steps of work") == 1
+    assert "the suite's templates take more than 50,000,000 steps of work" in message
+
+
 DEEP = "{% for a in [['x', 'x', 'x']] %}" + "{% for a in [[a, a, a]] %}" * 18
 HARD = {
     "sort": ISSUE,

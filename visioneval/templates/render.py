@@ -17,7 +17,7 @@ from jinja2 import meta
 
 from visioneval.errors import TemplateError, did_you_mean
 from visioneval.templates.sandbox import Sandbox
-from visioneval.templates.steps import MAX_CHARACTERS, MAX_EXPRESSIONS, counted
+from visioneval.templates.steps import MAX_CHARACTERS, MAX_EXPRESSIONS, TooMuchWorkError, counted
 
 _LITERAL = re.compile(r"(?<!\{)\{\s?(prompt|criteria|image_description)\s?\}(?!\})")
 _UNSET = re.compile("'(.*)' is not set$")
@@ -196,6 +196,9 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
     try:
         with counted():
             return _joined(get_parts(), context)
+    except TooMuchWorkError as error:
+        message = f"the {name} cannot be rendered: {error}"
+        raise TooMuchWorkError(message, is_of_suite=error.is_of_suite) from None
     except TemplateError:
         raise
     except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from visioneval.bounds import TEMPLATE_STEPS
+from visioneval.errors import TemplateError
 
 MAX_CHARACTERS = 1_000_000
 """Of a template with plain expressions only, and of what a template renders."""
@@ -27,15 +28,19 @@ CASE_STEPS = 4000
 _COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
 
 
-class TooMuchWorkError(Exception):
+class TooMuchWorkError(TemplateError):
     """A template, or all templates of a suite together, that exceeds its budget of steps."""
+
+    def __init__(self, message: str, *, is_of_suite: bool) -> None:
+        super().__init__(message)
+        self.is_of_suite = is_of_suite
 
 
 class Steps:
     """A budget of steps."""
 
-    def __init__(self, limit: int, subject: str) -> None:
-        self.remaining, self._limit, self._subject = limit, limit, subject
+    def __init__(self, limit: int, *, is_of_suite: bool) -> None:
+        self.remaining, self._limit, self._is_of_suite = limit, limit, is_of_suite
 
     @property
     def taken(self) -> int:
@@ -46,7 +51,9 @@ class Steps:
         """Charges the budget. Raises ``TooMuchWorkError`` if it is exhausted."""
         self.remaining -= steps
         if self.remaining < 0:
-            raise TooMuchWorkError(f"{self._subject} more than {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
+            subject = "the suite's templates take" if self._is_of_suite else "it takes"
+            message = f"{subject} more than {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})"
+            raise TooMuchWorkError(message, is_of_suite=self._is_of_suite)
 
 
 _steps: ContextVar[Steps | None] = ContextVar("steps", default=None)
@@ -60,7 +67,7 @@ def counted() -> Iterator[None]:
     Raises ``TooMuchWorkError`` if the suite's budget is exhausted, before any rendering or after it.
     """
     take_from_suite(0)
-    budget = Steps(TEMPLATE_STEPS.limit, "it takes")
+    budget = Steps(TEMPLATE_STEPS.limit, is_of_suite=False)
     token = _steps.set(budget)
     try:
         yield
@@ -73,7 +80,7 @@ def counted() -> Iterator[None]:
 def suite_counted(cases: int) -> Iterator[None]:
     """Gives all templates rendered inside the block one shared budget, which grows with the number of cases."""
     most = max(SUITE_TEMPLATES * TEMPLATE_STEPS.limit, CASE_STEPS * cases)
-    token = _suite.set(Steps(most, "the suite's templates take"))
+    token = _suite.set(Steps(most, is_of_suite=True))
     try:
         yield
     finally:

@@ -34,6 +34,7 @@ from visioneval.suite.loading.messages import known_keys
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.remote import SECRET_NAME, environment_secrets
 from visioneval.templates.render import render, text_sandbox
+from visioneval.templates.steps import TooMuchWorkError
 
 _SIGNS = ("{{", "{%")
 
@@ -72,9 +73,17 @@ class TemplateFaults:
     _first: dict[Loc, tuple[int, str]] = field(default_factory=dict)
     """The line of the first row, and what is wrong there."""
     _rows: Counter[Loc] = field(default_factory=Counter)
+    _has_too_much_work: bool = False
 
     def add(self, loc: Loc, line: int, error: TemplateError) -> None:
-        """Notes that the template at ``loc``, a path below the dataset, fails for the row in a line."""
+        """Notes that the template at ``loc``, a path below the dataset, fails for the row in a line.
+
+        Where one of them took too much work, the suite's budget is spent by it, and not by those that fail after it.
+        """
+        if isinstance(error, TooMuchWorkError):
+            if error.is_of_suite and self._has_too_much_work and loc not in self._first:
+                return
+            self._has_too_much_work = True
         self._first.setdefault(loc, (line, f"{loc[1]}: {error}"))
         self._rows[loc] += 1
 
