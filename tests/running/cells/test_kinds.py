@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from visioneval import TestCase
-from visioneval.records import diversity, preferences
 from visioneval.registry import GRADERS, config_of
 from visioneval.running.runner import WORK
 from visioneval.suite.kinds import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind
@@ -23,7 +22,7 @@ def case(**fields: Any) -> TestCase:
 
 def test_every_kind_that_compares_outputs_has_its_work_and_its_file() -> None:
     assert set(WORK) == {kind for kind in KINDS if not kind.grades_cells}
-    assert {kind.file for kind in WORK} == {preferences.NAME, diversity.NAME}
+    assert {kind.file for kind in WORK} == {"preferences.jsonl", "diversity.jsonl"}
 
 
 @pytest.mark.parametrize(
