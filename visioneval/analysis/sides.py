@@ -226,9 +226,9 @@ def side_of_records(name: str, cells: Cells) -> Side:
         for metric, score in cell.scores.items():
             if isinstance(score, str):
                 types.setdefault(metric, "one_of")
-                choices = words.setdefault(metric, {})
-                if len(choices) <= MOST_CHOICES:
-                    choices[score] = None
+                seen = words.setdefault(metric, {})
+                if len(seen) <= MOST_CHOICES:
+                    seen[score] = None
             elif isinstance(score, bool):
                 types.setdefault(metric, "bool")
             elif score is not None:
@@ -240,7 +240,6 @@ def side_of_records(name: str, cells: Cells) -> Side:
         if kind != "one_of":
             metrics[metric] = Metric(type=kind, better="none")
         elif len(words[metric]) <= MOST_CHOICES:
-            metrics[metric] = Metric.model_construct(
-                type=kind, choices=tuple(words[metric]), better="none"
-            )  # as they are
+            choices = tuple(words[metric])  # as the records have them, also those that no suite could declare
+            metrics[metric] = Metric.model_construct(type=kind, choices=choices, better="none")
     return Side(name=name, cells=cells, metrics=metrics, values=values)

@@ -2,7 +2,7 @@
 
 A truncated reply is the beginning of another reply, and servers may truncate without notice. So nothing of a judge's
 reply is closed or guessed: an object that ends early, or is not JSON, is no answer, and the judge is asked once more.
-Two slips cannot hide a truncation and are tolerated: a comma before a closing bracket, and a line break in a text.
+Two slips are repaired, as truncation cannot cause them: a comma before a closing bracket, and a line break in a text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_objects(text: str) -> list[JSONObject]:
     if not objects:
         what = "the answer is not a JSON object" if text.strip()[:1] == "[" else "not JSON: it contains no JSON object"
         raise UnreadableReplyError(what)
-    repairs = [each.repair for each in objects if each.repair]
+    repairs = [parsed.repair for parsed in objects if parsed.repair]
     if repairs and len(objects) > 1:
         raise UnreadableReplyError(f"not JSON: {repairs[0]}, beside another object")
     return objects

@@ -152,9 +152,8 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         time=f"{record.seconds:.3f}",
     )
     if record.verdict is Verdict.FAIL:
-        message = "; ".join(failed_text(rule, record.scores) for rule in record.failed_rules) or ", ".join(
-            record.failure_tags
-        )
+        rules = "; ".join(failed_text(rule, record.scores) for rule in record.failed_rules)
+        message = rules or ", ".join(record.failure_tags)
         ET.SubElement(case, "failure", message=_text(message), type="FAIL").text = _text(_failure_details(record))
     elif record.verdict is Verdict.ERROR:
         error = record.error

@@ -298,7 +298,9 @@ def _difference_of(name: str, comparison: Comparison) -> Difference:
     by_name = {
         difference.name: difference for difference in (comparison.pass_rate, *comparison.metrics, *comparison.by_type)
     }
-    if name not in by_name and any(f"{share.name}: ".startswith(f"{name}: ") for share in comparison.by_word):
+    if name not in by_name and any(
+        share.name == name or share.name.startswith(f"{name}: ") for share in comparison.by_word
+    ):
         raise UsageError(
             f"--fail-on: {name} is one word of a list, of which none is better: write a verdict rule, and limit"
             f" {PASS_RATE}"

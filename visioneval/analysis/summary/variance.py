@@ -178,21 +178,21 @@ def _finding(
         "samples": samples / len(tables),
         "votes": votes / samples,
     }
-    computed = None if is_constant else _variance(split, **sizes)
-    half_width = None
-    if computed is not None:
-        shown = _mean_half_width(by_run, metric)
-        half_width = _t(sizes["cases"]) * sqrt(computed) if shown is None else shown
+    half_width: float | None = None
     doubled: dict[Lever, float] = {}
-    for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
-        more = {**sizes, lever: 2 * sizes[lever]}
-        if half_width is None or not computed or component is None:
-            continue
-        ratio = (_variance(split, **more) or 0.0) / computed
-        if metric.type == "bool":
-            doubled[lever] = _mean_rate_width(by_run, 1 / ratio) if ratio else 0.0
-        else:
-            doubled[lever] = half_width * sqrt(ratio) * _t(more["cases"]) / _t(sizes["cases"])
+    if not is_constant and split.case is not None and round(sizes["cases"]) > 1:
+        variance, quantile = _variance(split, **sizes), _t(sizes["cases"])
+        shown = _mean_half_width(by_run, metric)
+        half_width = quantile * sqrt(variance) if shown is None else shown
+        for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
+            if component is None:
+                continue
+            more = {**sizes, lever: 2 * sizes[lever]}
+            times = variance / _variance(split, **more)
+            if metric.type == "bool":
+                doubled[lever] = _mean_rate_width(by_run, times)
+            else:
+                doubled[lever] = half_width / sqrt(times) * _t(more["cases"]) / quantile
     narrowest = min(doubled.values(), default=0.0)
     best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
     return NoiseFinding(
@@ -209,12 +209,10 @@ def _finding(
     )
 
 
-def _variance(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:
-    """The variance of a mean of balanced data, in squared units; ``None`` if that between cases is unknown."""
-    if split.case is None or round(cases) < 2:
-        return None
+def _variance(split: VarianceComponents, cases: float, samples: float, votes: float) -> float:
+    """The variance of a mean of balanced data, in squared units."""
     cells = cases * samples
-    return split.case / cases + (split.sample or 0.0) / cells + (split.vote or 0.0) / (cells * votes)
+    return (split.case or 0.0) / cases + (split.sample or 0.0) / cells + (split.vote or 0.0) / (cells * votes)
 
 
 def _t(cases: float) -> float:

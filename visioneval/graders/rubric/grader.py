@@ -176,8 +176,8 @@ def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> 
 def key_problems(metrics: Metrics, key: str, value: Any) -> list[str]:
     """The problem with the value of one key of a reply, if any."""
     if key in metrics and not metrics[key].fits(value):
-        wanted = metrics[key].expected if metrics[key].type == "one_of" else "on its scale"
-        return [f"{key} is {value!r:.60}, which is not {wanted}"]
+        expected = metrics[key].expected if metrics[key].type == "one_of" else "on its scale"
+        return [f"{key} is {value!r:.60}, which is not {expected}"]
     if key == TAGS and not is_texts(value):
         return ["failure_tags is not a list of strings"]
     return ["reason is not text"] if key == REASON and not is_text(value) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -95,9 +96,9 @@ class LiteLLMOptions(Remote):
     )
 
     @property
+    @abstractmethod
     def model_names(self) -> tuple[str, ...]:
         """The models that the entry names."""
-        raise NotImplementedError
 
     @property
     def host_names(self) -> list[str]:

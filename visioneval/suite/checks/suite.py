@@ -150,7 +150,7 @@ def _keys(labels: Labels) -> Problems:
         if question.key in used:
             yield ("labels", "questions", index, "key"), f"two questions have the key {question.key!r}"
         used.add(question.key)
-    used = {each.key for each in (*labels.questions, *(preset.questions if preset else ()))}
+    used = {question.key for question in (*labels.questions, *(preset.questions if preset else ()))}
     for index, pair in enumerate(labels.pairs):
         if clashing := used & {pair.key, f"{pair.key}{WHY}"}:
             yield ("labels", "pairs", index, "key"), f"two questions have the key {min(clashing)!r}"
