@@ -31,6 +31,11 @@ def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 
+def _light(module: str, config: str, work: str) -> Part:
+    """A part in one module, as its work imports nothing heavy."""
+    return Part(f"visioneval.{module}:{config}", f"visioneval.{module}:{work}")
+
+
 GRADERS: Mapping[str, Part] = {
     "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric"),
     "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
@@ -47,15 +52,15 @@ PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
     "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
     "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator"),
-    "files": _part("providers.files", "FilesProvider", "generator:Files"),
+    "files": _light("providers.files", "FilesProvider", "Files"),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
-    "command": _part("providers.command", "CommandProvider", "generator:Command"),
+    "command": _light("providers.command", "CommandProvider", "Command"),
 }
 JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "gemini": _part("providers.gemini", "GeminiJudge", "generator:GeminiJudgeClient"),
     "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge"),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
+    "recorded": _light("providers.recorded", "RecordedJudge", "Recorded"),
 }
 BUILT_IN: Mapping[str, Mapping[str, Part]] = {
     "visioneval.graders": GRADERS,

@@ -13,12 +13,10 @@ from conformance import LOCAL, VARIABLE, Conformance, GenerationConformance, Jud
 from PIL import Image
 
 from visioneval import registry
-from visioneval.providers.command.config import CommandProvider
-from visioneval.providers.command.generator import Command
-from visioneval.providers.files.config import FilesProvider
+from visioneval.providers.command import Command, CommandProvider
+from visioneval.providers.files import FilesProvider
 from visioneval.providers.gemini.config import GeminiJudge, GeminiProvider
-from visioneval.providers.gemini.generator import GeminiGenerator
-from visioneval.providers.gemini.judge import GeminiJudgeClient
+from visioneval.providers.gemini.generator import GeminiGenerator, GeminiJudgeClient
 from visioneval.providers.mock.config import MockProvider
 from visioneval.providers.mock.generator import Mock
 from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider

@@ -13,10 +13,9 @@ import pytest
 from pydantic import ValidationError
 
 from visioneval import TaskType, TestCase, UsageError
-from visioneval.providers.litellm import catalog
+from visioneval.providers.litellm import config as catalog
 from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider, warnings
-from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
-from visioneval.providers.litellm.process import Environment
+from visioneval.providers.litellm.generator import Environment, LiteLLMGenerator, open_judge
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
 from visioneval.suite.entries.judges import BaseJudge
@@ -170,7 +169,7 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
 @pytest.mark.parametrize("key", ["sk-1234\n", "sk 1234", "sk-1234\r", "sk-\u00fc1234", "sk-\x00", "sk-1234", ""])
 def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "FAL_AI_API_KEY": key})
-    monkeypatch.setattr(catalog, "is_installed", lambda: True)
+    monkeypatch.setattr("visioneval.providers.litellm.generator.is_installed", lambda: True)
     judge = LiteLLMJudge(provider="litellm", model="a/b", api_key_env="FAL_AI_API_KEY")
     for build in (lambda: LiteLLMGenerator(model(api_key_env="FAL_AI_API_KEY")), lambda: open_judge(judge)):
         if key == "sk-1234":

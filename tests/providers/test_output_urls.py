@@ -16,11 +16,11 @@ from suite_runner import SuiteRunner
 from web_pages import Page, web
 
 from visioneval import CaseFiles, Generation, GenerationRequest, TaskType, TestCase
-from visioneval.providers import output_urls
+from visioneval.providers import image_replies
 from visioneval.providers.base import Download
+from visioneval.providers.image_replies import AllowedHosts
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
-from visioneval.providers.output_urls import AllowedHosts
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ ASKED = GenerationRequest(
 def _trust_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", "sk-fake-0123456789abcdef")
-    monkeypatch.setattr(output_urls, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(image_replies, "WAITS_S", (0.0, 0.0))
 
 
 def generated(
@@ -108,7 +108,7 @@ def test_a_download_is_repeated_and_not_the_call() -> None:
     ],
 )  # fmt: skip
 def test_a_url_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, page: Page, requests: int, message: str) -> None:
-    monkeypatch.setattr(output_urls, "MAX_BYTES", 1000)
+    monkeypatch.setattr(image_replies, "MAX_BYTES", 1000)
     with web(image=page) as files:
         assert error(f"{files.url}/image.png{SIGNED}") == f"{files.url}: {message}"
     assert len(files.seen) == requests

@@ -21,7 +21,7 @@ from visioneval import CaseFiles, GenerationRequest, ProviderError, TaskType, Te
 from visioneval.media import urls
 from visioneval.media.network import ProxyError, proxy_for
 from visioneval.media.urls import fetch
-from visioneval.providers import output_urls
+from visioneval.providers import image_replies
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.providers.openai.config import OpenAIProvider
@@ -47,7 +47,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> None:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("LOCAL_KEY", api.key)
-    monkeypatch.setattr(output_urls, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(image_replies, "WAITS_S", (0.0, 0.0))
 
 
 @pytest.fixture(autouse=True)

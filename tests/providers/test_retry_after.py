@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from visioneval.providers import retry_after as waits
+from visioneval.providers import error_replies as waits
 from visioneval.providers.error_replies import read_error
 
 NOW = datetime.now(UTC)

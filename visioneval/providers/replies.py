@@ -6,7 +6,7 @@ compressed and decompressed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,31 +22,17 @@ ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
 MEGABYTE = 1_000_000
 MAX_ERROR_BYTES = MEGABYTE
 """The most bytes of an error reply; the rest is dropped, since the message comes first."""
-Hook = Callable[[httpx2.Response], Awaitable[None]]
 
 
-def check_reply() -> Hook:
+async def check_reply(response: httpx2.Response) -> None:
     """A response hook for the HTTP client of an SDK, which limits replies, compressed and decompressed.
 
     The hook, or reading the reply after it, raises ``ProviderError``: of the kind ``invalid`` for a redirect, and
     ``unusable`` for a reply over the limit. It raises an ``httpx2`` error for compressed content that is damaged. The
     body of an error reply is truncated instead.
     """
-
-    async def check(response: httpx2.Response) -> None:
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream, ReplyContent(response))
-
-    return check
-
-
-def _redirected(response: Any) -> ProviderError:
-    location = response.headers.get("location")
-    return ProviderError(
-        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}; redirects are not"
-        " followed: set base_url to the final URL",
-        kind="invalid",
-    )
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _BoundedStream(response.stream, ReplyContent(response))
 
 
 def _origin(url: str, location: str | None) -> str:
@@ -84,7 +70,9 @@ class ReplyContent:
     def __init__(self, response: Any) -> None:
         """Raises ``ProviderError`` for a redirect, an unsupported coding, and a declared size over the limit."""
         if 300 <= response.status_code < 400:
-            raise _redirected(response)
+            target = _origin(str(response.url), response.headers.get("location"))
+            message = f"{response.status_code}: the server redirects to {target}; redirects are not followed"
+            raise ProviderError(f"{message}: set base_url to the final URL", kind="invalid")
         self._is_error = not response.is_success
         self.is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
         limit = REPLY_MB.limit * MEGABYTE

@@ -15,7 +15,7 @@ from conftest import FORMS
 from pydantic import ValidationError
 
 from visioneval import ProviderError
-from visioneval.providers.litellm import catalog
+from visioneval.providers.litellm import config as catalog
 from visioneval.providers.litellm.config import CLOUD_NAMES
 from visioneval.running.calls.budget import CallSize, CostBound, bound_of
 from visioneval.running.calls.limiters import RateLimitKey
@@ -46,7 +46,7 @@ def test_every_parameter_of_litellm_itself_is_refused(generate: Callable[..., An
 
 WITHOUT_AN_IMPORT = """\
 import sys
-from visioneval.providers.litellm import catalog
+from visioneval.providers.litellm import config as catalog
 catalog.unknown_provider("fal/x"), catalog.unknown_model("fal_ai/fal-ai/flux-pro/v1.2", "generate")
 assert "litellm" not in sys.modules
 """

@@ -19,7 +19,6 @@ from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
-from visioneval.providers.video_inputs import VideoInputs
 from visioneval.records.operations import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
@@ -32,6 +31,7 @@ from visioneval.running.calls.prices import Prices
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
 from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import VideoInputs
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from visioneval.suite.cases.case import SIZE, Size, pixel_size
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.loading.messages import explain
+from visioneval.suite.loading.messages import model_problems
 from visioneval.types import Frozen, TaskType
 
 Flaw = Literal[
@@ -27,50 +27,28 @@ Flaw = Literal[
     "short",
 ]
 
-_NONE: frozenset[str] = frozenset()
-_TEXT = frozenset({"text"})
-_PROPERTIES = frozenset({"properties"})
-_LOCALITY = frozenset({"locality"})
-_VIDEO = frozenset({"video"})
-_OF_VIDEOS: Mapping[Flaw, frozenset[str]] = {"frozen": _NONE, "black": _NONE, "flicker": _NONE, "short": _NONE}
-
-SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
+_OF_VIDEOS = ("frozen", "black", "flicker", "short")
+_SEEN: Mapping[TaskType, Mapping[str, str]] = {
     TaskType.IMAGE_GENERATION: {
-        "none": _NONE,
-        "typo": _TEXT,
-        "missing_line": _TEXT,
-        "extra_text": _TEXT,
-        "spill": _NONE,
-        "drift": _NONE,
-        "blank": _TEXT | _PROPERTIES,
-        "wrong_size": _PROPERTIES,
-        **_OF_VIDEOS,
+        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
+        "blank": "text properties",
+        "wrong_size": "properties",
     },
     TaskType.IMAGE_EDITING: {
-        "none": _NONE,
-        "typo": _TEXT,
-        "missing_line": _TEXT,
-        "extra_text": _TEXT | _LOCALITY,
-        "spill": _LOCALITY,
-        "drift": _LOCALITY,
-        "blank": _TEXT | _PROPERTIES | _LOCALITY,
-        "wrong_size": _PROPERTIES | _LOCALITY,
-        **_OF_VIDEOS,
+        **dict.fromkeys(("typo", "missing_line"), "text"),
+        **dict.fromkeys(("spill", "drift"), "locality"),
+        "extra_text": "text locality",
+        "blank": "text properties locality",
+        "wrong_size": "properties locality",
     },
     TaskType.VIDEO_GENERATION: {
-        "none": _NONE,
-        "typo": _TEXT,
-        "missing_line": _TEXT,
-        "extra_text": _TEXT,
-        "spill": _NONE,
-        "drift": _NONE,
-        "blank": _TEXT | _VIDEO,
-        "wrong_size": _VIDEO,
-        "frozen": _VIDEO,
-        "black": _VIDEO,
-        "flicker": _VIDEO,
-        "short": _VIDEO,
+        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
+        **dict.fromkeys(("wrong_size", *_OF_VIDEOS), "video"),
+        "blank": "text video",
     },
+}
+SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
+    task: {flaw: frozenset(seen.get(flaw, "").split()) for flaw in get_args(Flaw)} for task, seen in _SEEN.items()
 }
 """The grader types that detect a flaw, if the case gives them something to measure.
 
@@ -80,8 +58,6 @@ and ``video`` needs its option ``duration`` to see ``short``. ``locality`` needs
 to act on, such as a typo where the case has no copy, renders as ``none``; so does a flaw of videos in an image of a
 suite that also has videos.
 """
-
-
 _VIDEO_PARAMS = frozenset({"seconds", "frame_rate", "audio"})
 VIDEO_SIZE = "320x180"
 """The default size of a video."""
@@ -123,14 +99,10 @@ class MockProvider(GeneratingProvider):
             if is_used and isinstance(size, str) and SIZE.fullmatch(size) and any(at % 2 for at in pixel_size(size)):
                 yield "size", f"a video needs an even width and height, not {size}"
             return
-        if params.get("flaw") in tuple(_OF_VIDEOS):  # a run may be a stranger's: the value may not be hashable
+        if params.get("flaw") in _OF_VIDEOS:  # a run may be a stranger's: the value may not be hashable
             yield "flaw", f"a flaw of videos, {params['flaw']!r}, but all cases of this model run are about images"
         for name in sorted(_VIDEO_PARAMS & params.keys()):
             yield name, f"{name} is for videos, but all cases of this model run are about images: remove it"
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        try:
-            MockParams.model_validate(params)
-        except ValidationError as error:
-            for part in error.errors(include_url=False):
-                yield str(part["loc"][0]), explain(part, MockParams.model_json_schema())
+        yield from model_problems(MockParams, params)

@@ -261,10 +261,10 @@ def _most_distant(colours: tuple[Color, ...], ground: Color) -> Color:
 
 def _contrast(first: Color, second: Color) -> float:
     """The contrast ratio of WCAG 2.2: 1 (none) to 21."""
-    dark, light = sorted(map(_luminance, (first, second)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: Color) -> float:
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    luminances = []
+    for colour in (first, second):
+        red, green, blue = (
+            v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)
+        )
+        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
