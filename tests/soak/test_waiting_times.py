@@ -17,7 +17,7 @@ from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
 from visioneval.stopwatch import Stopwatch, waiting, working
-from visioneval.suite.entries.limits import Limits
+from visioneval.suite.entries.providers import Limits
 from visioneval.threads import Slots, in_thread
 
 STEP = 0.3

@@ -11,7 +11,7 @@ from math import fsum
 from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint
 from visioneval.records.reader import Records
-from visioneval.suite.cases.case import CaseId
+from visioneval.suite.case import CaseId
 from visioneval.types import Score, Verdict
 
 

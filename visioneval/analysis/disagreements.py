@@ -8,7 +8,7 @@ from typing import Any
 
 from visioneval.records.model import Record
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.filters import VerdictRule
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite

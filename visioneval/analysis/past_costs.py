@@ -13,7 +13,7 @@ from visioneval.errors import RunFormatError
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.reader import read_lines
 from visioneval.records.stores.lookup import list_runs, refresh_runs
-from visioneval.suite.cases.prompts import without_prompt
+from visioneval.suite.case import without_prompt
 
 MAX_RUNS = 20
 """How many of the newest runs are read."""

@@ -17,9 +17,8 @@ from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.runs import with_current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_glob, check_matches
-from visioneval.suite.turns import chain_of
+from visioneval.suite.files import split_run
+from visioneval.suite.filters import Scope, any_glob, chain_of, check_matches
 
 BASELINE = "baseline"
 Warn = Callable[[str], None]

@@ -15,9 +15,8 @@ from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.suite.deciding import is_metric_of, match_keys
-from visioneval.suite.metrics import Meaning, describe_meaning, same_meaning
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
+from visioneval.suite.metrics import Meaning, describe_meaning, is_metric_of, match_keys, same_meaning
 from visioneval.types import Metric, Verdict
 
 SAMPLES = (1, 2, 3, 5, 8)

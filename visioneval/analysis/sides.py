@@ -14,9 +14,8 @@ from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
 from visioneval.registry import PROVIDERS, config_of
-from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, unknown_rules
 from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.metrics import SuiteMetrics, meanings_of
+from visioneval.suite.metrics import DecidingRules, RulesOf, SuiteMetrics, counter_examples, meanings_of, unknown_rules
 from visioneval.suite.model import Suite
 from visioneval.types import MOST_CHOICES, Metric, Score
 

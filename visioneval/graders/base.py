@@ -14,7 +14,7 @@ from visioneval.judging.attachments import Attachment, as_parts, load_attachment
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import ShowingGrader
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Output, Score, TaskType

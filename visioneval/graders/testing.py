@@ -11,7 +11,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import GradingContext
 from visioneval.media.images import image_at
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles
 
 

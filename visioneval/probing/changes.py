@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from visioneval.probing.kinds import YES, Kind, Level, planted
 from visioneval.probing.subject import CannotPlantError, PlantedFile, Random, Subject, seeded
 from visioneval.running.plan import Call
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _COLORS = ("red", "blue", "green", "yellow", "purple", "orange", "pink", "brown", "black", "white", "gray", "turquoise")

@@ -28,8 +28,7 @@ from visioneval.running.pairs import judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
 from visioneval.running.samples import measure_diversity
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import PAIR, SAMPLES, GraderKind
+from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.types import ModelRun
 
 T = TypeVar("T")

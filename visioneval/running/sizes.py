@@ -21,11 +21,10 @@ from visioneval.errors import Problem, UsageError, count_of
 from visioneval.rules import is_true
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.plan import Plan
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.kinds import QUESTIONS, of_kind
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import QUESTIONS, of_kind
+from visioneval.suite.filters import BUILT_IN, chain_of
 from visioneval.suite.metrics import meanings_of
-from visioneval.suite.turns import chain_of
 from visioneval.types import Metric
 
 

@@ -20,7 +20,7 @@ from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.glyphs import Gap, gaps
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.spaces import LineLook, LineLooks
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 HEIGHT, BAR = 60, 16
 

@@ -18,7 +18,7 @@ from visioneval.cli import app
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.metrics import ScaleScore
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.case import rendered
 
 SUITES = Path(__file__).parents[3] / "suites"
 

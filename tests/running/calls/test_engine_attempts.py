@@ -14,7 +14,7 @@ from visioneval.running.calls.budget import Budget, CallSize
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle, Tries
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
 SIZE = CallSize(images=1, input_tokens=1_000_000, max_output_tokens=1_000_000)

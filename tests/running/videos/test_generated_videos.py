@@ -31,7 +31,7 @@ from visioneval.running.calls.operations import OperationCall, with_video_length
 from visioneval.running.calls.prices import Prices
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}

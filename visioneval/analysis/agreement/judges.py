@@ -22,7 +22,7 @@ from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, 
 from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 Winner = Literal["a", "b", "tie"]

@@ -10,7 +10,7 @@ from visioneval.analysis.scores import Estimate, pass_rate
 from visioneval.analysis.stats.tests import Counts, holm, two_sided, worse_p
 from visioneval.analysis.stats.variance import run_noise
 from visioneval.records.baselines import Baseline
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 

@@ -27,7 +27,7 @@ from visioneval.analysis.compare.table import ABSENT, PairRow, PairTable, case_n
 from visioneval.analysis.scores import WORD_SHARE
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
-from visioneval.suite.deciding import is_metric_of
+from visioneval.suite.metrics import is_metric_of
 from visioneval.types import Metric, Verdict
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
-from visioneval.suite.cases.prompts import paired_by_prompt
-from visioneval.suite.filters import BUILT_IN, any_case, check_matches
-from visioneval.suite.turns import chain_of
+from visioneval.suite.case import paired_by_prompt
+from visioneval.suite.filters import BUILT_IN, any_case, chain_of, check_matches
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]

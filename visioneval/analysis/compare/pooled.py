@@ -18,7 +18,7 @@ from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.scores import number_of
 from visioneval.analysis.stats.tests import Counts, Samples, lowest_p, mean_change, permutation_test
 from visioneval.errors import count_of
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Score, Verdict
 
 

@@ -15,7 +15,7 @@ from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.intervals import rare_event_interval
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import ORDERS, Preference, read_preferences
-from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
+from visioneval.suite.entries.graders import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 
 Result = Literal["a", "b", "tie", "flip", "error"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from visioneval.analysis.cells import MEASURED, Cell, PooledCell
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
-from visioneval.suite.deciding import match_keys
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
+from visioneval.suite.metrics import match_keys
 from visioneval.types import MUST_PASS, Metric, Verdict
 
 if TYPE_CHECKING:

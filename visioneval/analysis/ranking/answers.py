@@ -17,7 +17,7 @@ from visioneval.records.labels import LABELS, Label, newest, read_labels
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import WHY
 

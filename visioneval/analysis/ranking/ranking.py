@@ -23,9 +23,8 @@ from visioneval.analysis.ranking.answers import (
 from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedBy, RankedRun, Ranking, Rankings
 from visioneval.analysis.stats.ranks import MIN_CASES, Floats, Standings, groups, rank_group
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_case, any_glob
-from visioneval.suite.turns import chain_of
+from visioneval.suite.files import split_run
+from visioneval.suite.filters import Scope, any_case, any_glob, chain_of
 
 MAX_NAMES = 5
 MAX_MODEL_RUNS = 100

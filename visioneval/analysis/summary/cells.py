@@ -12,7 +12,7 @@ from visioneval.analysis.alignments import MAX_LISTED
 from visioneval.analysis.summary.gates import GateAccumulator, GateFinding
 from visioneval.records.model import CellError, Record, RunInfo, suite_order
 from visioneval.rules import parse_rule, show_failed
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Score, Status, Verdict
 

@@ -13,8 +13,7 @@ from visioneval.analysis.summary.counts import CostFinding, read_pair_costs
 from visioneval.analysis.summary.judges import PairCard, read_pair_cards
 from visioneval.records.diversity import CaseDiversity, read_diversity
 from visioneval.records.model import Record, RunInfo
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import SAMPLES, of_kind
+from visioneval.suite.entries.graders import SAMPLES, BaseGrader, of_kind
 from visioneval.types import Frozen, Metric
 
 DISTANCE = Metric(type="number", range=(0, 2), better="none")

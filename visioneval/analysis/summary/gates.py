@@ -15,9 +15,9 @@ from visioneval.analysis.stats.power import cells_of, failing_share, repeated_ab
 from visioneval.analysis.summary.graders import difference_interval
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate
-from visioneval.suite.deciding import counter_examples, image_cases
-from visioneval.suite.deciding import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.metrics import counter_examples, image_cases
+from visioneval.suite.metrics import left_out as left_out_of_means
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Frozen, Metric, Status, Verdict
 

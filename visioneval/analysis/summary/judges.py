@@ -17,8 +17,8 @@ from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.records.preferences import Preference, read_preferences
-from visioneval.suite.kinds import PREFERENCES
-from visioneval.suite.turns import chain_of
+from visioneval.suite.entries.graders import PREFERENCES
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 if TYPE_CHECKING:

@@ -47,11 +47,10 @@ from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
-from visioneval.suite.deciding import left_out
 from visioneval.suite.filters import GateRule, any_glob
-from visioneval.suite.metrics import Meaning, meanings_of
+from visioneval.suite.metrics import Meaning, left_out, meanings_of
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Shard
+from visioneval.suite.runs import Shard
 from visioneval.types import Frozen
 
 ERROR_GATE = GateRule(rule="error_rate == 0")

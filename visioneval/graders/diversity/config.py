@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import BaseGrader, is_video
-from visioneval.suite.kinds import SAMPLES, GraderKind
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import SAMPLES, BaseGrader, GraderKind, is_video
 from visioneval.types import Metric
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from visioneval.suite.cases.questions import GeckoQuestion, folded_text
+from visioneval.suite.questions import GeckoQuestion, folded_text
 
 NONE = "none of them"
 _LETTER = re.compile(r"\(?([a-z])[).:\]]?", re.ASCII)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric
 

@@ -34,7 +34,7 @@ from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
 from visioneval.media.color import color_space
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
-from visioneval.suite.cases.case import Expect, pixel_size
+from visioneval.suite.case import Expect, pixel_size
 from visioneval.types import Score
 
 BLANK_LEVELS = 12

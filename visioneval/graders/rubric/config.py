@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from visioneval.graders.rubric.metrics import OneOf, RubricMetric, ScaleScore
-from visioneval.suite.cases.case import Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader, is_video
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, REASON, SHOWN, RecordedAnswer, is_text, is_texts
+from visioneval.suite.entries.judges import LOOKED_UP, REASON, SHOWN, RecordedAnswer, is_text, is_texts
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric
 

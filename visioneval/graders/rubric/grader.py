@@ -25,7 +25,7 @@ from visioneval.judging.attachments import Attachment, load_attachments
 from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
-from visioneval.suite.entries.judge_prompt import REASON, is_text, is_texts
+from visioneval.suite.entries.judges import REASON, is_text, is_texts
 from visioneval.types import Score
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from visioneval.suite.cases.case import Text
+from visioneval.suite.case import Text
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS

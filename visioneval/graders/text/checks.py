@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from visioneval.graders.text.alphabet import cannot_read, languages, missing, unreadable
 from visioneval.graders.text.config import TextGrader
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.checks.rules import Problems
 from visioneval.suite.entries.graders import is_video
 from visioneval.suite.model import Suite

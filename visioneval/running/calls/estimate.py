@@ -13,8 +13,7 @@ from visioneval.running.calls.budget import CallSize, bound_of, budget_warnings,
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.running.calls.prices import Prices
 from visioneval.running.plan import Call, Plan, asks
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.prompts import without_prompt
+from visioneval.suite.case import TestCase, without_prompt
 from visioneval.suite.entries.graders import BaseGrader, is_video
 from visioneval.types import ModelRun, TaskType
 

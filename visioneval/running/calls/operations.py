@@ -21,7 +21,7 @@ from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, O
 from visioneval.records.operations import MAX_NAME, OperationFile
 from visioneval.running.calls import limiters
 from visioneval.running.calls.attempts import BrokenCodeError, call_user_code, check_generation
-from visioneval.suite.entries.limits import TIMEOUT_S
+from visioneval.suite.entries.providers import TIMEOUT_S
 from visioneval.threads import finish_in_thread
 
 FIRST_WAIT_S = 0.5

@@ -29,7 +29,7 @@ from visioneval.running.calls.limiters import (
     duration_text,
 )
 from visioneval.stopwatch import waiting, working
-from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.suite.entries.providers import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 Stage = Literal[
     "running",

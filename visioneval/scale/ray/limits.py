@@ -19,7 +19,7 @@ from visioneval.errors import ClosingError, ProviderError, StoppedError, VisionE
 from visioneval.running.calls.budget import Budget, Claim, CostBound, Reservation
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Admission, Throttle
-from visioneval.suite.entries.limits import Limits
+from visioneval.suite.entries.providers import Limits
 
 
 @dataclass(frozen=True, slots=True)
