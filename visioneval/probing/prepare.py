@@ -17,7 +17,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.planning import read_past_costs
 from visioneval.analysis.probe import MinDetection, check_max_false_alarm, parse_min_detection
 from visioneval.analysis.run_lookup import named_run
 from visioneval.errors import ImageError, UsageError

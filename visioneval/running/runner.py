@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StorageError
 from visioneval.records.model import RunInfo, StoppedBy
 from visioneval.records.reader import read_records

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.analysis.past_costs import PastCosts
+from visioneval.analysis.planning import PastCosts
 from visioneval.errors import count_of
 from visioneval.running.calls.budget import CallSize, bound_of, budget_warnings, generation_size, prices_of
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key, judge_limit_key
