@@ -16,9 +16,9 @@ from visioneval.probing.changes import PROMPT_KINDS
 from visioneval.probing.kinds import COPY, KINDS, Kind, is_within, matching
 from visioneval.probing.originals import LINES_TO_TRY, Notes, Original, passing_outputs, suite_outputs
 from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.running.calls.budget import budget_warnings
-from visioneval.running.calls.estimate import judging_costs, total_text
+from visioneval.running.calls.prices import budget_warnings
 from visioneval.running.calls.settings import CallSettings, budget_of
+from visioneval.running.estimate import judging_costs, total_text
 from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunToGrade, plan_grading
