@@ -12,12 +12,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from visioneval.analysis.gate_rates import GateRates
-from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.planning import GateRates, read_past_costs
 from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
 from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.model import Record, RunInfo, read_info

@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.gate_rates import GateRates
-from visioneval.analysis.sample_size import MAX_CASES, Detect
+from visioneval.analysis.planning import MAX_CASES, Detect, GateRates
 from visioneval.api.runs import SuitePlan
 from visioneval.errors import count_of
 from visioneval.report.numbers import show_share_of_runs

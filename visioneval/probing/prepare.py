@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.planning import read_past_costs
 from visioneval.analysis.probe import MinDetection, check_max_false_alarm, parse_min_detection
 from visioneval.analysis.run_lookup import named_run
 from visioneval.errors import UsageError

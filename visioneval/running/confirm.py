@@ -11,14 +11,16 @@ from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import (
+    Confirmation,
+    SampledCase,
+    must_pass_cases,
     sampled_cases,
     samples_in_doubt,
     why_not_continued,
     why_not_generated,
 )
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
-from visioneval.analysis.compare.must_pass import Confirmation, SampledCase, must_pass_cases
-from visioneval.analysis.compare.table import CaseKey, SampleCounts
+from visioneval.analysis.compare.pairing import CaseKey, SampleCounts
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.confirmations import open_confirmations, read_confirmations

@@ -13,12 +13,21 @@ from math import ceil
 from typing import Literal
 
 from visioneval.analysis.compare.confirm import can_show_regression
-from visioneval.analysis.gate_rates import GateRates, gate_rates, parse_planned_gate
-from visioneval.analysis.past_costs import PastCosts
-from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, parse_detect, stated_noise
+from visioneval.analysis.planning import (
+    SAMPLES,
+    Detect,
+    GateRates,
+    Noise,
+    PastCosts,
+    gate_rates,
+    noise_of,
+    parse_detect,
+    parse_planned_gate,
+    stated_noise,
+)
 from visioneval.analysis.scores import RATE
 from visioneval.analysis.sides import Side, with_built_in
-from visioneval.analysis.stats.power import POWER
+from visioneval.analysis.stats.variance import POWER
 from visioneval.errors import Problem, UsageError, count_of
 from visioneval.rules import is_true
 from visioneval.running.calls.prices import CallSize, Prices, bound_of, budget_warnings, generation_size, prices_of

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from pydantic import TypeAdapter
 
 from visioneval.analysis.compare.pairing import pair_cells, parse_map
-from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
+from visioneval.analysis.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.analysis.sides import Side
 from visioneval.errors import (
     NEVER_ASKED,

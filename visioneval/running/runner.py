@@ -15,8 +15,7 @@ from math import comb, fsum
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StoppedError, StorageError
 from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity

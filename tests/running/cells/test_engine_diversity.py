@@ -10,8 +10,7 @@ from engine_parts import calls_for, open_services, plan_of, recorded
 from toys import Toy
 
 from visioneval import TaskType
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
 from visioneval.running.calls.cache import Cache
