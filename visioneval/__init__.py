@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         UsageError,
         VisionEvalError,
     )
-    from visioneval.graders.base import Grade, Grader, GradingContext
-    from visioneval.graders.testing import grading_context
+    from visioneval.graders.base import Grade, Grader, GradingContext, grading_context
     from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
@@ -82,8 +81,7 @@ _MODULES = {
         "UsageError",
         "VisionEvalError",
     ),
-    "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
-    "visioneval.graders.testing": ("grading_context",),
+    "visioneval.graders.base": ("Grade", "Grader", "GradingContext", "grading_context"),
     "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from visioneval import CaseFiles, ImageError, TaskType, bounds
 from visioneval.cli import app
 from visioneval.errors import WrongTaskError
-from visioneval.graders.video.measure import opened_luma
+from visioneval.graders.properties.frames import opened_luma
 from visioneval.judging.attachments import output_attachments, shown
 from visioneval.label.images import load_animation
 from visioneval.media.animation import AnimationFrame, animation_frames, animation_of

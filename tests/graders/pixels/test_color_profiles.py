@@ -13,8 +13,8 @@ from file_runner import FileRunner
 from PIL import Image, ImageChops
 from typer.testing import Result
 
-from visioneval.graders.diversity.config import DiversityGrader
-from visioneval.graders.diversity.grader import Diversity
+from visioneval.graders.pixels import DiversityGrader
+from visioneval.graders.pixels.reference import Diversity
 from visioneval.judging.attachments import shown
 from visioneval.media import images
 from visioneval.media.color import MAX_PROFILE

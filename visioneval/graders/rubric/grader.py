@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext, message_about
-from visioneval.graders.rubric.config import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
+from visioneval.graders.rubric import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
     Answer,
