@@ -28,13 +28,12 @@ from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, de
 from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
-from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import Job
+from visioneval.running.cells.generation import call_on_records, is_edit_of
 from visioneval.running.cells.services import Listener, Services, build_components, missing_keys
-from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.execution import Progress, execute
-from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
+from visioneval.running.keys import FileHashes, HashOf, RateLimitKey, generation_key, generation_limit_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunOptions

@@ -37,10 +37,10 @@ from visioneval.records.run_folders import is_inside
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, config_of
 from visioneval.running.calls.judges import JudgeMeters, Meter
-from visioneval.running.calls.limiters import judge_limit_key
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.running.cells.services import Listener, Services, build_components
 from visioneval.running.execution import Progress, execute
+from visioneval.running.keys import judge_limit_key
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import PAIR, BaseGrader, of_kind
 from visioneval.suite.entries.judges import BaseJudge

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.expressions.parser import Expression, parse_expression
+from visioneval.expressions import Expression, parse_expression
 from visioneval.rules import WEIGHTABLE, parse_gate, parse_rule
 from visioneval.types import Bound, Frozen, Metric, TaskType
 
