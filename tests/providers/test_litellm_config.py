@@ -13,13 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from visioneval import TaskType, TestCase, UsageError
+from visioneval.providers.litellm import LiteLLMJudge, LiteLLMProvider, warnings
 from visioneval.providers.litellm import config as catalog
-from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider, warnings
 from visioneval.providers.litellm.generator import Environment, LiteLLMGenerator, open_judge
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
+from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 Problems = Callable[..., list[str]]
 FLUX = "fal_ai/fal-ai/flux-pro/v1.1"

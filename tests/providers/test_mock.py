@@ -17,7 +17,7 @@ from PIL import Image
 from visioneval import CaseFiles, Editor, Generator, ProviderError, TaskType
 from visioneval.graders.text import ocr
 from visioneval.media.images import load_image
-from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
+from visioneval.providers.mock import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
 
 pytestmark = pytest.mark.slow

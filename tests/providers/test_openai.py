@@ -22,7 +22,7 @@ from PIL import Image
 
 from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
 from visioneval.providers.error_replies import read_error, retry_after
-from visioneval.providers.openai.config import OpenAIProvider
+from visioneval.providers.openai import OpenAIProvider
 from visioneval.providers.openai.connection import client_for, provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.suite.remote import OpenAIOptions

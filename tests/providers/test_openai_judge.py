@@ -14,7 +14,7 @@ from fake_api.samples import CROP, SCHEMA, asked_judge, encode
 
 from visioneval import CellRef, ProviderError, Question, Reply
 from visioneval.providers.base import ImagePart, Part, Tool
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge
 from visioneval.providers.questions import converse
 

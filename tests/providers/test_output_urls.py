@@ -19,7 +19,7 @@ from visioneval import CaseFiles, Generation, GenerationRequest, TaskType, TestC
 from visioneval.providers import image_replies
 from visioneval.providers.base import Download
 from visioneval.providers.image_replies import AllowedHosts
-from visioneval.providers.openai.config import OpenAIProvider
+from visioneval.providers.openai import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
-from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
+from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
 from visioneval.extras import install_command
 from visioneval.label.images import VIDEO_TYPES
@@ -43,7 +43,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Status
 

@@ -24,10 +24,10 @@ from pydantic import Field, StringConstraints
 from visioneval.errors import ProviderError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.suite.cases.case import PRINTABLE
+from visioneval.suite.case import PRINTABLE
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc
 
 Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 

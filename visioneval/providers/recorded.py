@@ -19,19 +19,19 @@ from visioneval.errors import Problem, ProviderError, SuiteError, VisionEvalErro
 from visioneval.media.urls import public_address
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.reply_json import YES_NO, yes_or_no
-from visioneval.suite.cases.case import Text
+from visioneval.suite.case import Text
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.findings import Loc, SuiteWarning
-from visioneval.suite.loading.datasets.cells import cell_items
-from visioneval.suite.loading.datasets.rows import Row, missing_columns
-from visioneval.suite.loading.datasets.tables import read_rows
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
+from visioneval.suite.loading.cells import cell_items
+from visioneval.suite.loading.rows import Row, missing_columns
+from visioneval.suite.loading.tables import read_rows
+from visioneval.suite.messages import Loc, SuiteWarning
 from visioneval.types import Frozen, declared_word
 
 if TYPE_CHECKING:
     from visioneval.suite.checks.rules import SuiteContext
     from visioneval.suite.entries.graders import BaseGrader
-    from visioneval.suite.entries.judge_prompt import RecordedAnswer
+    from visioneval.suite.entries.judges import RecordedAnswer
 
 _LISTED = 5
 _Cell = tuple[str, ...]

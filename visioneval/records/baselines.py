@@ -22,9 +22,8 @@ from visioneval.records.fields import ModelLabel, OfCell, RuleText, SampleIndex,
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
 from visioneval.records.run_folders import bytes_of
 from visioneval.records.untrusted_json import read_json
-from visioneval.suite.cases.case import CaseId
-from visioneval.suite.deciding import DecidingRules, counter_examples
-from visioneval.suite.metrics import Meaning, SuiteMetrics, meanings_of
+from visioneval.suite.case import CaseId
+from visioneval.suite.metrics import DecidingRules, Meaning, SuiteMetrics, counter_examples, meanings_of
 from visioneval.types import Frozen, Score, Verdict
 
 FOLDER = Path("baselines")

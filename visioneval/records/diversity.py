@@ -16,7 +16,7 @@ from visioneval.records.fields import Number
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted_json import SCHEMA_VERSION
 from visioneval.records.writer import storing
-from visioneval.suite.kinds import DIVERSITY
+from visioneval.suite.entries.graders import DIVERSITY
 from visioneval.types import Frozen
 
 DiversityKey = tuple[str, str, str]

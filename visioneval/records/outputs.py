@@ -13,8 +13,8 @@ from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.records.reader import read_records
 from visioneval.records.run_folders import file_inside, is_inside
 from visioneval.records.stores.lookup import fetch_outputs, find_run
-from visioneval.suite.cases.outputs import ExistingOutput, Finished, RecordedOutput, split_run
 from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.files import ExistingOutput, Finished, RecordedOutput, split_run
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import dataset_outputs
 from visioneval.types import ModelRun

@@ -23,7 +23,7 @@ from visioneval.records.preferences import read_preferences
 from visioneval.records.run_folders import read_header
 from visioneval.records.stores.locations import copies_at
 from visioneval.records.stores.lookup import display_name, list_runs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 
 ListedRun = tuple[Path, Mapping[str, Any]]
 """The folder of a run, and the raw contents of its ``run.json``."""

@@ -10,8 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity
@@ -26,9 +25,9 @@ from visioneval.records.run_folders import check_run_folder, file_inside
 from visioneval.records.runs import with_current_state
 from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.suite.selection import Shard
+from visioneval.suite.runs import Shard
 
 _SAME = {
     "suite": "the suite",

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
-from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.gates import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError
@@ -33,7 +33,7 @@ from visioneval.report.sections import quoted
 from visioneval.serve.index import BACK
 from visioneval.serve.listing import stamp
 from visioneval.settings import MAX_GALLERY_CELLS
-from visioneval.suite.kinds import KINDS
+from visioneval.suite.entries.graders import KINDS
 
 LIVE_SCRIPT = "live.js"
 _FILES = ("run.json", "results.jsonl", *(kind.file for kind in KINDS if kind.file is not None))

@@ -16,9 +16,9 @@ from suite_runner import LOOK, SuiteRunner
 from visioneval import Question
 from visioneval.providers import questions
 from visioneval.providers.base import AddressPart, ImagePart, VideoPart
-from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.litellm.config import LiteLLMJudge
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.gemini import GeminiJudge
+from visioneval.providers.litellm import LiteLLMJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.providers.questions import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
 from visioneval.records.preferences import read_preferences
 

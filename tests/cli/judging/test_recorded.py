@@ -12,7 +12,7 @@ from toys import Toy
 
 from visioneval import CellRef, Problem, ProviderError, Question, SuiteError, UsageError, read_records
 from visioneval.providers.recorded import Recorded, RecordedJudge, problems
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from visioneval import CaseFiles, GenerationRequest, TaskType, TestCase
 from visioneval.providers import image_replies
-from visioneval.providers.litellm.config import LiteLLMProvider
+from visioneval.providers.litellm import LiteLLMProvider
 from visioneval.providers.litellm.generator import LiteLLMGenerator
 
 KEY = "sk-fake-0123456789abcdef"

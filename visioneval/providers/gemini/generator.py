@@ -26,7 +26,7 @@ from visioneval.providers.base import (
     Turn,
 )
 from visioneval.providers.error_replies import beginning
-from visioneval.providers.gemini.config import GeminiJudge, GeminiProvider, is_veo
+from visioneval.providers.gemini import GeminiJudge, GeminiProvider, is_veo
 from visioneval.providers.gemini.connection import client_for, paid_errors
 from visioneval.providers.gemini.videos import OmniVideos, VeoVideos
 from visioneval.providers.image_replies import AllowedHosts, answer_of, is_image, read_outputs, reading, unusable

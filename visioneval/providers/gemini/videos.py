@@ -24,7 +24,7 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import fetch, is_denied
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import is_quota_spent, read_error
-from visioneval.providers.gemini.config import veo_inputs_problem
+from visioneval.providers.gemini import veo_inputs_problem
 from visioneval.providers.gemini.connection import operation_errors, paid_errors, raw_replies
 from visioneval.providers.image_replies import UnusableImageError, decoded_media, unusable
 from visioneval.providers.inputs import accepted_image

@@ -23,7 +23,7 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import GenerationRequest
 from visioneval.providers.inputs import Upload
-from visioneval.providers.litellm.config import (
+from visioneval.providers.litellm import (
     LiteLLMJudge,
     LiteLLMOptions,
     LiteLLMProvider,

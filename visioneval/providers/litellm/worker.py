@@ -34,7 +34,7 @@ from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy, tls_context
 from visioneval.providers.error_replies import read_error
-from visioneval.providers.litellm.config import CLOUD_NAMES
+from visioneval.providers.litellm import CLOUD_NAMES
 from visioneval.providers.litellm.generator import FAILURE, is_setting
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, ReplyContent, TruncatedError

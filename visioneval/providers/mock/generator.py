@@ -27,7 +27,7 @@ from visioneval.media.images import (
     room_for,
 )
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.mock.config import VIDEO_SIZE, MockParams
+from visioneval.providers.mock import VIDEO_SIZE, MockParams
 from visioneval.providers.mock.edit import (
     add_line,
     blot,
@@ -40,7 +40,7 @@ from visioneval.providers.mock.edit import (
 )
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, other_size, render_video, rounded, video_size
 from visioneval.providers.mock.text import Dice, tidy, with_typo
-from visioneval.suite.cases.case import ExpectText, TestCase, pixel_size
+from visioneval.suite.case import ExpectText, TestCase, pixel_size
 from visioneval.types import TaskType
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"

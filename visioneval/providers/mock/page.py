@@ -16,9 +16,9 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval.errors import ProviderError
 from visioneval.extras import needs
-from visioneval.providers.mock.config import MockParams
+from visioneval.providers.mock import MockParams
 from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, Setting, set_line
-from visioneval.suite.cases.case import pixel_size
+from visioneval.suite.case import pixel_size
 
 Box = tuple[int, int, int, int]
 Pixels = NDArray[np.uint8]

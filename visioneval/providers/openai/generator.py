@@ -19,7 +19,7 @@ from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Download, Generat
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import AllowedHosts, is_image, read_output, read_outputs, reading, unusable
 from visioneval.providers.inputs import Upload, accepted_image, mask_use, uploads
-from visioneval.providers.openai.config import inputs_problem
+from visioneval.providers.openai import inputs_problem
 from visioneval.providers.openai.connection import (
     BASE_URL,
     Connection,

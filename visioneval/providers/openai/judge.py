@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
 from visioneval.providers.error_replies import read_error, retry_after
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.providers.openai.connection import (
     Connection,
     data_url,

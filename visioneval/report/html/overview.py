@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from visioneval.analysis.scores import counted_metrics, number_of
-from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.report.failures import cell_link, failure_examples, gallery
@@ -22,7 +22,7 @@ from visioneval.report.html.plots import BINS, histogram, verdict_bar
 from visioneval.report.run import VERDICT_TONES, incomplete, run_report
 from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
 from visioneval.report.text import cut_middle
-from visioneval.suite.deciding import LeftOut
+from visioneval.suite.metrics import LeftOut
 from visioneval.types import Metric
 
 MAX_FAILURES = 14

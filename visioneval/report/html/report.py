@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import RunInfo
@@ -22,7 +21,7 @@ from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.suite.deciding import left_out
+from visioneval.suite.metrics import left_out
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"

@@ -17,10 +17,9 @@ from visioneval.providers.base import CellRef, Judge, Part, Question, Reply, Too
 from visioneval.providers.questions import ScaledPart, converse, fitted, scaled_images
 from visioneval.records.model import digest
 from visioneval.running.calls.attempts import BrokenCodeError, PaidCall, as_reply, describe_error, reply_of
-from visioneval.running.calls.budget import question_size
 from visioneval.running.calls.calls import Calls
-from visioneval.running.calls.limiters import RateLimitKey, judge_limit_key
-from visioneval.running.calls.prices import checked_usage
+from visioneval.running.calls.prices import checked_usage, question_size
+from visioneval.running.keys import RateLimitKey, judge_limit_key
 from visioneval.running.sanitize import Sanitizer
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge

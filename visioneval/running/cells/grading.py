@@ -24,7 +24,7 @@ from visioneval.running.cells.services import CellImages, SavedImages, Services,
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, amount, scalar, usd
 from visioneval.stopwatch import Stopwatch
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score, declared_word
 
