@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from visioneval import TaskType, TestCase, UsageError
+from visioneval.providers import litellm as catalog
 from visioneval.providers.litellm import LiteLLMJudge, LiteLLMProvider, warnings
-from visioneval.providers.litellm import config as catalog
 from visioneval.providers.litellm.generator import Environment, LiteLLMGenerator, open_judge
 from visioneval.running.calls.prices import Prices
 from visioneval.running.keys import RateLimitKey
