@@ -38,6 +38,7 @@ def grade(tmp_path: Path, judge: ScriptedJudge, case: dict[str, Any] | None = No
 
 def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
     output = reply(True, True, False, score=90)
+    output["requirements"][0]["gap"] = "but it is small"
     output["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
     result = grade(tmp_path, ScriptedJudge(output))
     assert result.scores == {"fit": 50.0}
@@ -48,11 +49,6 @@ def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> No
     assert (result.error, result.judge_model) == (None, "judge-1")
 
 
-def test_requirements_have_equal_weight() -> None:
-    assert score_of([item(True)]) == 100
-    assert score_of([item(False), item(False)]) == 0
-    assert score_of([item(True), item(True), item(False)]) == pytest.approx(66.6667, abs=1e-4)
-    assert gaps_of([item(True, gap="but it is small")]) == []
 
 
 def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
@@ -108,9 +104,8 @@ def aligned(request: JudgeRequest) -> dict[str, Any]:
     return reply(True, red, score=100 if red else 40)
 
 
-@pytest.mark.parametrize("provider", ["openai", "gemini"])
 def test_two_datasets_of_images_are_compared_on_the_same_prompts(
-    provider: str, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.script.judge(aligned)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
@@ -121,16 +116,10 @@ def test_two_datasets_of_images_are_compared_on_the_same_prompts(
         rows = [{"image_uri": f"{name}.png", "prompt": prompt} for prompt in prompts]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fields = {"prompt": "prompt", "output": "image_uri"}
-    url = api.openai_base_url if provider == "openai" else api.gemini_base_url
-    judge = {
-        "provider": provider,
-        "model": {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}[provider],
-        "base_url": url,
-        "api_key_env": "LOCAL_KEY",
-    }
+    judge = {"provider": "gemini", "model": "gemini-3.5-flash", "base_url": api.gemini_base_url}
     suite = {
         "name": "two",
-        "judges": {"default": judge},
+        "judges": {"default": {**judge, "api_key_env": "LOCAL_KEY"}},
         "cases": [{"dataset": {"path": "baseline.jsonl", "fields": {"prompt": "prompt"}}}],
         "models": [
             {"provider": "files", "dataset": {"path": f"{name}.jsonl", "fields": fields}}
