@@ -323,8 +323,6 @@ def test_a_committed_cache_replays_elsewhere_offline(suite: Suite, tmp_path: Pat
     assert [grader.details for grader in one.graders] == [grader.details for grader in three.graders]
 
 
-
-
 def with_path(answer: dict[str, Any]) -> None:
     answer["images"] = dict.fromkeys(answer["images"], "../../../victim")
 

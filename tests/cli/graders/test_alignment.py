@@ -14,10 +14,10 @@ from record_factory import generated_png
 from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner
 
-from visioneval import Grade, ProviderError, read_records
+from visioneval import Grade, read_records
 from visioneval.cli import app
 from visioneval.graders.alignment import AlignmentGrader
-from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
+from visioneval.graders.alignment.grader import Alignment, reply_problems
 
 SUITES = Path(__file__).parents[3] / "suites"
 
@@ -36,21 +36,6 @@ def grade(tmp_path: Path, judge: ScriptedJudge, case: dict[str, Any] | None = No
     return asyncio.run(Alignment(config).grade(context(tmp_path, judge, case)))
 
 
-def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
-    output = reply(True, True, False, score=90)
-    output["requirements"][0]["gap"] = "but it is small"
-    output["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
-    result = grade(tmp_path, ScriptedJudge(output))
-    assert result.scores == {"fit": 50.0}
-    assert result.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
-    assert result.details["judge_score"] == 90
-    assert result.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
-    assert [entry["answer"] for entry in result.details["requirements"]] == [True, True, False, False]
-    assert (result.error, result.judge_model) == (None, "judge-1")
-
-
-
-
 def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
     judge = ScriptedJudge(reply(True))
     grade(tmp_path, judge, {"prompt": "two buns on a plate"})
@@ -62,40 +47,9 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
     assert list(question.schema["properties"]) == ["requirements", "score"]
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ([], "the answer is not a JSON object"),
-        ({"score": 1}, "the key 'requirements' is missing"),
-        (reply(), "there are 0 requirements, not 1 to 60"),
-        (reply(*[True] * 61), "there are 61 requirements, not 1 to 60"),
-        ({"requirements": "all", "score": 1}, "requirements is not a list of objects"),
-        ({"requirements": [1], "score": 1}, "requirements is not a list of objects"),
-        ({"requirements": [item("true")], "score": 1}, "the answer of requirement 1 is not true or false"),
-        ({"requirements": [item(True, question=" ")], "score": 1}, "requirement 1 has no question"),
-        ({"requirements": [item(True), {"answer": True}], "score": 1}, "requirement 2 has no requirement"),
-        ({"requirements": [item(True, gap=None)], "score": 1}, "the gap of requirement 1 is not text"),
-    ],
-)
-def test_reports_an_invalid_answer(output: Any, message: str) -> None:
-    assert message in reply_problems(output)
-
-
-def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
-    judge = ScriptedJudge("I like it", reply(True, False))
-    result = grade(tmp_path, judge)
-    assert result.scores == {"fit": 50.0}
-    assert result.details["asked_again"] == 1
-    assert "Your last answer could not be used" in judge.words(1)[-1]
-    lost = grade(tmp_path, ScriptedJudge(reply()))
-    assert lost.scores == {"fit": None}
-    assert "there are 0 requirements" in str(lost.error)
-    assert len(lost.details["replies"]) == 2
-
-
-def test_judge_outage_gives_no_score(tmp_path: Path) -> None:
-    with pytest.raises(ProviderError, match="out"):
-        grade(tmp_path, ScriptedJudge(ProviderError("out", kind="transient")))
+def test_a_reply_has_at_most_60_requirements() -> None:
+    assert reply_problems(reply(*[True] * 60)) == []
+    assert reply_problems(reply(*[True] * 61)) == ["there are 61 requirements, not 1 to 60"]
 
 
 def aligned(request: JudgeRequest) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import re
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from scripted_judge import ScriptedJudge, context
 from suite_runner import SuiteRunner
 from typer.testing import CliRunner, Result
 
@@ -22,8 +20,6 @@ from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
 from visioneval.export.tracked import tracked_run
 from visioneval.graders.panel import combine_panel
-from visioneval.graders.rubric import RubricGrader
-from visioneval.graders.rubric.grader import Rubric
 from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import parse_rule
@@ -415,28 +411,6 @@ def test_a_word_of_more_than_half_of_the_judges_is_the_panels(words: str, score:
 )
 def test_the_most_frequent_word_is_the_score_of_votes(votes: list[Any], score: str | None, tied: bool) -> None:
     assert (combined_vote(votes), is_tie(votes)) == (score, tied)
-
-
-def _graded(folder: Path, *answers: Any, **options: Any) -> Any:
-    known = {"key": "look", "type": "rubric", "metrics": {"style": STYLE}}
-    judge = ScriptedJudge(*answers)
-    grade = asyncio.run(Rubric(RubricGrader.model_validate({**known, **options})).grade(context(folder, judge)))
-    return grade, judge
-
-
-def test_another_word_is_asked_for_again_and_then_null(tmp_path: Path) -> None:
-    wrong = {"reason": "lines", "style": "sketchy", "verdict": "PASS"}
-    grade, judge = _graded(tmp_path, wrong, wrong)
-    assert grade.scores == {"style": None}
-    assert "style is 'sketchy', which is not one of flat, sketch, photo" in grade.error
-    assert len(judge.questions) == 2
-
-
-def test_tied_votes_are_named_by_their_words(tmp_path: Path) -> None:
-    answers = [{"reason": word, "style": word, "verdict": "PASS"} for word in ("photo", "flat")]
-    grade, _ = _graded(tmp_path, *answers, votes=2)
-    assert (grade.scores, grade.details["votes"]) == ({"style": "photo"}, {"style": ["photo", "flat"]})
-    assert grade.reasons == {"look": "photo (tied votes: style photo, flat)"}
 
 
 def test_votes_of_words_have_a_nominal_alpha(tmp_path: Path, runner: SuiteRunner) -> None:

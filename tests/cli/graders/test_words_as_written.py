@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import unicodedata
@@ -11,13 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner, Result
 
 from visioneval import Metric, read_records
 from visioneval.cli import app
-from visioneval.graders.rubric import RubricGrader
-from visioneval.graders.rubric.grader import Rubric
 from visioneval.rules import parse_rule
 from visioneval.suite.labels import LabelQuestion
 
@@ -65,15 +61,6 @@ def test_a_recorded_answer_is_read_in_any_form(answer: str, stored: str) -> None
     call("run", "suite.yaml", "--run-id", "a")
     (record,) = read_records(Path("runs/a"))
     assert record.scores["style"] == stored
-
-
-@pytest.mark.parametrize(("answer", "stored"), WRITTEN)
-def test_a_judges_answer_is_read_in_any_form(tmp_path: Path, answer: str, stored: str) -> None:
-    metrics = {"style": {"type": "one_of", "choices": CHOICES, "description": "The style."}}
-    grader = RubricGrader.model_validate({"key": "look", "type": "rubric", "metrics": metrics})
-    judge = ScriptedJudge(json.dumps({"style": answer, "reason": "so"}))
-    grade = asyncio.run(Rubric(grader).grade(context(tmp_path, judge)))
-    assert grade.scores["style"] == stored
 
 
 @pytest.mark.parametrize(("answer", "stored"), WRITTEN)
