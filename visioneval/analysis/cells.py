@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from math import fsum
 
-from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint
 from visioneval.records.reader import Records
+from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.suite.cases.case import CaseId
 from visioneval.types import Score, Verdict
 

@@ -9,11 +9,11 @@ from typing import Literal
 
 from visioneval.analysis.cells import Cell, CellGrader, Cells, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
+from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
-from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
-from visioneval.registry import PROVIDERS, config_of
+from visioneval.records.stores.writing import has_confirmations
 from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, unknown_rules
 from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.metrics import SuiteMetrics, meanings_of

@@ -22,9 +22,8 @@ from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.runs import resume_hint
+from visioneval.records.stores.lookup import display_name, fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.cells.services import Listener

@@ -64,8 +64,7 @@ def list_all(
         return
     if older_than is not None or keep is not None or yes:
         raise UsageError("--older-than, --keep and --yes need --delete")
-    from visioneval.records.resume_command import resume_command
-    from visioneval.records.runs import current_state
+    from visioneval.records.runs import current_state, resume_command
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
     from visioneval.report.runs import listed_run, run_list
     from visioneval.report.terminal import print_sections
@@ -145,7 +144,7 @@ def show(
     """
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
-    from visioneval.records.resume_command import asking_hint
+    from visioneval.records.runs import asking_hint
     from visioneval.report.failures import failing_cells
     from visioneval.report.outcome import never_asked_text
     from visioneval.report.run import run_report

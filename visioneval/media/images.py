@@ -20,7 +20,7 @@ from visioneval.errors import ImageError, ImageLimitError
 from visioneval.media import svg
 from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
 from visioneval.media.png import is_complete, is_interlaced
-from visioneval.stopwatch import waiting
+from visioneval.threads import waiting
 from visioneval.types import Output
 
 if TYPE_CHECKING:

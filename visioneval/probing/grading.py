@@ -11,7 +11,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from visioneval.aio import gather_all
 from visioneval.analysis.probe import ProbedCell
 from visioneval.errors import ClosingError, ImageError
 from visioneval.media.images import identify, on_checkerboard, sha256
@@ -30,7 +29,7 @@ from visioneval.running.cells.services import Listener, Services, build_componen
 from visioneval.running.execution import Progress, execute
 from visioneval.running.plan import Call
 from visioneval.running.prepare import describe_run, now
-from visioneval.threads import processors
+from visioneval.threads import gather_all, processors
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2

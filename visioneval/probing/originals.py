@@ -34,7 +34,7 @@ from visioneval.probing.subject import (
 )
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import is_inside
+from visioneval.records.untrusted import is_inside
 from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.plan import Call, Plan
 from visioneval.suite.filters import any_glob

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from visioneval.media.urls import public_address
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.report.run import VERDICT_TONES
 from visioneval.report.sections import Cell, Column, Section, Value

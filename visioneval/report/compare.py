@@ -13,7 +13,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.errors import count_of
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.comparison_notes import (
     CHANGE_WORDS,
     MAX_LISTED,

@@ -21,11 +21,10 @@ from visioneval.analysis.compare.must_pass import Confirmation, SampledCase, mus
 from visioneval.analysis.compare.table import CaseKey, SampleCounts
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
-from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info
 from visioneval.records.reader import read_records
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.writing import claim_run, close_run
+from visioneval.records.stores.lookup import display_name
+from visioneval.records.stores.writing import claim_run, close_run, open_confirmations, read_confirmations
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import Job

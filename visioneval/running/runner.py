@@ -17,7 +17,7 @@ from visioneval.analysis.summary.summary import Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StorageError
 from visioneval.records.model import RunInfo, StoppedBy
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import stopped_text
+from visioneval.records.runs import stopped_text
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job

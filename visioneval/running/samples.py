@@ -12,7 +12,7 @@ from typing import cast
 
 from visioneval.errors import StoppedError
 from visioneval.graders.base import SampleDistance, SampleGrader
-from visioneval.records.diversity import CaseDiversity, update_diversity
+from visioneval.records.between_cells import CaseDiversity, update_diversity
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
 from visioneval.running.calls.judges import Meter

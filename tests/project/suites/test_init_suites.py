@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from visioneval import Verdict, read_records
 from visioneval.cli import app
 from visioneval.cli.start import MODELINE, SCHEMA_FILE, SUITE_FILE
-from visioneval.resources import suite_folders
+from visioneval.installation import suite_folders
 from visioneval.suite.model import json_schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]

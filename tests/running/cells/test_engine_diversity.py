@@ -13,7 +13,7 @@ from visioneval import TaskType
 from visioneval.analysis.summary.compared import Compared
 from visioneval.analysis.summary.summary import summarize
 from visioneval.graders.diversity.config import DiversityGrader
-from visioneval.records.diversity import read_diversity
+from visioneval.records.between_cells import read_diversity
 from visioneval.running.calls.caching.cache import Cache
 from visioneval.running.calls.estimate import estimate
 from visioneval.running.cells.measurements import Measurements

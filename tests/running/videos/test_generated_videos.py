@@ -20,7 +20,7 @@ from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
 from visioneval.running.calls.budget import bound_of, smallest_size

@@ -12,8 +12,8 @@ from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
+from visioneval.records.reader import CellColumns, taken
 from visioneval.suite.cases.prompts import paired_by_prompt
 from visioneval.suite.filters import BUILT_IN, any_case, check_matches
 from visioneval.suite.turns import chain_of

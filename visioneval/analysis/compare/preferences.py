@@ -13,8 +13,8 @@ from visioneval.analysis.left_out import NeverAsked
 from visioneval.analysis.stats.basic import Interval, Statistic
 from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.intervals import rare_event_interval
+from visioneval.records.between_cells import ORDERS, Preference, read_preferences
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import ORDERS, Preference, read_preferences
 from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 

@@ -13,9 +13,9 @@ from visioneval.analysis.compare.preferences import Result, summarize_preference
 from visioneval.analysis.ranking.findings import RankedBy
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.errors import UsageError
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import LABELS, Label, newest, read_labels
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob

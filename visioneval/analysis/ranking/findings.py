@@ -6,7 +6,7 @@ from math import exp
 from typing import Literal
 
 from visioneval.errors import ExitCode, count_of
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.types import Frozen
 
 RankedBy = Literal["judges", "people"]

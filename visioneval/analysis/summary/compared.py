@@ -11,7 +11,7 @@ from visioneval.analysis.compare.preferences import PreferenceFinding, preferenc
 from visioneval.analysis.scores import Estimate, Scores, case_of
 from visioneval.analysis.summary.counts import CostFinding, read_pair_costs
 from visioneval.analysis.summary.judges import PairCard, read_pair_cards
-from visioneval.records.diversity import CaseDiversity, read_diversity
+from visioneval.records.between_cells import CaseDiversity, read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.kinds import SAMPLES, of_kind

@@ -15,8 +15,8 @@ from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.kinds import PREFERENCES
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen

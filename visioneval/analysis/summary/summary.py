@@ -45,7 +45,7 @@ from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, 
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.deciding import left_out
 from visioneval.suite.filters import GateRule, any_glob

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko.choices import NONE_OF_THEM, answer_text, choice_of, lettered_choices, offers_none
 from visioneval.graders.gecko.config import VERDICTS, asking_context
@@ -20,6 +19,7 @@ from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exc
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.cases.questions import GeckoQuestion, folded_text
 from visioneval.templates.render import Templates
+from visioneval.threads import gather_all
 
 OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100

@@ -21,7 +21,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
 from visioneval.media.urls import public_address
-from visioneval.records.stores.locations import copies_of
+from visioneval.records.stores.lookup import copies_of
 from visioneval.suite.loading.paths import Trust
 
 if TYPE_CHECKING:

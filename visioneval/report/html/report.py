@@ -16,7 +16,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import RunInfo
-from visioneval.records.stores.locations import copies_of, display_name
+from visioneval.records.stores.lookup import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script

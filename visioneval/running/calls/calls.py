@@ -17,7 +17,7 @@ from visioneval.providers.base import (
     OperationGenerator,
     Reply,
 )
-from visioneval.records.operations import DownloadFiles, OperationFile
+from visioneval.records.outputs import DownloadFiles, OperationFile
 from visioneval.running.calls.attempts import CallLog, PaidCall, PricedAttempts, as_generation, generation_of
 from visioneval.running.calls.budget import Budget, generation_size
 from visioneval.running.calls.caching.cache import Cache, Content, content_digest

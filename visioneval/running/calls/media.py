@@ -11,8 +11,8 @@ from typing import Any
 from visioneval.errors import ImageError
 from visioneval.media.video import artifact, video_file
 from visioneval.providers.base import Address, Download, Downloader, Generation, OutputFile
-from visioneval.records.fields import MOST_PIXELS
-from visioneval.records.operations import DownloadFiles, url_digest
+from visioneval.records.outputs import DownloadFiles, url_digest
+from visioneval.records.untrusted import MOST_PIXELS
 from visioneval.running.calls.caching.cache import Content, content_digest
 from visioneval.running.sanitize import Sanitizer
 from visioneval.threads import finish_in_thread

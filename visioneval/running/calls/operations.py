@@ -18,7 +18,7 @@ from typing import Any
 from visioneval.errors import ImageError, OperationError, ProviderError
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
-from visioneval.records.operations import MAX_NAME, OperationFile
+from visioneval.records.outputs import MAX_NAME, OperationFile
 from visioneval.running.calls import limiters
 from visioneval.running.calls.attempts import BrokenCodeError, call_user_code, check_generation
 from visioneval.suite.entries.limits import TIMEOUT_S

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.errors import BudgetError, UsageError
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.running.calls.attempts import CallLog
 from visioneval.running.calls.budget import Budget, budget_warnings, paid_configs, prices_of
 from visioneval.running.calls.caching.cache import Cache, default_folder

@@ -28,8 +28,8 @@ from visioneval.running.calls.limiters import (
     RateLimitKey,
     duration_text,
 )
-from visioneval.stopwatch import waiting, working
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.threads import waiting, working
 
 Stage = Literal[
     "running",

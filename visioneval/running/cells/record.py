@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.records.model import CellError, GraderRecord, Record
-from visioneval.records.run_folders import file_inside
+from visioneval.records.untrusted import file_inside
 from visioneval.records.writer import model_slug
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.cells.grading import CellGrades

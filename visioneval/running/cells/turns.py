@@ -8,7 +8,7 @@ from pathlib import Path
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.records.model import CellError, CellKey, Record
-from visioneval.records.run_folders import file_inside
+from visioneval.records.untrusted import file_inside
 from visioneval.running.plan import Call
 from visioneval.types import Output, Status
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.errors import ImageError, count_of
-from visioneval.extras import is_installed
+from visioneval.installation import is_installed
 from visioneval.media import images
 from visioneval.media.animation import check_still
 from visioneval.media.urls import BUCKETS, needs_extra, public_address

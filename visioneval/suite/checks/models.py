@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, SuiteError, VisionEvalError, did_you_mean
-from visioneval.registry import PROVIDERS, check_of
+from visioneval.plugins import PROVIDERS, check_of
 from visioneval.suite.cases.case import SIZE, TestCase
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks.rules import Problems, SuiteContext

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visioneval.errors import Problem, did_you_mean
-from visioneval.extras import has_extra, needs
+from visioneval.installation import has_extra, needs
 from visioneval.media.urls import public_address
 from visioneval.media.video import can_read_videos
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, check_of
 from visioneval.rules import is_true, parse_gate
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks.cases import (

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 from visioneval.running.calls.caching.cache import Cache, Content
 from visioneval.running.calls.caching.layout import (

@@ -21,7 +21,7 @@ from typing import Any
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError, count_of
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
 from visioneval.suite.loading.datasets.cells import DECODER, check_plain, json_fault
 from visioneval.suite.loading.datasets.rows import KEY, VALUE, Row, separator_hint
