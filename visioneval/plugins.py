@@ -41,22 +41,26 @@ class Part:
     default, that of its options."""
 
 
+def _grader(package: str, config: str, work: str) -> Part:
+    return Part(f"visioneval.graders.{package}:{config}", f"visioneval.graders.{package}.{work}")
+
+
 def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
     checked = f"visioneval.{package}.checks" if checks else None
     return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
 
 
 GRADERS: Mapping[str, Part] = {
-    "rubric": _part("graders.rubric", "RubricGrader", "grader:Rubric"),
-    "alignment": _part("graders.alignment", "AlignmentGrader", "grader:Alignment"),
-    "gecko": _part("graders.gecko", "GeckoGrader", "grader:Gecko"),
-    "text": _part("graders.text", "TextGrader", "grader:Text", checks=True),
-    "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
-    "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
-    "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
-    "video": _part("graders.video", "VideoGrader", "grader:Video"),
-    "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
-    "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise"),
+    "rubric": _grader("rubric", "RubricGrader", "grader:Rubric"),
+    "alignment": _grader("alignment", "AlignmentGrader", "grader:Alignment"),
+    "gecko": _grader("gecko", "GeckoGrader", "grader:Gecko"),
+    "text": _grader("text", "TextGrader", "grader:Text"),
+    "locality": _grader("pixels", "LocalityGrader", "locality:Locality"),
+    "reference": _grader("pixels", "ReferenceGrader", "reference:Reference"),
+    "properties": _grader("properties", "PropertiesGrader", "grader:Properties"),
+    "video": _grader("properties", "VideoGrader", "video:Video"),
+    "diversity": _grader("pixels", "DiversityGrader", "reference:Diversity"),
+    "pairwise": _grader("pairwise", "PairwiseGrader", "grader:Pairwise"),
 }
 PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from record_factory import UNMEASURED, record, run_of
 
 from visioneval import Record, Summary
-from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
+from visioneval.analysis.stats.intervals import mean_interval, rate_interval, rate_separation_interval
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import report_markdown

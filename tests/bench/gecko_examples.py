@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.bench.gecko_prompts import PROMPTS
-from visioneval.graders.gecko.config import making_context
+from visioneval.graders.gecko import making_context
 from visioneval.graders.gecko.questions import read_questions
 from visioneval.installation import builtin
 from visioneval.suite.cases.questions import dependency_problems

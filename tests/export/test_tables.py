@@ -15,7 +15,7 @@ from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_ru
 from typer.testing import CliRunner
 
 from visioneval import Record, load_run
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Cell
 from visioneval.cli import app
 from visioneval.export import files
 from visioneval.export.files import READ_ROWS, write_csv, write_drawn_cells, write_jsonl, write_parquet

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from record_factory import info, record
 from typer.testing import CliRunner
 
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Cell
 from visioneval.cli import app
 from visioneval.errors import RunFormatError
 from visioneval.records.model import Fingerprint, GraderRecord, JudgeAnswer, Record

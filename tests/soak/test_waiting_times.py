@@ -13,9 +13,9 @@ from toys import LOOK, Toy
 
 from visioneval import GraderRecord, ProviderError, Record, read_records
 from visioneval.media.images import PixelBudget
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
+from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.limits import Limits
 from visioneval.threads import Slots, Stopwatch, in_thread, waiting, working
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from visioneval.analysis.cells import Cell, PooledCell
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, PooledCell, Side
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.model import CellError, GraderRecord, Record, RunInfo
 from visioneval.records.reader import Records

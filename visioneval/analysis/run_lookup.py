@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cells import Cell
-from visioneval.analysis.sides import Side, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.sides import Cell, Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labels import Label

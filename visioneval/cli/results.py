@@ -79,7 +79,7 @@ def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool =
 
 def print_pairs(result: Run) -> None:
     """Prints what judges preferred among the model runs of a run, if its suite compares them."""
-    from visioneval.analysis.compare.preferences import preferences_within
+    from visioneval.analysis.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
         from visioneval.report.preferences import preferences_section

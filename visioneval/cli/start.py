@@ -375,8 +375,8 @@ def plan(
     from visioneval.api.options import run_options
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
+    from visioneval.running.estimate import size_notes
     from visioneval.running.loading import load_plans
-    from visioneval.running.sizes import size_notes
 
     run_settings = run_options(**settings)
     runs = run_settings.suite.runs

@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.sides import writers_of
+from visioneval.analysis.summary.graders import alignment_keys, gaps_in
 from visioneval.errors import UsageError
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.types import Frozen, Score

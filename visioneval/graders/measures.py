@@ -24,7 +24,7 @@ from visioneval.media.svg import is_svg
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
 _CODE = (
-    *(f"graders/{name}/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
+    *(f"graders/{name}/*.py" for name in ("text", "pixels", "properties")),
     "graders/text/*.txt",
     "media/*.py",
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from visioneval.judging.votes import median
+from visioneval.judging.ask import median
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import show_score
 from visioneval.suite.entries.judge_prompt import Combine

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
-from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
+from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
 from visioneval.installation import install_command
 from visioneval.label.images import VIDEO_TYPES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from visioneval.analysis.compare.baseline_runs import BaselineSummary
-from visioneval.analysis.scores import pass_rate
+from visioneval.analysis.compare.metrics import BaselineSummary
+from visioneval.analysis.scores import verdict_rate
 from visioneval.records.baselines import Baseline
 from visioneval.report.numbers import show_rate
 from visioneval.report.sections import Column, Section, Value, quoted
@@ -36,7 +36,7 @@ def baselines_section(baselines: Mapping[str, Sequence[Baseline]]) -> Section:
             quoted(newest.header.suite),
             str(len(runs)),
             str(len(newest.lines)),
-            show_rate(pass_rate((line.test_id, line.verdict) for line in newest.lines)),
+            show_rate(verdict_rate((line.test_id, line.verdict) for line in newest.lines)),
         )
         for name, runs in baselines.items()
         for newest in runs[:1]

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
-from visioneval.analysis.cells import Cell as RunCell
-from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
+from visioneval.analysis.sides import Cell as RunCell
+from visioneval.analysis.sides import Cells
 from visioneval.errors import count_of
 from visioneval.records.stores.lookup import display_name
 from visioneval.report.comparison_notes import (

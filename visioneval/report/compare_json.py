@@ -8,14 +8,13 @@ from dataclasses import asdict
 from itertools import starmap
 from typing import Any
 
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.confirm import MustPassCase
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.metrics import Alignment
-from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, Side
 from visioneval.records.model import CellKey
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.comparison_notes import notes

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.decision import check_coverage
-from visioneval.analysis.compare.gates import GateResult, OverallState, exit_code, overall_state
+from visioneval.analysis.compare.gates import GateResult, OverallState, check_coverage, exit_code, overall_state
 from visioneval.analysis.compare.pairing import Change, Pairs
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of

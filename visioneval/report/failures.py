@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
-from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, quoted

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from visioneval.analysis.left_out import NeverAsked
-from visioneval.analysis.summary.compared import unmeasured_groups
-from visioneval.analysis.summary.summary import Summary
+from visioneval.analysis.summary.summary import Summary, unmeasured_groups
 from visioneval.errors import count_of
 from visioneval.rules import parse_gate
 

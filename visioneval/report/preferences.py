@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from visioneval.analysis.compare.preferences import PreferenceFinding
+from visioneval.analysis.preferences import PreferenceFinding
 from visioneval.report.sections import Cell, Column, Section, quoted
 from visioneval.report.text import alpha_text, one_line
 

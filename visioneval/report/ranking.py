@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil, floor, log10
 
-from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedRun, Ranking, Rankings
+from visioneval.analysis.preferences import HeadToHead, IntervalEstimate, RankedRun, Ranking, Rankings
 from visioneval.errors import count_of
 from visioneval.report.numbers import with_interval
 from visioneval.report.sections import (

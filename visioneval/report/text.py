@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from visioneval.analysis.rerouting import Rerouting
+from visioneval.analysis.sides import Rerouting
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.summary.judges import PanelFinding
 from visioneval.errors import count_of

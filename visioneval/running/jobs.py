@@ -20,8 +20,8 @@ from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.reader import read_records
 from visioneval.records.untrusted import file_inside
 from visioneval.running.cells.cell import Job, StoredOutput
+from visioneval.running.cells.generation import call_on_records, is_edit_of
 from visioneval.running.cells.record import saved_files
-from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.sanitize import sanitizer_for

@@ -10,8 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.between_cells import append_preferences, read_all_answers, read_diversity, update_diversity
 from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels

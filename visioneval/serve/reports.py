@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
-from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.gates import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.expressions.parser import Expression, parse_expression
+from visioneval.expressions import Expression, parse_expression
 from visioneval.rules import WEIGHTABLE, parse_gate, parse_rule
 from visioneval.suite.turns import chain_of
 from visioneval.types import Bound, Frozen, Metric, TaskType

@@ -4,7 +4,7 @@ When a grader works, and where its results are stored, depends on its kind alone
 reads its details or its metrics, such as the questions of a gecko grader or the gaps of an alignment.
 
 What a layer does for a kind has one place there: the work after the cells in ``running/runner.py``, what a run has
-of it in ``analysis/summary/compared.py``, and what is shown of it in ``report/run.py``.
+of it in ``analysis/summary/summary.py``, and what is shown of it in ``report/run.py``.
 """
 
 from __future__ import annotations

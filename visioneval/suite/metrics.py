@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from visioneval.errors import did_you_mean
-from visioneval.expressions.parser import parse_expression
-from visioneval.expressions.tree import Kind, Node, for_case, kind_of, names_in
+from visioneval.expressions import Kind, Node, for_case, kind_of, names_in, parse_expression
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import BUILT_IN, ComputedMetric

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.check import CopyCheck, check
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import MAX_QUOTED, details, quoted, reason
 from visioneval.suite.cases.case import ExpectText

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from visioneval import Record
 from visioneval.cli import app
-from visioneval.expressions.tree import FUNCTIONS
+from visioneval.expressions import FUNCTIONS
 from visioneval.label.progress import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.providers.mock.config import MockParams

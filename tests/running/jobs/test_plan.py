@@ -186,7 +186,7 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
-    from visioneval.running.calls.estimate import estimate
+    from visioneval.running.estimate import estimate
     from visioneval.running.plan import needed_keys
 
     toy.outputs("images/case0.png")

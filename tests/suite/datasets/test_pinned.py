@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from suite_text import suite
 
-from visioneval.graders.gecko.config import GeckoGrader
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.report.questions import pinned_yaml
 from visioneval.suite.cases.questions import GeckoQuestion

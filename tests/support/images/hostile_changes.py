@@ -15,7 +15,7 @@ from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
 from visioneval import RunFormatError, VisionEvalError, read_info, read_records
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Cell
 from visioneval.label.progress import read_entries
 from visioneval.records.baselines import read_baseline
 from visioneval.records.between_cells import read_diversity, read_preferences

@@ -14,10 +14,10 @@ from visioneval import CellRef, Question, Record, Reply, RunInfo
 from visioneval.media.images import sha256
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget, prices_of
+from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.prices import prices_of
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Components, Services, build_components
 from visioneval.running.keys import FileHashes, generation_key, grade_key

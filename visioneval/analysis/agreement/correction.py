@@ -11,8 +11,7 @@ from datetime import datetime
 import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
-from visioneval.analysis.agreement.graders import RunMetric, score_of
-from visioneval.analysis.agreement.measures import Kind
+from visioneval.analysis.agreement.graders import Kind, RunMetric, score_of
 from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
 from visioneval.analysis.stats import prediction_powered as ppi
 from visioneval.analysis.stats.basic import Statistic

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.graders.gecko.answers import (
     AnswerSet,
     Instructions,
@@ -23,7 +24,6 @@ from visioneval.graders.gecko.answers import (
     ask_past_cache,
     chosen_text,
 )
-from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.questions import (
     generate_questions,
     generation_key,

@@ -16,9 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import GraderError
+from visioneval.graders.gecko import CHECK, GeckoGrader, choice_of, making_context
 from visioneval.graders.gecko.answers import OFF_SHAPE, Instructions, ParsedAnswer, ask_all, ask_past_cache, chosen_text
-from visioneval.graders.gecko.choices import choice_of
-from visioneval.graders.gecko.config import CHECK, GeckoGrader, making_context
 from visioneval.judging.ask import Ask, extra_keys_of, object_schema, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext, message_about
-from visioneval.graders.rubric.config import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
+from visioneval.graders.rubric import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
     Answer,
     OffSchemaError,
+    combined_vote,
     exchange,
+    is_tie,
     object_schema,
     past_cache,
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, load_attachments
-from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
 from visioneval.suite.entries.judge_prompt import REASON, is_text, is_texts
@@ -144,7 +145,7 @@ class Rubric:
         metrics: Metrics,
         vote: int,
     ) -> CropTool:
-        from visioneval.judging.crops import CropTool  # loads Pillow, which few rubrics need
+        from visioneval.judging.crops import CropTool
 
         suffix = f".{next(iter(metrics))}" if self._config.per_metric else ""
 

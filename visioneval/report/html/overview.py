@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from visioneval.analysis.scores import counted_metrics, number_of
-from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.report.failures import cell_link, failure_examples, gallery

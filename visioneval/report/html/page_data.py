@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from visioneval import bounds
-from visioneval.analysis.alignments import alignment_keys, gaps_in
-from visioneval.analysis.disagreements import disagreement_finder
-from visioneval.analysis.summary.cells import reason_of
+from visioneval.analysis.summary.gates import reason_of
+from visioneval.analysis.summary.graders import alignment_keys, gaps_in
+from visioneval.analysis.summary.judges import disagreement_finder
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages

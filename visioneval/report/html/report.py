@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import RunInfo

@@ -21,8 +21,8 @@ from pydantic_core import PydanticSerializationError
 
 from visioneval.errors import ClosingError, StorageError
 from visioneval.graders.measures import Measure
-from visioneval.running.calls.caching.cache import Cache, content_digest
-from visioneval.running.calls.caching.layout import CacheEntry
+from visioneval.running.calls.cache import Cache, content_digest
+from visioneval.running.calls.cache_files import CacheEntry
 from visioneval.running.calls.judges import Meter
 from visioneval.running.keys import HashOf
 from visioneval.threads import Slots, in_thread, processors, waiting

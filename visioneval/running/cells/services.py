@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, UsageError
 from visioneval.graders.base import Grader
-from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, shown
+from visioneval.judging.attachments import PASSTHROUGH_FORMATS, shown
 from visioneval.media.images import image_at
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS
 from visioneval.providers.base import (

@@ -24,8 +24,7 @@ from visioneval.suite.findings import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.remote import Remote
-from visioneval.templates.render import Templates
-from visioneval.templates.shown import set_values, shown_values
+from visioneval.templates.render import Templates, set_values, shown_values
 from visioneval.types import Metric
 
 

@@ -1,24 +1,138 @@
-"""How many cases and samples show a difference between two runs, before they are paid for. Pure."""
+"""What is known of a run before it is paid for: what earlier ones cost, how many cases and samples show a difference,
+and how often a gate over a rate fails at true rates."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isfinite
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import floor, isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import ALPHA, PASS_RATE, scores_difference, widest_difference
 from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.analysis.scores import number_of
-from visioneval.analysis.sides import Side
-from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
-from visioneval.analysis.stats.variance import VarianceComponents, case_of_values, components
-from visioneval.errors import UsageError, did_you_mean
+from visioneval.analysis.sides import Cell, Side
+from visioneval.analysis.stats.variance import (
+    VarianceComponents,
+    case_of_values,
+    components,
+    counts_at_rate,
+    detectable_mean,
+    detectable_rate,
+    detectable_within,
+    failing_share,
+)
+from visioneval.errors import RunFormatError, UsageError, did_you_mean
+from visioneval.records.model import RunInfo, read_info
+from visioneval.records.reader import read_lines
+from visioneval.records.stores.lookup import list_runs, refresh_runs
+from visioneval.rules import NOISE, Gate, gate_passes, parse_gate
+from visioneval.suite.cases.prompts import without_prompt
 from visioneval.suite.deciding import is_metric_of, match_keys
 from visioneval.suite.metrics import Meaning, describe_meaning, same_meaning
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Verdict
+
+MAX_RUNS = 20
+"""How many of the newest runs are read."""
+MAX_RECORDS = 5000
+"""How many records of each run are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJudgeCost:
+    """The cost of one judge of a panel in a record."""
+
+    judge: str
+    cost_usd: float | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGraderCost:
+    """The cost of one grader in a record, and of each judge of its panel."""
+
+    key: str
+    cost_usd: float | None = None
+    cached: bool = False
+    judges: tuple[RecordedJudgeCost, ...] = ()
+
+    def by_judge(self, names: tuple[str, ...]) -> tuple[RecordedJudgeCost, ...]:
+        """The cost of each judge. A single one has the whole cost; without an answer of a panel there is none."""
+        if len(names) != 1:
+            return self.judges
+        return (RecordedJudgeCost(names[0], self.cost_usd, self.cached),)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCost:
+    """The cost fields of a record."""
+
+    provider: str
+    model_label: str
+    cost_usd: float | None = None
+    attempts: int = 0
+    cached: bool = False
+    graders: tuple[RecordedGraderCost, ...] = ()
+
+
+class Mean(NamedTuple):
+    """The mean of ``times`` payments in USD."""
+
+    usd: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class PastCosts:
+    """Mean costs in earlier runs, without cached and unpriced results.
+
+    ``generations`` maps provider and model run label, without its prompt, to the cost per image; ``judgements`` maps
+    grader key and ``provider:model`` of the judge to the cost per cell.
+    """
+
+    generations: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
+    judgements: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
+
+
+def read_past_costs(root: Path) -> PastCosts:
+    """Computes the means over the newest runs of a folder. Skips runs that cannot be read."""
+    return past_costs(_runs(root))
+
+
+def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
+    folders = [folder for folder, _ in list_runs(root)[-MAX_RUNS:]]
+    unreadable = refresh_runs(folders)
+    for folder in (folder for folder in folders if folder not in unreadable):
+        try:
+            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", RecordedCost), MAX_RECORDS))
+        except RunFormatError:
+            continue
+
+
+def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
+    """Computes the means over the given runs."""
+    generations: dict[tuple[str, str], list[float]] = {}
+    judgements: dict[tuple[str, str], list[float]] = {}
+    for info, records in runs:
+        suite = info.suite
+        judge_names = {entry.key: entry.judge_names for entry in suite.graders}
+        for record in records:
+            if record.attempts and not record.cached and record.cost_usd is not None:
+                label = without_prompt(record.model_label)
+                generations.setdefault((record.provider, label), []).append(record.cost_usd)
+            for grader in record.graders:
+                for part in grader.by_judge(judge_names.get(grader.key, ())):
+                    if part.judge in suite.judges and not part.cached and part.cost_usd is not None:
+                        title = suite.judges[part.judge].title
+                        judgements.setdefault((grader.key, title), []).append(part.cost_usd)
+    means = ({key: Mean(fmean(paid), len(paid)) for key, paid in costs.items()} for costs in (generations, judgements))
+    return PastCosts(*means)
+
 
 SAMPLES = (1, 2, 3, 5, 8)
 """The numbers of samples that are planned with."""
@@ -252,3 +366,118 @@ def _nothing_measured(detect: Detect, side: Side) -> str:
         return f"--like {side.name}: the run has no sample that passed or failed"
     names = {name for cell in side.cells for name, score in cell.scores.items() if score is not None}
     return f"--like {side.name}: the run has no score of {detect.metric}{did_you_mean(detect.metric, names)}"
+
+
+RATES = (0.8, 0.85, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
+"""The true rates that are planned with; one minus them for a gate that a rate must not exceed."""
+GOOD_RATE = 0.95
+GOOD_FAILS = 0.05
+"""A suggested threshold fails a suite with ``GOOD_RATE`` in at most this share of runs."""
+_PLANNED = ("pass_rate", "rate", "mean")
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """How often the gate fails if the true rate is ``rate``, for each of the correlations."""
+
+    rate: float
+    fails: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRates:
+    """How often a gate over ``cells`` cells fails, by true rate and by the correlation of samples of a case.
+
+    ``suggested`` is the strictest that fails ``good_rate`` in at most one of twenty runs, with the probability
+    ``suggested_fails``.
+    """
+
+    gate: str
+    cells: int
+    correlations: tuple[float, ...]
+    rows: tuple[RateRow, ...]
+    good_rate: float
+    suggested: str
+    suggested_fails: float
+    notes: tuple[str, ...]
+
+
+def parse_planned_gate(text: str, metrics: Mapping[str, Metric]) -> Gate:
+    """Reads a gate over a rate that has a side. Raises ``UsageError``."""
+    try:
+        gate = parse_gate(text)
+    except ValueError as error:
+        raise UsageError(f"--gate: {error}") from None
+    if gate.metric is not None and gate.metric not in metrics:
+        raise UsageError(
+            f"--gate {text!r}: the suite has no metric {gate.metric!r}{did_you_mean(gate.metric, metrics)}"
+        )
+    if gate.is_about_errors:
+        raise UsageError(
+            f"--gate {text!r}: errors come from outages, whose chance no number of cases and samples tells"
+        )
+    if gate.fn not in _PLANNED or (gate.metric is not None and metrics[gate.metric].type != "bool"):
+        raise UsageError(f"--gate {text!r}: takes a rate: pass_rate, or rate(METRIC) of a yes-or-no metric")
+    if not 0 <= gate.threshold <= 1:
+        raise UsageError(f"--gate {text!r}: a rate is between 0 and 1")
+    if not gate.has_side and (gate.op, gate.threshold) not in (("==", 0), ("==", 1)):
+        raise UsageError(f"--gate {text!r}: write a limit, with >=, >, <= or <")
+    return gate
+
+
+def gate_rates(gate: Gate, cells: int, noise: Noise) -> GateRates:
+    """How often a gate over so many cells fails. ``noise`` shows how much samples of a case have in common."""
+    correlations, notes = _correlations(noise)
+    is_minimum = gate.is_minimum or (gate.op == "==" and gate.threshold == 1)
+    rates = RATES if is_minimum else tuple(round(1 - rate, 12) for rate in reversed(RATES))
+    rows = tuple(RateRow(rate, tuple(_fails(gate, cells, rate, rho) for rho in correlations)) for rate in rates)
+    good = GOOD_RATE if is_minimum else round(1 - GOOD_RATE, 12)
+    suggested = _suggestion(gate, cells, good, correlations, is_minimum=is_minimum)
+    fails = max(_fails(suggested, cells, good, rho) for rho in correlations)
+    return GateRates(gate.text, cells, correlations, rows, good, suggested.text, fails, notes)
+
+
+def _correlations(noise: Noise) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """The known correlation between samples of a case, or none and an assumed one."""
+    variance = noise.rate * (1 - noise.rate)
+    is_known = noise.is_correlation_known and variance > 0
+    rho = 1 - min(1.0, noise.within / variance) if is_known else DEFAULT_CORRELATION
+    basis = "" if variance else "A run without any variance shows no correlation. "
+    if is_known:
+        return (rho,), noise.notes
+    note = (
+        f"{basis}Samples of a case have a correlation of 0 if all cases are equally hard, and of 1 if a case always or"
+        " never passes: --like RUN, with several samples, measures it."
+    )
+    return (0.0, rho), (note,)
+
+
+def _fails(gate: Gate, cells: int, rate: float, correlation: float) -> float:
+    counts = counts_at_rate(cells, rate, rate * (1 - rate) * (1 - correlation))
+    return failing_share(counts, lambda count: gate_passes(gate, count / cells))
+
+
+def _suggestion(gate: Gate, cells: int, rate: float, correlations: tuple[float, ...], *, is_minimum: bool) -> Gate:
+    """The same gate with the strictest threshold that fails a true ``rate`` seldom, whatever the correlation is.
+
+    Some always does: that of a single cell on the right side.
+    """
+    subject = gate.text[: gate.text.rindex(gate.op)].strip()
+
+    def limited(failures: int) -> Gate:
+        return parse_gate(f"{subject} {'>=' if is_minimum else '<='} {_threshold(failures, cells, is_minimum)}")
+
+    def suffices(failures: int) -> bool:
+        return all(_fails(limited(failures), cells, rate, rho) <= GOOD_FAILS + NOISE for rho in correlations)
+
+    return limited(bisect_left(range(cells - 1), True, key=suffices))
+
+
+def _threshold(failures: int, cells: int, is_minimum: bool) -> str:
+    """The shortest threshold that this many failures meet, and one more does not."""
+    for digits in range(2, 12):
+        scale = 10**digits
+        passing = floor((cells - failures) / cells * scale + 1e-9) / scale
+        if passing > (cells - failures - 1) / cells:
+            break
+    return f"{passing if is_minimum else 1 - passing:.{digits}g}" if passing else "0"

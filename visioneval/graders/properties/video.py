@@ -29,9 +29,9 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
+from visioneval.graders.properties import VideoGrader
+from visioneval.graders.properties.frames import SHORTEST_STILL_S, Stretch, VideoFacts, measure_video, tool_versions
 from visioneval.graders.properties.grader import check_size
-from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.measure import SHORTEST_STILL_S, Stretch, VideoFacts, measure_video, tool_versions
 from visioneval.types import Score
 
 MAX_STRETCHES = 50

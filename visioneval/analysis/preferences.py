@@ -1,22 +1,25 @@
-"""Pairwise preferences of judges: wins, ties, flips and the win rate with its interval. Pure."""
+"""Pairwise preferences of judges (wins, ties, flips, the win rate with its interval), and what a ranking by them or by
+those of people consists of. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import exp, fsum
 from pathlib import Path
 from typing import Literal
 
 from visioneval.analysis.left_out import NeverAsked
 from visioneval.analysis.stats.basic import Interval, Statistic
-from visioneval.analysis.stats.clusters import case_sums
-from visioneval.analysis.stats.intervals import rare_event_interval
+from visioneval.analysis.stats.intervals import case_sums, rare_event_interval
+from visioneval.errors import ExitCode, count_of
 from visioneval.records.between_cells import ORDERS, Preference, read_preferences
 from visioneval.records.model import RunInfo
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
+from visioneval.types import Frozen
 
 Result = Literal["a", "b", "tie", "flip", "error"]
 _POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
@@ -220,3 +223,104 @@ def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> Prefere
     rate = fsum(total for total, _ in cases) / sum(number for _, number in cases)
     ties = sum(pair.result in ("tie", "flip") for pair in pairs)
     return PreferenceFinding(a, b, judge, tuple(pairs), rate, rare_event_interval(cases, ties))
+
+
+RankedBy = Literal["judges", "people"]
+
+
+class IntervalEstimate(Frozen):
+    """A value with its 95 % interval; without one, ``low`` and ``high`` are ``None``."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def as_chance(self) -> IntervalEstimate:
+        """Log-odds as a chance, 0 to 1."""
+        low, high = (None if end is None else chance_of(end) for end in (self.low, self.high))
+        return IntervalEstimate(value=chance_of(self.value), low=low, high=high)
+
+
+class RankedRun(Frozen):
+    """A model run in a ranking.
+
+    ``model_run`` is ``RUN_ID@label``; ``name`` is the label if that is unique. Ranks count from 1 within the ``group``,
+    with a 95 % interval; equal strengths share the better rank, and a model run without answers has none. ``strength``
+    is in log-odds relative to the mean of the ``tier``, ``None`` if it is unbounded; ``chance`` is the chance to win
+    against a model run of mean strength. ``wins``, ``losses`` and ``ties`` count answers about ``pairs`` of outputs.
+    """
+
+    model_run: str
+    name: str
+    group: int
+    tier: int
+    rank: int | None
+    low_rank: int | None = None
+    high_rank: int | None = None
+    strength: IntervalEstimate | None = None
+    chance: IntervalEstimate | None = None
+    wins: int
+    losses: int
+    ties: int
+    pairs: int
+    cases: int
+
+
+class HeadToHead(Frozen):
+    """The answers about two model runs, by name. ``ties`` contain the ``flips``, which changed with the order.
+
+    ``pairs`` counts pairs of outputs with an answer, ``unanswered`` those without. ``difference`` is the strength of A
+    minus that of B in log-odds, from all answers in the ranking, and ``None`` if it is unbounded.
+    """
+
+    a: str
+    b: str
+    a_wins: int
+    b_wins: int
+    ties: int
+    flips: int
+    pairs: int
+    unanswered: int
+    difference: IntervalEstimate | None = None
+
+
+class Ranking(Frozen):
+    """A ranking by the answers of one judge, or of people to one question.
+
+    ``pairs`` counts the pairs of outputs with an answer, in ``cases``. ``gaps`` are sentences about what could not be
+    ranked, ``notes`` about what the numbers do not show.
+    """
+
+    judge: str | None = None
+    question: str | None = None
+    raters: int | None = None
+    cases: int
+    pairs: int
+    unanswered: int
+    model_runs: tuple[RankedRun, ...]
+    comparisons: tuple[HeadToHead, ...]
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Rankings(Frozen):
+    """The result of ``rank``: one ranking per judge, or per question to people."""
+
+    schema_version: int = SCHEMA_VERSION
+    by: RankedBy
+    runs: tuple[str, ...]
+    rankings: tuple[Ranking, ...]
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    exit_code: int = int(ExitCode.PASSED)
+
+    def __repr__(self) -> str:
+        runs = ", ".join(self.runs)
+        return f"Rankings({runs}: {count_of(len(self.rankings), 'ranking')} by {self.by}, exit code {self.exit_code})"
+
+    __str__ = __repr__
+
+
+def chance_of(log_odds: float) -> float:
+    """The chance to win, 0 to 1, for a difference of strengths."""
+    return 1 / (1 + exp(-log_odds)) if log_odds > -700 else 0.0
