@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.installation import builtin
-from visioneval.suite.loading.yaml_reader import read_yaml
+from visioneval.suite.loading.document import read_yaml
 
 SUITES = 3000
 SEED = 12

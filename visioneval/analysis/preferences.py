@@ -17,7 +17,7 @@ from visioneval.errors import ExitCode, count_of
 from visioneval.records.between_cells import ORDERS, Preference, read_preferences
 from visioneval.records.model import RunInfo
 from visioneval.records.untrusted import SCHEMA_VERSION
-from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
+from visioneval.suite.entries.graders import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen
 

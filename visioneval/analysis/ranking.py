@@ -30,10 +30,9 @@ from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import LABELS, Label, newest, read_labels
 from visioneval.records.model import RunInfo
 from visioneval.records.reader import read_records
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_case, any_glob
+from visioneval.suite.files import split_run
+from visioneval.suite.filters import Scope, any_case, any_glob, chain_of
 from visioneval.suite.labels import WHY
-from visioneval.suite.turns import chain_of
 
 _POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
 SWAPPED: Mapping[Result, Result] = {"a": "b", "b": "a"}

@@ -14,9 +14,8 @@ from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import RESULTS, Records, open_records, records_of
 from visioneval.records.runs import missing_cells_hint, with_current_state
 from visioneval.records.stores.lookup import display_name, find_named_run
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_glob, check_matches
-from visioneval.suite.turns import chain_of
+from visioneval.suite.files import split_run
+from visioneval.suite.filters import Scope, any_glob, chain_of, check_matches
 
 BASELINE = "baseline"
 Warn = Callable[[str], None]

@@ -15,7 +15,7 @@ from visioneval.running.calls.settings import CallSettings
 from visioneval.running.loading import SuiteOptions
 from visioneval.running.prepare import ClusterOptions, RunOptions
 from visioneval.settings import SETTINGS, CommandKeywords, Setting, as_text, as_words, settings_of
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 Options = TypeVar("Options", SuiteOptions, CallSettings, RunOptions)
 

@@ -13,7 +13,7 @@ from visioneval.running.estimate import size_notes
 from visioneval.running.loading import SuiteOptions, load_plan, missing_outputs
 from visioneval.running.plan import unset_keys
 from visioneval.settings import RUNS
-from visioneval.suite.findings import WARNING
+from visioneval.suite.messages import WARNING
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -42,7 +42,7 @@ from visioneval.records.labels import (
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
 from visioneval.records.stores.lookup import display_name, fetch_outputs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Status
 

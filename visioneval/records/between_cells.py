@@ -18,8 +18,8 @@ from visioneval.records.model import CellKey
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted import SCHEMA_VERSION, Number, SampleIndex, Usd
 from visioneval.records.writer import append_lines, locked, storing
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.kinds import DIVERSITY, PREFERENCES
+from visioneval.suite.entries.graders import DIVERSITY, PREFERENCES
+from visioneval.suite.files import split_run
 from visioneval.types import Frozen
 
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")

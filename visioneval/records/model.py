@@ -40,11 +40,11 @@ from visioneval.records.untrusted import (
     read_json,
 )
 from visioneval.records.untrusted import CellKey as CellKey
-from visioneval.suite.cases.case import CaseId, TestCase
+from visioneval.suite.case import CaseId, TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
-from visioneval.suite.selection import Selection, selected
+from visioneval.suite.runs import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]

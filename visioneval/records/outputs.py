@@ -26,8 +26,8 @@ from visioneval.records.reader import read_records
 from visioneval.records.stores.lookup import fetch_outputs, find_run
 from visioneval.records.untrusted import file_inside, is_inside
 from visioneval.records.writer import OutputWriter, cells_folder
-from visioneval.suite.cases.outputs import ExistingOutput, Finished, RecordedOutput, split_run
 from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.files import ExistingOutput, Finished, RecordedOutput, split_run
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import dataset_outputs
 from visioneval.types import Frozen, ModelRun

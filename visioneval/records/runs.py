@@ -25,7 +25,7 @@ from visioneval.records.model import RunInfo, read_info
 from visioneval.records.stores.lookup import copies_at, display_name, list_runs
 from visioneval.records.untrusted import read_header
 from visioneval.settings import SELECTION, SETTINGS, GradeKeywords, settings_of
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.load import HIDDEN
 
 ListedRun = tuple[Path, Mapping[str, Any]]

@@ -19,7 +19,7 @@ from visioneval.report.sections import Cell, Column, Section, Value
 from visioneval.report.terminal import STYLES, key_values, section_part
 from visioneval.report.text import clean
 from visioneval.rules import show_score
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05
 """Shorter waits are not shown."""

@@ -37,7 +37,7 @@ from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunOptions
 from visioneval.running.runner import finish_job, work_by_model
-from visioneval.suite.selection import Selection, narrowed_further
+from visioneval.suite.runs import Selection, narrowed_further
 from visioneval.types import MUST_PASS, Score, Verdict
 
 

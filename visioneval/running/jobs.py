@@ -25,7 +25,7 @@ from visioneval.running.cells.record import saved_files
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, of_kind
 from visioneval.types import Status, Verdict
 
 Jobs = Callable[[Plan], Iterator[Job]]

@@ -42,9 +42,8 @@ from visioneval.running.cells.services import Listener, Services, build_componen
 from visioneval.running.execution import Progress, execute
 from visioneval.running.keys import judge_limit_key
 from visioneval.running.plan import Call, Plan
-from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.graders import PAIR, BaseGrader, of_kind
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.kinds import PAIR, of_kind
 from visioneval.suite.load import judge_of_flag
 from visioneval.suite.model import JudgeEntry
 from visioneval.suite.plugins import with_declarations

@@ -37,9 +37,9 @@ from visioneval.running.loading import (
 )
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, of_kind
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.selection import merged, narrowed_further
+from visioneval.suite.runs import merged, narrowed_further
 from visioneval.types import TaskType
 from visioneval.version import __version__
 

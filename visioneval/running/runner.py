@@ -32,8 +32,7 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key
 from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import PAIR, SAMPLES, GraderKind
+from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
 

@@ -23,9 +23,9 @@ from visioneval.records.stores.writing import has_confirmations
 from visioneval.records.untrusted import check_run_folder, file_inside
 from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.suite.selection import Shard
+from visioneval.suite.runs import Shard
 
 _SAME = {
     "suite": "the suite",

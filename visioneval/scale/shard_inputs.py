@@ -16,8 +16,7 @@ from visioneval.records.outputs import digest_of
 from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, BaseGrader, of_kind
 
 _GRADER = "grader."
 _CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference"}

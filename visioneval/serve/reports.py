@@ -33,7 +33,7 @@ from visioneval.report.sections import quoted
 from visioneval.serve.index import BACK
 from visioneval.serve.listing import stamp
 from visioneval.settings import MAX_GALLERY_CELLS
-from visioneval.suite.kinds import KINDS
+from visioneval.suite.entries.graders import KINDS
 
 LIVE_SCRIPT = "live.js"
 _FILES = ("run.json", "results.jsonl", *(kind.file for kind in KINDS if kind.file is not None))

@@ -18,7 +18,7 @@ from visioneval.graders.text import TextGrader, grader, ocr
 from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.spaces import Gap, LineLook, LineLooks, gaps
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 HEIGHT, BAR = 60, 16
 

@@ -43,8 +43,8 @@ from visioneval.running.pairs import (
     pairwise_plan,
 )
 from visioneval.running.plan import Plan
-from visioneval.suite.entries.limits import Price
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, of_kind
+from visioneval.suite.entries.providers import Price
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}

@@ -16,7 +16,7 @@ from visioneval import Verdict
 from visioneval.analysis.compare.compare import compare
 from visioneval.records.between_cells import read_preferences
 from visioneval.records.stores.writing import read_confirmations
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 
 DOG: dict[str, Any] = {"id": "dog", "images": ["base.png"], "prompt": "pat it", "tags": ["late"]}
 OLD = {"provider": "files", "label": "old", "path": "out/{case}.png"}

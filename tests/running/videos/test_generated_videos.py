@@ -29,7 +29,7 @@ from visioneval.running.calls.prices import Prices, bound_of, smallest_size
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}

@@ -21,7 +21,7 @@ from visioneval.analysis.summary.judges import Disagreements, JudgeCard, JudgeCa
 from visioneval.records.between_cells import Preference
 from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 Winner = Literal["a", "b", "tie"]

@@ -24,7 +24,7 @@ from visioneval.graders.gecko import (
 )
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, object_schema, past_cache
 from visioneval.providers.base import Part, Question, Reply
-from visioneval.suite.cases.questions import GeckoQuestion, folded_text
+from visioneval.suite.questions import GeckoQuestion, folded_text
 from visioneval.templates.render import Templates
 from visioneval.threads import gather_all
 

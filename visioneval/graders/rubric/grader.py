@@ -25,7 +25,7 @@ from visioneval.judging.ask import (
 from visioneval.judging.attachments import Attachment, load_attachments
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
-from visioneval.suite.entries.judge_prompt import REASON, is_text, is_texts
+from visioneval.suite.entries.judges import REASON, is_text, is_texts
 from visioneval.threads import gather_all
 from visioneval.types import Score
 

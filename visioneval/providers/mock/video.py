@@ -17,7 +17,7 @@ from visioneval.errors import ProviderError
 from visioneval.installation import needs
 from visioneval.providers.mock.config import MockParams
 from visioneval.providers.mock.page import Box, other_size
-from visioneval.suite.cases.case import pixel_size
+from visioneval.suite.case import pixel_size
 
 Pixels = NDArray[np.uint8]
 

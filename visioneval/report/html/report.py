@@ -21,7 +21,7 @@ from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.suite.deciding import left_out
+from visioneval.suite.metrics import left_out
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"

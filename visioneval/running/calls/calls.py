@@ -35,7 +35,7 @@ from visioneval.running.keys import HashOf, call_key, generation_limit_key, oper
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, usd
 from visioneval.settings import ReuseChoice
-from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
+from visioneval.suite.entries.providers import OPERATION_TIMEOUT_S
 from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 

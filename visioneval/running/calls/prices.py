@@ -11,7 +11,7 @@ from visioneval import plugins
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import scalar
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 from visioneval.suite.remote import Remote
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from visioneval.errors import LONGEST_RETRY_AFTER_S, STOPPING, ClosingError, ProviderError, count_of
 from visioneval.running.keys import Kind, RateLimitKey
-from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.suite.entries.providers import MAX_ATTEMPTS, TIMEOUT_S, Limits
 from visioneval.threads import waiting, working
 
 BACKOFF_S = 1.0

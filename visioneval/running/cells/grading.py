@@ -22,7 +22,7 @@ from visioneval.running.calls.prices import checked_usage
 from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, amount, scalar, usd
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.threads import Stopwatch, gather_all
 from visioneval.types import Metric, Output, Score, declared_word

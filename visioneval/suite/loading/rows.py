@@ -12,9 +12,9 @@ from unicodedata import category, normalize
 
 from visioneval.bounds import CELLS
 from visioneval.errors import did_you_mean, unlike_signs
-from visioneval.suite.entries.datasets import Join
-from visioneval.suite.findings import format_value
-from visioneval.suite.loading.datasets.cells import cell_data
+from visioneval.suite.files import Join
+from visioneval.suite.loading.cells import cell_data
+from visioneval.suite.messages import format_value
 
 KEY, VALUE, NUMBER = "_key", "_value", "_row"
 """Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""

@@ -14,11 +14,10 @@ from jinja2 import TemplateSyntaxError, meta
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError, count_of, did_you_mean
 from visioneval.media.urls import is_url, public_address
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.questions import GeckoQuestion
-from visioneval.suite.entries.datasets import Join, Rows, TableFile
-from visioneval.suite.findings import NOTE, Loc
-from visioneval.suite.loading.datasets.rows import (
+from visioneval.suite.case import TestCase
+from visioneval.suite.files import Join, Rows, TableFile, Trust
+from visioneval.suite.loading.document import Document, Source
+from visioneval.suite.loading.rows import (
     NUMBER,
     Row,
     filtered,
@@ -28,10 +27,9 @@ from visioneval.suite.loading.datasets.rows import (
     missing_column,
     unmatched_values,
 )
-from visioneval.suite.loading.datasets.tables import located_table, read_cell_rows
-from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.messages import known_keys
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.loading.tables import located_table, read_cell_rows
+from visioneval.suite.messages import NOTE, Loc, known_keys
+from visioneval.suite.questions import GeckoQuestion
 from visioneval.suite.remote import SECRET_NAME, environment_secrets
 from visioneval.templates.render import render, text_sandbox
 from visioneval.templates.steps import TooMuchWorkError

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Never
 from unicodedata import category
 
-from visioneval.suite.loading.yaml_reader import MAX_DEPTH
+from visioneval.suite.loading.document import MAX_DEPTH
 
 MAX_DIGITS = 100
 """Digits of a whole number."""

@@ -23,10 +23,10 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError, count_of
 from visioneval.installation import install_command
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
-from visioneval.suite.loading.datasets.cells import DECODER, check_plain, json_fault
-from visioneval.suite.loading.datasets.rows import KEY, VALUE, Row, separator_hint
-from visioneval.suite.loading.paths import located
-from visioneval.suite.loading.yaml_reader import decode
+from visioneval.suite.files import located
+from visioneval.suite.loading.cells import DECODER, check_plain, json_fault
+from visioneval.suite.loading.document import decode
+from visioneval.suite.loading.rows import KEY, VALUE, Row, separator_hint
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 

@@ -1,19 +1,80 @@
-"""Translates validation errors of the suite model into messages for suite authors."""
+"""What loading and checks report about a suite: warnings, notes, values in messages, and validation errors in words."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self
 
 from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.plugins import NAME, plugin_names
-from visioneval.suite.cases.case import PRINTABLE, TAG
-from visioneval.suite.cases.outputs import ONE_LINE
-from visioneval.suite.findings import Loc, format_value
+from visioneval.suite.case import PRINTABLE, TAG
+from visioneval.suite.files import ONE_LINE
 from visioneval.suite.remote import SECRET_NAME
+
+
+class WrittenFloat(float):
+    """A number that remembers its text in the suite, so that labels keep ``1.10`` unchanged."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def as_written(value: object) -> str:
+    """A parameter's value in a label."""
+    if isinstance(value, WrittenFloat):
+        return value.text
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+Loc = tuple[str | int, ...]
+WARNING, NOTE = "warning: ", "note: "
+"""Begin the messages of problems with which a suite can be run. ``validate --strict`` refuses warnings, never notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteWarning:
+    """What may not be intended, although the suite can be run."""
+
+    loc: Loc
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteNote:
+    """How something is read, which only ``validate`` shows."""
+
+    loc: Loc
+    message: str
+
+
+def untrusted_code_message(name: str, options: object = None) -> str:
+    """The message for a custom class in an untrusted suite. ``options`` are not checked without the class."""
+    unchecked = "; until then, its options are not checked" if options else ""
+    return f"{name!r} runs code from the suite: pass --trust-suite if you trust it{unchecked}"
+
+
+def format_value(value: Any) -> str:
+    """Formats a value of a suite for an error message: short, on one line, in YAML notation."""
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        text = repr(public_address(value))
+    else:
+        text = as_written(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
 
 _QUOTE = "'"
 _EXPECTED = {
