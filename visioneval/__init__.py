@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info
     from visioneval.records.reader import read_records
     from visioneval.running.pairs import PairwiseResult
-    from visioneval.suite.cases.case import TestCase
+    from visioneval.suite.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output, Status, TaskType, Verdict
 
 _MODULES = {
@@ -102,7 +102,7 @@ _MODULES = {
         "read_info",
     ),
     "visioneval.records.reader": ("read_records",),
-    "visioneval.suite.cases.case": ("TestCase",),
+    "visioneval.suite.case": ("TestCase",),
     "visioneval.types": (
         "CaseFiles",
         "Metric",

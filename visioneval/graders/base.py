@@ -12,12 +12,11 @@ from typing import Any, Literal, Protocol, TypeVar
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
-from visioneval.judging.attachments import Attachment, as_parts, load_attachments, message_parts
-from visioneval.judging.shown_images import Show, shown
+from visioneval.judging.attachments import Attachment, Show, as_parts, load_attachments, message_parts, shown
 from visioneval.media.images import image_at
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import ShowingGrader
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Output, Score, TaskType

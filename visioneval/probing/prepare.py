@@ -40,12 +40,12 @@ from visioneval.probing.subject import (
 )
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import is_inside
 from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.running.calls.budget import budget_warnings
-from visioneval.running.calls.estimate import judging_costs, total_text
+from visioneval.records.untrusted import is_inside
+from visioneval.running.calls.prices import budget_warnings
 from visioneval.running.calls.settings import CallSettings, budget_of
-from visioneval.running.cells.turns import call_on_records, is_edit_of
+from visioneval.running.cells.generation import call_on_records, is_edit_of
+from visioneval.running.estimate import judging_costs, total_text
 from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunToGrade, plan_grading

@@ -20,7 +20,7 @@ from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
 from visioneval.export.tracked import tracked_run
 from visioneval.graders.panel import combine_panel
-from visioneval.judging.votes import combined_vote, is_tie
+from visioneval.judging.ask import combined_vote, is_tie
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import parse_rule
 

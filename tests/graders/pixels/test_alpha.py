@@ -25,9 +25,8 @@ from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.graders.pixels.registration import align, read_pixels
 from visioneval.graders.properties import PropertiesGrader
 from visioneval.graders.properties.grader import Properties
-from visioneval.judging.attachments import Attachment
+from visioneval.judging.attachments import Attachment, shown
 from visioneval.judging.crops import CropTool
-from visioneval.judging.shown_images import shown
 from visioneval.media.images import image_at, load_image
 from visioneval.providers.base import ImagePart
 

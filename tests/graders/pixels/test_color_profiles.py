@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from visioneval.graders.pixels import DiversityGrader
 from visioneval.graders.pixels.reference import Diversity
-from visioneval.judging.shown_images import shown
+from visioneval.judging.attachments import shown
 from visioneval.media import images
 from visioneval.media.color import MAX_PROFILE
 

@@ -28,7 +28,7 @@ from visioneval.graders.text.match import copy_of, skeleton
 from visioneval.graders.text.reasons import MAX_QUOTED, details, quoted, reason
 from visioneval.graders.text.second_look import FEW, POSSIBLE, is_needed, look_again
 from visioneval.graders.text.spaces import LineLook
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 CORPORA = sorted((Path(__file__).parent / "copy").glob("*.txt"))
 COPY = ("required", "forbidden", "allowed", "extra")

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from visioneval.graders.text.check import check
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.ocr import needs_glyphs, shown_characters
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 SCREENS = Path(__file__).resolve().parents[4] / "shared" / "data" / "screens"
 STEP, HEIGHT = 24, 40

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Reroutings, Side
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
-from visioneval.suite.cases.prompts import paired_by_prompt
-from visioneval.suite.deciding import match_keys
-from visioneval.suite.filters import BUILT_IN, any_case, check_matches
-from visioneval.suite.turns import chain_of
+from visioneval.records.reader import CellColumns, taken
+from visioneval.suite.case import paired_by_prompt
+from visioneval.suite.filters import BUILT_IN, any_case, chain_of, check_matches
+from visioneval.suite.metrics import match_keys
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 if TYPE_CHECKING:
