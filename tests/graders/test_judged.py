@@ -20,8 +20,8 @@ from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 from visioneval import Grade, GraderError, ProviderError, Reply
 from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.layout import Reading
+from visioneval.plugins import GRADERS, config_of, load_object
 from visioneval.records.questions import PromptQuestions
-from visioneval.registry import GRADERS, config_of, load_object
 
 CORPORA = sorted((Path(__file__).parent / "judged").glob("*.txt"))
 HASHED = {"prompt_sha256"}
