@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         UsageError,
         VisionEvalError,
     )
-    from visioneval.graders.base import Grade, Grader, GradingContext
-    from visioneval.graders.testing import grading_context
+    from visioneval.graders.base import Grade, Grader, GradingContext, grading_context
     from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info
     from visioneval.records.reader import read_records
     from visioneval.running.pairs import PairwiseResult
-    from visioneval.suite.cases.case import TestCase
+    from visioneval.suite.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output, Status, TaskType, Verdict
 
 _MODULES = {
@@ -82,8 +81,7 @@ _MODULES = {
         "UsageError",
         "VisionEvalError",
     ),
-    "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
-    "visioneval.graders.testing": ("grading_context",),
+    "visioneval.graders.base": ("Grade", "Grader", "GradingContext", "grading_context"),
     "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
@@ -104,7 +102,7 @@ _MODULES = {
         "read_info",
     ),
     "visioneval.records.reader": ("read_records",),
-    "visioneval.suite.cases.case": ("TestCase",),
+    "visioneval.suite.case": ("TestCase",),
     "visioneval.types": (
         "CaseFiles",
         "Metric",

@@ -17,7 +17,7 @@ from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_i
 from visioneval.report.outcome import outcome
 from visioneval.report.run import run_report
 from visioneval.suite.filters import GateRule
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {

@@ -27,7 +27,7 @@ import visioneval as ve
 from visioneval import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.keys import RateLimitKey
 from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 
 CELLS = 600

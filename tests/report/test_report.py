@@ -17,7 +17,7 @@ from visioneval.analysis.scores import verdict_rate
 from visioneval.analysis.summary.counts import count
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.graders.gecko.config import GeckoGrader
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.overview import CellNumbers, distributions, time_section
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of

@@ -14,10 +14,10 @@ from visioneval.analysis.left_out import NeverAsked
 from visioneval.analysis.stats.basic import Interval, Statistic
 from visioneval.analysis.stats.intervals import case_sums, rare_event_interval
 from visioneval.errors import ExitCode, count_of
+from visioneval.records.between_cells import ORDERS, Preference, read_preferences
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import ORDERS, Preference, read_preferences
-from visioneval.records.untrusted_json import SCHEMA_VERSION
-from visioneval.suite.kinds import PAIR, PREFERENCES, of_kind
+from visioneval.records.untrusted import SCHEMA_VERSION
+from visioneval.suite.entries.graders import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen
 

@@ -26,14 +26,13 @@ from visioneval.analysis.preferences import (
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.analysis.stats.ranks import MIN_CASES, Standings, groups, rank_group
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import LABELS, Label, newest, read_labels
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import Scope, any_case, any_glob
+from visioneval.suite.files import split_run
+from visioneval.suite.filters import Scope, any_case, any_glob, chain_of
 from visioneval.suite.labels import WHY
-from visioneval.suite.turns import chain_of
 
 _POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
 SWAPPED: Mapping[Result, Result] = {"a": "b", "b": "a"}

@@ -12,16 +12,15 @@ from math import fsum
 from pathlib import Path
 from typing import Literal
 
+from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
-from visioneval.records.confirmations import has_confirmations
-from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint, GraderRecord, Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
-from visioneval.registry import PROVIDERS, config_of
-from visioneval.suite.cases.case import CaseId
-from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, unknown_rules
+from visioneval.records.stores.writing import has_confirmations
+from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
+from visioneval.suite.case import CaseId
 from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.metrics import SuiteMetrics, meanings_of
+from visioneval.suite.metrics import DecidingRules, RulesOf, SuiteMetrics, counter_examples, meanings_of, unknown_rules
 from visioneval.suite.model import Suite
 from visioneval.types import MOST_CHOICES, Frozen, Metric, Score, Verdict
 

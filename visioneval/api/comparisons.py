@@ -51,7 +51,7 @@ from visioneval.running.prepare import (
 )
 from visioneval.settings import RUNS, CallKeywords
 from visioneval.suite.filters import Scope
-from visioneval.suite.selection import narrowed_further
+from visioneval.suite.runs import narrowed_further
 
 
 @dataclass(frozen=True, slots=True, repr=False)

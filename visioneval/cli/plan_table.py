@@ -17,9 +17,8 @@ from visioneval.report.sections import Cell, Column, Section
 from visioneval.report.terminal import key_values, section_part
 from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
-from visioneval.running.calls.estimate import CostEstimate, total_text
+from visioneval.running.estimate import CostEstimate, MustDetect, SampleSize, SampleSizes, total_text
 from visioneval.running.plan import Plan, unset_keys
-from visioneval.running.sizes import MustDetect, SampleSize, SampleSizes
 
 SHOWN_CASES = 30
 MAX_MODEL_RUNS = 40

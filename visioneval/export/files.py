@@ -26,7 +26,7 @@ from visioneval.records.labels import AS_FORMULA, Label
 from visioneval.records.model import Record
 from visioneval.report.files import part_of
 from visioneval.report.text import clean
-from visioneval.suite.loading.datasets.tables import require_parquet
+from visioneval.suite.loading.tables import require_parquet
 
 if TYPE_CHECKING:
     import pandas as pd

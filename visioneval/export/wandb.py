@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from visioneval.errors import TrackerError
 from visioneval.export.sending import client_environment
 from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun, description, safe_names, shortened
-from visioneval.records.stores.locations import copies_of
+from visioneval.records.stores.lookup import copies_of
 from visioneval.suite.tracking import WandbTracking
 
 if TYPE_CHECKING:

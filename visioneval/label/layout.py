@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.suite.labels import Labels
-from visioneval.suite.loading.datasets.rows import other_spelling
+from visioneval.suite.loading.rows import other_spelling
 
 _SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
 _OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")

@@ -16,11 +16,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from visioneval.label.sampling import Item, ItemKey, Queue, Turn
-from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.labels import Digest, Rater
 from visioneval.records.reader import GrowingFile, read_lines
 from visioneval.records.stores.lookup import append_shared
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION, Moment, SampleIndex
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"

@@ -13,7 +13,7 @@ from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labe
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.items import applies, questions_for
 from visioneval.label.progress import LabelSession, SessionEntry, append_entries, read_entries
@@ -41,9 +41,8 @@ from visioneval.records.labels import (
 )
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.suite.cases.outputs import split_run
+from visioneval.records.stores.lookup import display_name, fetch_outputs
+from visioneval.suite.files import split_run
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Status
 

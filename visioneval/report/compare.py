@@ -13,7 +13,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.sides import Cell as RunCell
 from visioneval.analysis.sides import Cells
 from visioneval.errors import count_of
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.comparison_notes import (
     CHANGE_WORDS,
     MAX_LISTED,

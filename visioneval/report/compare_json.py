@@ -16,7 +16,7 @@ from visioneval.analysis.compare.metrics import Alignment
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.sides import Cell, Side
 from visioneval.records.model import CellKey
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.comparison_notes import notes
 from visioneval.types import MUST_PASS
 

@@ -9,7 +9,7 @@ import yaml
 
 from visioneval.records.questions import PromptQuestions
 from visioneval.report.text import one_line
-from visioneval.suite.cases.questions import YES_NO, GeckoQuestion
+from visioneval.suite.questions import YES_NO, GeckoQuestion
 
 HEAD = """\
 # Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.

@@ -12,7 +12,7 @@ from visioneval.analysis.summary.counts import Counts, count, most_common
 from visioneval.errors import RunFormatError
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.failures import failure_tag_table
 from visioneval.report.numbers import RATE, show_rate
 from visioneval.report.sections import Cell, Column, Section, quoted

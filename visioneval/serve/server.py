@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from visioneval.errors import UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 
 if TYPE_CHECKING:
     import uvicorn

@@ -11,7 +11,7 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import planning as past
 from visioneval.analysis.planning import PastCosts, read_past_costs
-from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.running.estimate import CostEstimate, estimate
 from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.suite.load import load_suite
 

@@ -21,7 +21,7 @@ from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, a
 from visioneval.analysis.left_out import parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true
 from visioneval.types import Frozen
 

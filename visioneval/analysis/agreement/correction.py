@@ -18,8 +18,8 @@ from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import UsageError
 from visioneval.records.labels import DrawnCell, FrameRun, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
+from visioneval.suite.filters import chain_of
 from visioneval.suite.labels import LabelQuestion
-from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Status
 
 MAX_MISSING = 0.1

@@ -38,10 +38,10 @@ from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.entries.graders import rubric_scale
+from visioneval.suite.filters import chain_of
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.metrics import describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
-from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric, Verdict
 
 Flags = NDArray[np.bool_]

@@ -23,7 +23,7 @@ from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 from visioneval.errors import count_of
 from visioneval.records.model import RunInfo
 from visioneval.settings import MAX_CONFIRM
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Score, Verdict
 
 CaseState = Literal["passed", "broken", "unmeasured"]

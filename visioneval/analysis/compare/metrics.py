@@ -29,8 +29,8 @@ from visioneval.analysis.sides import MEASURED
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps, holm, two_sided, worse_p
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
 from visioneval.records.baselines import Baseline
-from visioneval.suite.deciding import is_metric_of
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
+from visioneval.suite.metrics import is_metric_of
 from visioneval.types import Frozen, Metric, Verdict
 
 if TYPE_CHECKING:

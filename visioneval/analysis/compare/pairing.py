@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Reroutings, Side
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
-from visioneval.suite.cases.prompts import paired_by_prompt
-from visioneval.suite.deciding import match_keys
-from visioneval.suite.filters import BUILT_IN, any_case, check_matches
-from visioneval.suite.turns import chain_of
+from visioneval.records.reader import CellColumns, taken
+from visioneval.suite.case import paired_by_prompt
+from visioneval.suite.filters import BUILT_IN, any_case, chain_of, check_matches
+from visioneval.suite.metrics import match_keys
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 if TYPE_CHECKING:
@@ -68,11 +67,9 @@ class CellPair:
     @property
     def same_output_in_a(self) -> Cell | None:
         """The cell of A with the same file as output, of several runs the newest; ``None`` if there is none."""
-        if self.b.artifact_sha256 is None:
-            return None
-        return next(
-            (cell for cell in cells_of_runs(self.a) if cell and cell.artifact_sha256 == self.b.artifact_sha256), None
-        )
+        digest = self.b.artifact_sha256
+        cells = () if digest is None else cells_of_runs(self.a)
+        return next((cell for cell in cells if cell and cell.artifact_sha256 == digest), None)
 
     @property
     def same_output(self) -> bool:

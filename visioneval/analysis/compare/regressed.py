@@ -51,7 +51,7 @@ from visioneval.analysis.stats.tests import (
 from visioneval.analysis.stats.variance import detectable_within
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Verdict
 
 

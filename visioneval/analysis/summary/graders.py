@@ -21,8 +21,8 @@ from visioneval.analysis.stats.intervals import (
 )
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import parse_gate
-from visioneval.suite.deciding import LeftOut, counter_examples, image_cases, left_out
-from visioneval.suite.kinds import QUESTIONS, of_kind
+from visioneval.suite.entries.graders import QUESTIONS, of_kind
+from visioneval.suite.metrics import LeftOut, counter_examples, image_cases, left_out
 from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]

@@ -49,17 +49,15 @@ from visioneval.analysis.summary.judges import (
 )
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
-from visioneval.records.diversity import CaseDiversity, read_diversity
+from visioneval.records.between_cells import CaseDiversity, read_diversity
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
-from visioneval.suite.deciding import left_out
-from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.graders import SAMPLES, BaseGrader, of_kind
 from visioneval.suite.filters import GateRule, any_glob
-from visioneval.suite.kinds import SAMPLES, of_kind
-from visioneval.suite.metrics import Meaning, meanings_of
+from visioneval.suite.metrics import Meaning, left_out, meanings_of
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Shard
+from visioneval.suite.runs import Shard
 from visioneval.types import Frozen, Metric
 
 DISTANCE = Metric(type="number", range=(0, 2), better="none")

@@ -21,7 +21,7 @@ from visioneval.analysis.stats.variance import (
     components,
 )
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.suite.deciding import LeftOut
+from visioneval.suite.metrics import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 
 Lever = Literal["cases", "samples", "votes"]

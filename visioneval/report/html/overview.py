@@ -22,7 +22,7 @@ from visioneval.report.html.plots import BINS, histogram, verdict_bar
 from visioneval.report.run import VERDICT_TONES, incomplete, run_report
 from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
 from visioneval.report.text import cut_middle
-from visioneval.suite.deciding import LeftOut
+from visioneval.suite.metrics import LeftOut
 from visioneval.types import Metric
 
 MAX_FAILURES = 14

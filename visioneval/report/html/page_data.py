@@ -24,8 +24,7 @@ from visioneval.report.html.images import ReportImages
 from visioneval.report.numbers import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
-from visioneval.suite.cases.case import BASE_ROLE, TestCase
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.case import BASE_ROLE, TestCase, rendered
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Score

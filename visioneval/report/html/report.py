@@ -15,13 +15,13 @@ from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import RunInfo
-from visioneval.records.stores.locations import copies_of, display_name
+from visioneval.records.stores.lookup import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.suite.deciding import left_out
+from visioneval.suite.metrics import left_out
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
