@@ -18,7 +18,7 @@ from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.compare.table import SampleCounts
-from visioneval.report.compare_json import comparison_json
+from visioneval.report.compare import comparison_json
 
 MUST = ("must_pass",)
 LETTERS = {"P": Verdict.PASS, "F": Verdict.FAIL, "!": Verdict.ERROR}

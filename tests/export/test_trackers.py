@@ -17,7 +17,8 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.api.options import run_options
 from visioneval.api.runs import track_finished
 from visioneval.cli import app
-from visioneval.export import mlflow, sending
+from visioneval.export import mlflow
+from visioneval.export import tracked as tracking
 from visioneval.export.mlflow import mlflow_metrics, mlflow_params
 from visioneval.export.tracked import (
     TrackedRun,
@@ -220,7 +221,7 @@ def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
     monkeypatch.setattr(mlflow, "connect", connect)
     with pytest.raises(TrackerError, match=r"^mlflow: first second\ufffd\[2J$"):
-        sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
+        tracking.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
 
 
 def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +260,7 @@ def test_what_a_finished_run_sends(
     demo: Run, changes: dict[str, object], flags: dict[str, Any], messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
-    monkeypatch.setattr(sending, "send_to_tracker", lambda *_: "sent")
+    monkeypatch.setattr(tracking, "send_to_tracker", lambda *_: "sent")
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite, **changes})
     track_finished(replace(demo, info=info), run_options(**flags), printed.append)
@@ -273,7 +274,7 @@ def test_a_tracker_that_is_down_is_one_line_without_keys(demo: Run, monkeypatch:
 
     printed: list[str] = []
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
-    monkeypatch.setattr(sending, "send_to_tracker", send)
+    monkeypatch.setattr(tracking, "send_to_tracker", send)
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite})
     track_finished(replace(demo, info=info), run_options(trust_suite=True), printed.append)

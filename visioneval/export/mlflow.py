@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import TrackerError
-from visioneval.export.files import csv_value
-from visioneval.export.sending import client_environment
+from visioneval.export.table import csv_value
 from visioneval.export.tracked import (
     GATE,
     MODEL_RUN,
@@ -23,6 +22,7 @@ from visioneval.export.tracked import (
     STARTED_AT,
     TrackedEntry,
     TrackedRun,
+    client_environment,
     description,
     safe_names,
     shortened,

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from visioneval.errors import TrackerError
-from visioneval.export.sending import client_environment
-from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun, description, safe_names, shortened
+from visioneval.export.tracked import (
+    TrackedCells,
+    TrackedEntry,
+    TrackedRun,
+    client_environment,
+    description,
+    safe_names,
+    shortened,
+)
 from visioneval.records.stores.locations import copies_of
 from visioneval.suite.tracking import WandbTracking
 

@@ -1,8 +1,9 @@
-"""Imports labels from files. Ambiguous rows are reported and skipped, never guessed."""
+"""Imports labels from files whose columns it recognizes. Ambiguous rows are reported and skipped, never guessed."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +17,11 @@ from pydantic import ValidationError
 
 from visioneval.analysis.run_lookup import Warn, read_run
 from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError, did_you_mean
-from visioneval.label.layout import Layout, find_layout
 from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey, RunInfo
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.labels import WHY, LabelQuestion
-from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.labels import WHY, LabelQuestion, Labels
+from visioneval.suite.loading.datasets.rows import Row, other_spelling
 from visioneval.suite.loading.datasets.tables import scan_rows
 from visioneval.types import declared_word
 
@@ -305,3 +305,90 @@ def _number(value: object, field: str) -> int | float:
         if isfinite(number):
             return int(number) if number.is_integer() else number
     raise _BadRowError(f"{field}: {value!r} is not a number")
+
+
+_SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
+_OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")
+_NAMES = _SHORT_NAMES | {name: name for name in (*_SHORT_NAMES.values(), *_OTHERS)}
+"""The fields of a label by the names that columns may have."""
+_MAX_COLUMNS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The column or fixed value of each label field, and the columns of questions."""
+
+    columns: Mapping[str, str]
+    fixed: Mapping[str, str]
+    wide: Mapping[str, str]
+
+    def has(self, field: str) -> bool:
+        """Whether rows have values of a field."""
+        return field in self.columns or field in self.fixed
+
+    def value(self, field: str, cells: Mapping[str, object]) -> object:
+        """The value of a field in a row, or ``None`` if it is empty."""
+        if field in self.fixed:
+            return self.fixed[field]
+        value = cells.get(self.columns.get(field, ""))
+        return None if isinstance(value, str) and not value.strip() else value
+
+
+def find_layout(
+    available: Collection[str], mapped: Mapping[str, str], fixed: Mapping[str, str], labels: Labels
+) -> Layout:
+    """Determines the layout of a file with the columns ``available``.
+
+    ``mapped`` gives the column of a field or question, ``fixed`` the value of a field for all rows. Columns named
+    like a field are recognized; without an answer column, so are columns named like a question. Raises ``UsageError``.
+    """
+    keys = [question.key for question in labels.questions]
+    columns, wide = _mapped(mapped, keys, available)
+    values: dict[str, str] = {}
+    for name, value in fixed.items():
+        if name not in _NAMES:
+            raise UsageError(f"--set {name}: not a label field{did_you_mean(name, _NAMES)}")
+        if _NAMES[name] in columns:
+            raise UsageError(f"--set {name}: also given as --map")
+        values[_NAMES[name]] = value
+    for name in sorted(_NAMES, key=_SHORT_NAMES.__contains__):  # a whole name before a short one
+        if name in available and _NAMES[name] not in values:
+            columns.setdefault(_NAMES[name], name)
+    if not wide and not {"answer"} & {*columns, *values}:
+        wide = {key: key for key in keys if key in available}
+    layout = Layout(columns, values, wide)
+    for needed in ("test_id", "rater") if wide else ("test_id", "rater", "question", "answer"):
+        if not layout.has(needed):
+            raise UsageError(_missing(needed, keys, available))
+    return layout
+
+
+def _mapped(
+    mapped: Mapping[str, str], keys: Collection[str], available: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The given columns of fields and of questions."""
+    columns: dict[str, str] = {}
+    wide: dict[str, str] = {}
+    for name, column in mapped.items():
+        if column not in available:
+            if (other := other_spelling(column, available)) is not None:
+                raise UsageError(f"--map {name}={column}: the file spells the column {other!r}")
+            raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, available)}")
+        if name not in _NAMES and name not in keys:
+            raise UsageError(f"--map {name}: not a label field or a question{did_you_mean(name, {*_NAMES, *keys})}")
+        (columns if name in _NAMES else wide)[_NAMES.get(name, name)] = column
+    return columns, wide
+
+
+def _missing(field: str, keys: Collection[str], available: Collection[str]) -> str:
+    """What to do about a field without a column."""
+    name = next((short for short, whole in _SHORT_NAMES.items() if whole == field), field)
+    for spelling in (name, field):
+        if (other := other_spelling(spelling, available)) is not None:
+            return f"the file spells the column {other!r}: --map {name}={shlex.quote(other)} reads it"
+    hint = f"--map {name}=COLUMN or --set {name}=VALUE sets it"
+    if field in ("question", "answer") and keys:
+        hint += f"; map the answers to a question with --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
+    shown = ", ".join(repr(column)[:60] for column in sorted(available)[:_MAX_COLUMNS])
+    more = f" and {len(available) - _MAX_COLUMNS} more" if len(available) > _MAX_COLUMNS else ""
+    return f"no column {name!r}: {hint}. The file's columns: {shown}{more}"

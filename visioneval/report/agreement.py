@@ -11,7 +11,6 @@ from visioneval.analysis.agreement.raters import MatchCount, RaterAgreement, Rat
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import count_of
 from visioneval.report.judges import judge_sections_of_runs
-from visioneval.report.numbers import with_interval
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -27,7 +26,7 @@ from visioneval.report.sections import (
     quoted,
     texts,
 )
-from visioneval.report.text import cut_middle
+from visioneval.report.text import cut_middle, with_interval
 from visioneval.rules import show_beside
 
 MAX_DISPUTED, MAX_RATERS, MAX_PAIRS = 5, 20, 10

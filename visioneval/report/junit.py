@@ -20,10 +20,9 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary, in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.comparison_notes import notes
-from visioneval.report.numbers import bound_note, failed_text, gate_missing, gate_value
+from visioneval.report.differences import notes
 from visioneval.report.outcome import outcome
-from visioneval.report.text import clean, one_line
+from visioneval.report.text import bound_note, clean, failed_text, gate_missing, gate_value, one_line
 from visioneval.types import Verdict
 
 _INVALID_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

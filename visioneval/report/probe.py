@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
 from visioneval.errors import count_of
-from visioneval.report.numbers import show_interval
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -23,6 +22,7 @@ from visioneval.report.sections import (
     numbers,
     quoted,
 )
+from visioneval.report.text import show_interval
 
 MAX_IMAGES = 200
 """Missed damage that is shown with images; the rest is listed."""

@@ -19,8 +19,7 @@ from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import LABELS, Rater, rater_name
 from visioneval.records.stores.locations import display_name
-from visioneval.serve.assets import asset_response
-from visioneval.serve.server import Log, listening
+from visioneval.serve.server import Log, asset_response, listening
 from visioneval.types import Frozen
 
 PAGE = "the label page"

@@ -27,11 +27,9 @@ from visioneval.report.agreement import agreement_report
 from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages
 from visioneval.report.html.pages import PageFrame, sections_page
-from visioneval.report.html.report import suite_folder, write_files
-from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.html.report import GalleryFilters, read_slim, suite_folder, write_files
 from visioneval.report.sections import quoted
-from visioneval.serve.index import BACK
-from visioneval.serve.listing import stamp
+from visioneval.serve.index import BACK, stamp
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.kinds import KINDS
 

@@ -21,13 +21,11 @@ from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
-from visioneval.report.html.report import MARK, prepare_folder, suite_folder, write_files
-from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files
 from visioneval.report.text import one_line
-from visioneval.serve.assets import STYLE, read_asset
-from visioneval.serve.index import BACK, index_page, run_address, series
-from visioneval.serve.listing import RunListing, RunRow
+from visioneval.serve.index import BACK, RunListing, RunRow, index_page, run_address, series
 from visioneval.serve.reports import live_notice, render_comparison
+from visioneval.serve.server import STYLE, read_asset
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.model import Suite
 

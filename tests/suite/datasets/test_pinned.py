@@ -11,7 +11,7 @@ from suite_text import suite
 
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.report.questions import pinned_yaml
+from visioneval.report.judges import pinned_yaml
 from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.suite.load import LoadedSuite
 

@@ -13,7 +13,7 @@ from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair
 from visioneval.analysis.sides import Side
 from visioneval.report.compare import change_lines, comparison_report, pair_remarks
-from visioneval.report.comparison_notes import CHANGE_WORDS
+from visioneval.report.differences import CHANGE_WORDS
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
 from visioneval.report.html.pages import PageFrame, policy, render, script, style

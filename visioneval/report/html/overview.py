@@ -17,8 +17,8 @@ from visioneval.analysis.scores import counted_metrics, number_of
 from visioneval.analysis.summary.cells import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.report.failures import cell_link, failure_examples, gallery
-from visioneval.report.html.plots import BINS, histogram, verdict_bar
+from visioneval.report.html.pages import BINS, histogram, verdict_bar
+from visioneval.report.outcome import cell_link, failure_examples, gallery
 from visioneval.report.run import VERDICT_TONES, incomplete, run_report
 from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
 from visioneval.report.text import cut_middle

@@ -21,7 +21,7 @@ from visioneval.analysis.summary.cells import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
-from visioneval.report.numbers import failed_text, thresholds_of
+from visioneval.report.text import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
 from visioneval.suite.cases.case import BASE_ROLE, TestCase
