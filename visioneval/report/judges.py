@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import yaml
 
@@ -11,9 +10,9 @@ from visioneval.analysis.agreement.judges import AnchorMatch, RunJudges
 from visioneval.analysis.summary.judges import JudgeCard, PairCard
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.questions import PromptQuestions
-from visioneval.report.sections import Column, Section, quoted
+from visioneval.report.sections import Column, Section, quoted, shown_columns
 from visioneval.report.text import one_line, with_interval
-from visioneval.suite.cases.questions import YES_NO, GeckoQuestion
+from visioneval.suite.cases.questions import YES_NO
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""
@@ -67,13 +66,9 @@ def _sections(runs: Sequence[tuple[str, Sequence[JudgeCard], Sequence[PairCard]]
 def _section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
     """A table. Its rows begin with the run, which has a column unless it is empty in all rows."""
     names = ("run", *names)
-    start = 0 if any(row[0] for row in rows) else 1
     columns = [Column(name, min_width=10) if name in _NAMES else Column(name, is_number=True) for name in names]
-    cells = [
-        [quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)][start:]
-        for row in rows
-    ]
-    return Section(title, columns[start:], cells, name="judges")
+    cells = [[quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)] for row in rows]
+    return Section(title, *shown_columns(columns, cells, {"run": any(row[0] for row in rows)}), name="judges")
 
 
 def _card_row(card: JudgeCard) -> tuple[str, ...]:
@@ -131,13 +126,10 @@ def _pinned_entry(prompt: str, cases: Sequence[str], entry: PromptQuestions) -> 
         notes.append(f"{entry.coverage:.0%} of the prompt's items have a question")
     notes += [f"dropped: {one_line(dropped.question)} ({one_line(dropped.reason)})" for dropped in entry.dropped]
     key = {"case": cases[0]} if by_case else {"prompt": prompt}
-    data = [{**key, "questions": [_question(question) for question in entry.questions]}]
-    body = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=110)
+    data = [
+        question.model_dump(mode="json", exclude={"choices"} if question.choices == YES_NO else None)
+        for question in entry.questions
+    ]
+    questions = [{name: value for name, value in fields.items() if value not in ("", [])} for fields in data]
+    body = yaml.safe_dump([{**key, "questions": questions}], allow_unicode=True, sort_keys=False, width=110)
     return "".join(f"# {note}\n" for note in notes) + body
-
-
-def _question(question: GeckoQuestion) -> dict[str, Any]:
-    data = question.model_dump(mode="json")
-    if question.choices == YES_NO:
-        del data["choices"]
-    return {key: value for key, value in data.items() if value not in ("", [])}

@@ -12,7 +12,7 @@ from visioneval.analysis.summary.cells import FailingCell
 from visioneval.analysis.summary.compared import unmeasured_groups
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
-from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, quoted
+from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, numbers, quoted, texts
 from visioneval.report.text import cut_middle, one_line
 from visioneval.rules import parse_gate
 from visioneval.types import Verdict
@@ -47,7 +47,10 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     undecided = sum(gate.state == "cannot_tell" for gate in summary.gates)
     match summary.exit_code:
         case 0:
-            return "pass", f"All gates passed{_left_out(summary)}{_expected(summary)}"
+            # why all gates passed although most cells failed
+            expected = f": {summary.counts.failed:,} failed, as the gates expect"
+            is_mostly_red = summary.counts.failed > summary.counts.passed
+            return "pass", f"All gates passed{_left_out(summary)}{expected * is_mostly_red}"
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:
@@ -64,21 +67,12 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
             return "error", f"Exit code {code}"
 
 
-def _expected(summary: Summary) -> str:
-    """Why all gates passed although most cells failed."""
-    failed = summary.counts.failed
-    return f": {failed:,} failed, as the gates expect" if failed > summary.counts.passed else ""
-
-
 def _left_out(summary: Summary) -> str:
     """What the flags of a run have left out of its gates. Without rules, there is no pass rate that could be."""
     skipped = sum(gate.state == "skipped" for gate in summary.gates)
     without = ", ".join(summary.left_out_graders)
-    parts = (
-        f", {skipped} skipped" if skipped and not summary.counts.without_verdict else "",
-        f", without the graders left out: {without}" if without else "",
-    )
-    return "".join(parts)
+    text = f", {skipped} skipped" if skipped and not summary.counts.without_verdict else ""
+    return text + (f", without the graders left out: {without}" if without else "")
 
 
 def _unmeasured_cells(summary: Summary) -> str:
@@ -86,11 +80,8 @@ def _unmeasured_cells(summary: Summary) -> str:
     errors, unmeasured = summary.counts.errors, summary.counts.unmeasured
     if errors == unmeasured:
         return f"{count_of(errors, 'cell')} could not be measured"
-    parts = [
-        f"{count_of(errors, 'cell')} ended in an error" * bool(errors),
-        f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured),
-    ]
-    return ", ".join(filter(None, parts))
+    ended = f"{count_of(errors, 'cell')} ended in an error" * bool(errors)
+    return ", ".join(filter(None, (ended, f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured))))
 
 
 def _failed_too(summary: Summary) -> str:
@@ -134,8 +125,8 @@ _MIN_TEXT, _MAX_TEXT = 60, 200
 
 def model_run(summary: Summary, label: str) -> Value:
     """The name of a model run, or the number that it has in a terminal."""
-    numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
-    return Value(label, quoted=True, short=str(numbers[label]) if label in numbers else "")
+    short = next((str(number) for number, model in enumerate(summary.models, 1) if model.label == label), "")
+    return Value(label, quoted=True, short=short)
 
 
 def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
@@ -154,18 +145,12 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
             first = ["", ""]
         if first != ["", ""]:
             rows.append([*first, "", "", ""])
-    columns = (
-        Column("cells", is_number=True),
-        Column("reason", min_width=8),
-        Column("model run", short="#"),
-        Column("case [sample]" if has_samples else "case", min_width=20),
-        Column("example", min_width=24),
-    )
+    columns = [*numbers("cells"), Column("reason", min_width=8), Column("model run", short="#")]
+    columns += [Column("case [sample]" if has_samples else "case", min_width=20), Column("example", min_width=24)]
     more = len(summary.failure_reasons) - _MAX_REASONS
     notes = [dim(f"... and {count_of(more, 'more reason')}")] if more > 0 else []
-    yield Section(
-        "Why cells did not pass, with examples by model run", columns, rows, notes, is_cut=True, name="failures"
-    )
+    title = "Why cells did not pass, with examples by model run"
+    yield Section(title, columns, rows, notes, is_cut=True, name="failures")
 
 
 def cell_link(cell: FailingCell) -> str:
@@ -192,12 +177,12 @@ def failure_examples(summary: Summary, total: int) -> dict[str, list[tuple[Faili
 
 def _varied(examples: Sequence[tuple[FailingCell, str]], count: int) -> list[tuple[FailingCell, str]]:
     """The first examples: those in a failed gate, then those with another text, then those of other model runs."""
-    texts: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     models: Counter[str] = Counter()
     ranks = []
     for cell, text in examples:
-        ranks.append((not cell.failed_gates, texts[text] > 0, models[cell.model_label]))
-        texts[text] += 1
+        ranks.append((not cell.failed_gates, seen[text] > 0, models[cell.model_label]))
+        seen[text] += 1
         models[cell.model_label] += 1
     order = sorted(range(len(examples)), key=ranks.__getitem__)
     return [examples[at] for at in order[:count]]
@@ -213,8 +198,8 @@ def failing_cells(summary: Summary) -> Section:
     rows: list[list[Cell]] = []
     has_samples = any(cell.sample_index for cell in summary.failing)
     for cell in sorted(summary.failing, key=rank):
-        texts = cell.explanations
-        reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in texts.items()]
+        explained = cell.explanations.items()
+        reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in explained]
         why = "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
         case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
         rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(why)])
@@ -222,17 +207,17 @@ def failing_cells(summary: Summary) -> Section:
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
     if not rows:
         return Section("", about=[title])
-    columns = [Column("verdict"), Column("case [sample]", min_width=10), Column("model run", min_width=10)]
+    columns = [Column("verdict"), *texts("case [sample]", "model run"), Column("why", min_width=24)]
     more = counts.not_passed - len(rows)
     notes = [f"... and {more:,} more, which come later in the suite"] if more > 0 else []
-    return Section(f"{title}, the worst first", [*columns, Column("why", min_width=24)], rows, notes)
+    return Section(f"{title}, the worst first", columns, rows, notes)
 
 
 def failure_tag_table(
     totals: Mapping[str, int], counts: Sequence[Mapping[str, int]], names: Sequence[Column]
 ) -> tuple[list[Column], list[list[Cell]]]:
     """The number of cells with each tag: in all, and for each entry of ``counts``, unless it is the only one."""
-    columns = [Column("tag", min_width=12), Column("cells", is_number=True), *(names if len(names) > 1 else ())]
+    columns = [Column("tag", min_width=12), *numbers("cells"), *(names if len(names) > 1 else ())]
     rows: list[list[Cell]] = []
     for (tag, count), plot in zip(totals.items(), shares(totals.values()), strict=True):
         row: list[Cell] = [quoted(one_line(tag), link=gallery(failure=tag)), Value(f"{count:,}", plot=plot)]
@@ -241,9 +226,9 @@ def failure_tag_table(
     return columns, rows
 
 
-def shares(numbers: Iterable[int]) -> list[Share]:
+def shares(counts: Iterable[int]) -> list[Share]:
     """Bars beside numbers, the longest for the largest."""
-    listed = list(numbers)
+    listed = list(counts)
     return [Share(number / (max(listed) or 1)) for number in listed]
 
 

@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from visioneval.analysis.compare.preferences import PreferenceFinding
-from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedRun, Ranking, Rankings
+from visioneval.analysis.ranking.findings import IntervalEstimate, RankedRun, Ranking, Rankings
 from visioneval.errors import count_of
 from visioneval.report.sections import (
     Cell,
@@ -64,7 +64,14 @@ def _sections(ranking: Ranking) -> Iterator[Section]:
         yield replace(_group(entries), title=title, about=[*about, *heading], notes=notes)
         title, about = "", []
     counts = numbers("A wins", "B wins", "ties", "flips", "not judged", "chance of A [95%]")
-    rows = [_comparison(comparison) for comparison in ranking.comparisons[:MAX_COMPARISONS]]
+    rows: list[list[Cell]] = [
+        [
+            *map(quoted, (pair.a, pair.b)),
+            *(f"{count:,}" for count in (pair.a_wins, pair.b_wins, pair.ties, pair.flips, pair.unanswered)),
+            _estimate(pair.difference and pair.difference.as_chance()),
+        ]
+        for pair in ranking.comparisons[:MAX_COMPARISONS]
+    ]
     more = len(ranking.comparisons) - len(rows)
     notes = [dim(f"... and {more:,} more: see --json")] if more > 0 else []
     yield Section(
@@ -78,9 +85,8 @@ def _group(entries: Sequence[RankedRun]) -> Section:
     rows: list[list[Cell]] = []
     for entry in entries:
         strength = entry.strength
-        plot = None
-        if strength is not None:
-            plot = Interval(strength.low, strength.value, strength.high, (marks[0], marks[-1]), marks)
+        ends = marks[0], marks[-1]
+        plot = Interval(strength.low, strength.value, strength.high, ends, marks) if strength is not None else None
         rank = with_interval(entry.rank, entry.low_rank, entry.high_rank, "d")
         counts = (f"{count:,}" for count in (entry.wins, entry.losses, entry.ties, entry.pairs))
         shown = Value(_estimate(strength, "+.2f"), plot=plot)
@@ -89,12 +95,6 @@ def _group(entries: Sequence[RankedRun]) -> Section:
     strengths = Column("strength [95%]", is_number=True, axis=axis)
     others = numbers("chance [95%]", "wins", "losses", "ties", "pairs")
     return Section("", [Column("rank [95%]"), *texts("model run"), strengths, *others], rows, name="ranking")
-
-
-def _comparison(comparison: HeadToHead) -> list[Cell]:
-    counts = (comparison.a_wins, comparison.b_wins, comparison.ties, comparison.flips, comparison.unanswered)
-    chance = comparison.difference and comparison.difference.as_chance()
-    return [quoted(comparison.a), quoted(comparison.b), *(f"{count:,}" for count in counts), _estimate(chance)]
 
 
 def _estimate(estimate: IntervalEstimate | None, form: str = ".2f") -> str:
@@ -127,10 +127,8 @@ def preferences_section(preferences: Sequence[PreferenceFinding]) -> Section:
         ]
         for item in preferences
     ]
-    columns = (
-        *(Column(name, min_width=width) for name, width in (("A", 12), ("B", 12), ("judge", 10))),
-        *(Column(name, is_number=True) for name in ("rate of B [95%]", *_COUNTS)),
-    )
+    columns = [Column(name, min_width=width) for name, width in (("A", 12), ("B", 12), ("judge", 10))]
+    columns += numbers("rate of B [95%]", *_COUNTS)
     notes = [quoted(note) for item in preferences for note in _preference_notes(item)]
     return Section("Preferences (a tie counts as half; a flip counts as a tie)", columns, rows, notes)
 
@@ -147,9 +145,8 @@ def _preference_notes(preference: PreferenceFinding) -> Iterator[str]:
 
 def show_win_rate(preference: PreferenceFinding) -> str:
     """``0.72 [0.61, 0.81]``."""
-    if preference.rate is None or preference.interval is None:
-        return "-"
-    return f"{preference.rate:.2f} [{preference.interval.low:.2f}, {preference.interval.high:.2f}]"
+    interval = preference.interval
+    return "-" if interval is None else with_interval(preference.rate, interval.low, interval.high)
 
 
 def preference_data(preference: PreferenceFinding) -> dict[str, Any]:

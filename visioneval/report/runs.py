@@ -17,7 +17,7 @@ from visioneval.records.model import Record
 from visioneval.records.reader import read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.report.outcome import failure_tag_table
-from visioneval.report.sections import Cell, Column, Section, Value, quoted
+from visioneval.report.sections import Cell, Column, Section, Value, numbers, quoted, shown_columns
 from visioneval.report.text import RATE, clean, one_line, show_rate
 
 
@@ -61,23 +61,22 @@ def run_list(runs: Sequence[ListedRun], *, failure_tags: bool = False) -> Iterat
     names = sorted({run.experiment for run in runs})
     experiments = [(name, [run for run in runs if run.experiment == name]) for name in names]
     for experiment, members in experiments:
-        columns = [Column("run"), Column("state"), Column(RATE), Column("error", is_number=True)]
-        columns += [Column("note", min_width=12)] if any(run.info.get("note") for run in members) else []
-        rows = [_row(run)[: len(columns)] for run in members]
-        yield Section(f"experiment {one_line(experiment)}" if experiment else "no experiment", columns, rows)
+        columns = [Column("run"), Column("state"), Column(RATE), *numbers("error"), Column("note", min_width=12)]
+        has_notes = any(run.info.get("note") for run in members)
+        table = shown_columns(columns, list(map(_row, members)), {"note": has_notes})
+        yield Section(f"experiment {one_line(experiment)}" if experiment else "no experiment", *table)
     for experiment, members in experiments if failure_tags else ():
         totals = most_common(sum((Counter(run.failure_tags) for run in members), Counter[str]()))
         title = f"failure tags, experiment {one_line(experiment)}" if experiment else "failure tags, no experiment"
         if not totals:
             yield Section("", about=[f"{title}: none"])
             continue
-        numbers = [Column(f"#{number}", is_number=True) for number in range(1, len(members) + 1)]
-        columns, rows = failure_tag_table(totals, [run.failure_tags for run in members], numbers)
-        yield Section(title, columns, rows, list(map(_cells, range(1, len(members) + 1), members)), splits=True)
-
-
-def _cells(number: int, run: ListedRun) -> str:
-    return f"#{number} {one_line(run.run_id)}: {'unreadable' if run.counts is None else f'{run.counts.cells:,} cells'}"
+        names = [f"#{number}" for number in range(1, len(members) + 1)]
+        columns, rows = failure_tag_table(totals, [run.failure_tags for run in members], numbers(*names))
+        cells = ["unreadable" if run.counts is None else f"{run.counts.cells:,} cells" for run in members]
+        listed = zip(names, members, cells, strict=True)
+        notes = [f"{name} {one_line(run.run_id)}: {number}" for name, run, number in listed]
+        yield Section(title, columns, rows, notes, splits=True)
 
 
 def _row(run: ListedRun) -> list[Cell]:
@@ -118,7 +117,7 @@ def baselines_section(baselines: Mapping[str, Sequence[Baseline]]) -> Section:
         for name, runs in baselines.items()
         for newest in runs[:1]
     ]
-    names = Column("baseline", min_width=12), Column("suite", min_width=8), Column("runs", is_number=True)
+    names = Column("baseline", min_width=12), Column("suite", min_width=8), *numbers("runs")
     return Section("", (*names, *_NUMBERS), rows)
 
 

@@ -68,9 +68,8 @@ def alpha_text(alpha: Statistic) -> str:
     """Krippendorff's alpha with its interval: ``alpha 0.72 [0.61, 0.81]``, or why there is none."""
     if alpha.value is None:
         return f"no alpha ({alpha.note})"
-    if alpha.low is None or alpha.high is None:
-        return f"alpha {alpha.value:.2f} ({alpha.note})"
-    return f"alpha {alpha.value:.2f} [{alpha.low:.2f}, {alpha.high:.2f}]"
+    note = f" ({alpha.note})" if alpha.low is None or alpha.high is None else ""
+    return f"alpha {with_interval(alpha.value, alpha.low, alpha.high)}{note}"
 
 
 def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
