@@ -17,7 +17,6 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.metrics import Alignment
-from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
@@ -35,7 +34,7 @@ from visioneval.report.differences import (
     listed,
     notes,
 )
-from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, quoted
+from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, numbers, quoted
 from visioneval.report.text import cut_middle, failed_text, one_line
 from visioneval.rules import parse_rule
 from visioneval.types import MUST_PASS
@@ -77,12 +76,9 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
         if cells
     ]:
         yield Section("Not compared: only in one run", notes=unpaired)
-    yield Section(
-        "Gates (--fail-on)",
-        (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
-        [(STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
-        name="gates",
-    )
+    columns = Column("state"), Column("gate", min_width=12), Column("result", min_width=20)
+    rows = [(STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates]
+    yield Section("Gates (--fail-on)", columns, rows, name="gates")
 
 
 def _changes(change: Change, comparison: Comparison) -> Section:
@@ -111,11 +107,8 @@ def _alignments(comparison: Comparison) -> Section:
         ]
         for item, pair in comparison.aligned_pairs(MAX_ROWS)
     ]
-    columns = (
-        *_pair_columns(comparison),
-        *(Column(name, is_number=True) for name in "AB"),
-        *(Column(name, min_width=16) for name in ("gaps in A", "gaps in B")),
-    )
+    gaps = [Column(name, min_width=16) for name in ("gaps in A", "gaps in B")]
+    columns = (*_pair_columns(comparison), *numbers("A", "B"), *gaps)
     title = "Alignment side by side, largest loss first"
     return Section(title, columns, rows, _more(len(comparison.alignments)), is_cut=True)
 
@@ -185,13 +178,7 @@ def _cost_and_time(comparison: Comparison) -> Iterator[Section]:
         for name, amount, form in amounts
     ]
     if rows:
-        columns = (
-            Column("amount", min_width=8),
-            Column("A", is_number=True),
-            Column("B", is_number=True),
-            Column("pairs"),
-        )
-        yield Section("Cost and time", columns, rows)
+        yield Section("Cost and time", (Column("amount", min_width=8), *numbers("A", "B"), Column("pairs")), rows)
 
 
 def _cell_names(cells: Cells) -> str:
@@ -216,13 +203,24 @@ def _commands(comparison: Comparison) -> Iterator[str]:
 
 
 _INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
-"""Fields of a difference."""
+"""Fields of a difference that JSON does not have."""
+_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
+_CELL = (
+    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
+    *("artifact_path", "artifact_sha256"),
+)
+_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
+"""Fields of pairs, cells and cases that JSON has."""
 
 
 def comparison_json(
     comparison: Comparison, gates: Sequence[GateResult], exit_code: int, confirmation_notes: Sequence[str] = ()
 ) -> Iterator[str]:
     """The comparison as one JSON object, in parts: pairs are read one at a time. Those that pass are only counted."""
+
+    def differences(*names: str) -> dict[str, list[dict[str, Any]]]:
+        return {name: list(map(_difference, getattr(comparison, name))) for name in names}
+
     fields: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "a": _side_data(comparison.a),
@@ -234,36 +232,27 @@ def comparison_json(
         "only_a": map(_cell_name, comparison.only_a.names()),
         "only_b": map(_cell_name, comparison.only_b.names()),
         "pass_rate": _difference(comparison.pass_rate),
-        "metrics": [_difference(difference) for difference in comparison.metrics],
-        "by_word": [_difference(difference) for difference in comparison.by_word],
-        "by_run": [_difference(difference) for difference in comparison.by_run],
-        "by_tag": [_difference(difference) for difference in comparison.by_tag],
-        "by_type": [_difference(difference) for difference in comparison.by_type],
+        **differences("metrics", "by_word", "by_run", "by_tag", "by_type"),
         "alignments": starmap(_aligned, comparison.aligned_pairs()),
-        "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
-        "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
-        "changed_metrics": [asdict(changed) for changed in comparison.changed_metrics],
-        "excuses": [asdict(excuse) for excuse in comparison.excuses],
+        **differences("by_failure_tag"),
+        "not_graded_alike": list(map(asdict, comparison.grading_differences)),
+        "changed_metrics": list(map(asdict, comparison.changed_metrics)),
+        "excuses": list(map(asdict, comparison.excuses)),
         "suite_text_differs": comparison.has_other_source,
         "cost_usd": asdict(comparison.cost_usd),
         "seconds": asdict(comparison.seconds),
-        "gates": [_gate(gate) for gate in gates],
+        "gates": list(map(_gate, gates)),
         "exit_code": exit_code,
     }
-    opening = "{"
-    for name, value in fields.items():
-        yield f"{opening}{json.dumps(name)}: "
-        yield from _array(value) if isinstance(value, Iterator) else (json.dumps(value),)
-        opening = ", "
+    for at, (name, value) in enumerate(fields.items()):
+        yield f"{', ' if at else '{'}{json.dumps(name)}: "
+        if isinstance(value, Iterator):
+            yield "["
+            yield from (f"{', ' * bool(place)}{json.dumps(item)}" for place, item in enumerate(value))
+            yield "]"
+        else:
+            yield json.dumps(value)
     yield "}"
-
-
-def _array(items: Iterator[Any]) -> Iterator[str]:
-    opening = "["
-    for item in items:
-        yield f"{opening}{json.dumps(item)}"
-        opening = ", "
-    yield "]" if opening == ", " else "[]"
 
 
 def _side_data(side: Side) -> dict[str, Any]:
@@ -278,12 +267,7 @@ def _pair_data(pair: CellPair) -> dict[str, Any]:
     return {
         "change": pair.change,
         **_cell_name(pair.b.key),
-        "rules_broken": pair.rules_broken,
-        "rules_fixed": pair.rules_fixed,
-        "tags": pair.tags,
-        "must_pass": pair.must_pass,
-        "flaky": pair.flaky,
-        "same_output": pair.same_output,
+        **{name: getattr(pair, name) for name in _PAIR},
         "moved_by_rules": pair.is_moved_by_rules,
         "a": _cell_data(pair.a),
         "b": _cell_data(pair.b),
@@ -300,36 +284,24 @@ def _aligned(item: Alignment, pair: CellPair) -> dict[str, Any]:
 
 
 def _cell_data(cell: RunCell) -> dict[str, Any]:
-    return {
-        "model_label": cell.model_label,
-        "verdict": cell.verdict,
-        "failed_rules": cell.failed_rules,
-        "failure_tags": cell.failure_tags,
-        "scores": cell.scores,
-        "reasons": cell.reasons,
-        "error": cell.error and cell.error.model_dump(),
-        "artifact_path": cell.artifact_path,
-        "artifact_sha256": cell.artifact_sha256,
-    }
+    return {**{name: getattr(cell, name) for name in _CELL}, "error": cell.error and cell.error.model_dump()}
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:
+    """Of must_pass with its cases: ``b`` counts B's own samples, ``new`` those that confirm."""
     data: dict[str, Any] = {"fail_on": gate.fail_on.text, "state": gate.state, "message": gate.message}
-    return {**data, "cases": list(map(_must_pass_case, gate.cases))} if gate.fail_on.text == MUST_PASS else data
-
-
-def _must_pass_case(case: MustPassCase) -> dict[str, Any]:
-    """``b`` counts B's own samples, ``new`` those that confirm."""
-    counts = {"a": asdict(case.a), "b": asdict(case.b), "missing": case.missing, "new": asdict(case.new)}
-    return {"test_id": case.test_id, "model_label": case.model_label, "state": case.state, **counts}
+    if gate.fail_on.text == MUST_PASS:
+        cases = [{"state": case.state, **asdict(case)} for case in gate.cases]
+        data["cases"] = [{name: fields[name] for name in _MUST_PASS_CASE} for fields in cases]
+    return data
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(difference).items() if name not in _INTERNAL}
+    metric, interval = difference.metric, difference.interval
     return {
-        **fields,
-        "type": difference.metric.type,
-        "better": difference.metric.better,
-        "interval": None if difference.interval is None else [difference.interval.low, difference.interval.high],
+        **{name: value for name, value in asdict(difference).items() if name not in _INTERNAL},
+        "type": metric.type,
+        "better": metric.better,
+        "interval": None if interval is None else [interval.low, interval.high],
         "significant": difference.significant,
     }

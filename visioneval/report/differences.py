@@ -12,10 +12,21 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.decision import check_coverage
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult, OverallState, exit_code, overall_state
-from visioneval.analysis.compare.pairing import Change, Pairs
+from visioneval.analysis.compare.pairing import Change
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
-from visioneval.report.sections import Cell, Column, Interval, Outcome, Section, Tone, Value, quoted
+from visioneval.report.sections import (
+    Cell,
+    Column,
+    Interval,
+    Outcome,
+    Section,
+    Tone,
+    Value,
+    numbers,
+    quoted,
+    shown_columns,
+)
 from visioneval.report.text import rerouting_lines, show_share
 from visioneval.rules import is_equal, show_beside
 
@@ -48,14 +59,13 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
 def _with_table(section: Section, heading: str, differences: Sequence[Difference], kind: _Kind) -> Section:
     columns = [
         Column(heading, min_width=_WHOLE_NAME),
-        *(Column(name, is_number=True) for name in "AB"),
+        *numbers("A", "B"),
         Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
-        Column("p", is_number=True),
-        *([Column("p Holm", is_number=True)] if kind == "tested" else []),
-        Column("n (cases)", is_number=True),
-        *([Column("broken / fixed")] if kind == "verdicts" else []),
+        *numbers("p", "p Holm", "n (cases)"),
+        Column("broken / fixed"),
         Column("result"),
     ]
+    is_shown = {"p Holm": kind == "tested", "broken / fixed": kind == "verdicts"}
     has_links = heading == "tag" and kind == "verdicts"
     rows: list[list[Cell]] = [
         [
@@ -64,13 +74,14 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
             show_value(item, item.b),
             Value(show_difference(item), plot=_plot(item)),
             show_p(item.p),
-            *([show_p(item.p_holm)] if kind == "tested" else []),
+            show_p(item.p_holm),
             show_n(item),
-            *([f"{item.lower:,} / {item.higher:,}"] if kind == "verdicts" else []),
+            f"{item.lower:,} / {item.higher:,}",
             _result(item),
         ]
         for item in differences
     ]
+    columns, rows = shown_columns(columns, rows, is_shown)
     narrow_columns = [replace(column, name=re.sub(r" (?=[\[(/])", "\n", column.name)) for column in columns]
     narrow_columns[-1] = Column("result", min_width=8)
     narrow_rows = [list(row) for row in rows]
@@ -225,11 +236,11 @@ def comparison_outcome(comparison: Comparison, gates: Sequence[GateResult], *, i
     code, state = exit_code(comparison, gates, interrupted=interrupted), overall_state(comparison, gates)
     tone, sentence = _OUTCOMES[state]
     if interrupted:
-        return Outcome("error", "Interrupted", code)
-    if state in _ALSO and any(gate.state == "failed" for gate in gates):
-        return Outcome(tone, f"{_OUTCOMES['failed'][1]}, and {_ALSO[state]}", code)
-    if state == "passed" and (but := ", ".join(_caveats(comparison))):
-        return Outcome("plain", f"{sentence}, but {but}", code)
+        tone, sentence = "error", "Interrupted"
+    elif state in _ALSO and any(gate.state == "failed" for gate in gates):
+        sentence = f"{_OUTCOMES['failed'][1]}, and {_ALSO[state]}"
+    elif state == "passed" and (but := ", ".join(_caveats(comparison))):
+        tone, sentence = "plain", f"{sentence}, but {but}"
     return Outcome(tone, sentence, code)
 
 
@@ -276,8 +287,7 @@ def _side(side: Side) -> str:
 def notes(comparison: Comparison) -> Iterator[str]:
     """Caveats that apply to the numbers below."""
     a, b = comparison.a, comparison.b
-    if all(old == new for old, new in comparison.labels):
-        yield from _with_itself(a, b)
+    yield from _with_itself(comparison)
     if flaky := len(comparison.pairs) - len(comparison.stable_pairs):
         yield f"flaky: {count_of(flaky, 'pair')} listed below, excluded from all numbers and gates"
     is_suite_known = None not in (a.suite, b.suite)
@@ -289,14 +299,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
     for name, side in (("A", a), ("B", b)):
         yield from (f"{name}: {line}" for line in rerouting_lines(side.reroutings))
     yield from _provider_versions(comparison)
-    yield from _moved_by_rules(comparison.moved_by_rules)
+    if moved := comparison.moved_by_rules:  # the verdicts, with the first cases
+        cells = [
+            f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}"
+            for pair in moved[:MAX_LISTED]
+        ]
+        what = f"{count_of(len(moved), 'verdict')} moved by changed rules only (same output, same scores)"
+        yield f"{what}: {listed(cells, len(moved))}"
     if b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"
     if comparison.has_other_source:
-        is_graded_alike = not comparison.grading_differences
-        what = (
-            "no pair was graded differently" if is_graded_alike else "what changed in the grading is listed by metric"
-        )
+        what = "what changed in the grading is listed by metric"
+        what = what if comparison.grading_differences else "no pair was graded differently"
         yield f"the suite files differ; {what}"
     if not is_suite_known:
         yield from _unknown_without_suite(comparison)
@@ -314,10 +328,11 @@ def _provider_versions(comparison: Comparison) -> Iterator[str]:
             yield f"{new}: version of {b.provider_name}: {a.version or 'none'} -> {b.version or 'none'}"
 
 
-def _with_itself(a: Side, b: Side) -> Iterator[str]:
-    """Whether B is A, or one of the runs of the baseline A."""
-    known = {key for key, _ in a.run_ids if key}
-    shared = [run for key, run in b.run_ids if key in known]
+def _with_itself(comparison: Comparison) -> Iterator[str]:
+    """Whether B is A, or one of the runs of the baseline A, with the same model runs."""
+    a, is_same = comparison.a, all(old == new for old, new in comparison.labels)
+    known = {key for key, _ in a.run_ids if key and is_same}
+    shared = [run for key, run in comparison.b.run_ids if key in known]
     if shared and a.runs == 1:
         yield "A and B are the same run: this compares it with itself"
     elif shared:
@@ -325,23 +340,13 @@ def _with_itself(a: Side, b: Side) -> Iterator[str]:
         yield f"{one}: it is compared with itself too, which hides a part of what got worse"
 
 
-def _moved_by_rules(moved: Pairs) -> Iterator[str]:
-    """The verdicts that changed although output and scores are identical, with the first cases."""
-    if moved:
-        cells = [
-            f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}"
-            for pair in moved[:MAX_LISTED]
-        ]
-        what = f"{count_of(len(moved), 'verdict')} moved by changed rules only (same output, same scores)"
-        yield f"{what}: {listed(cells, len(moved))}"
-
-
 def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
     """What a file of records does not say."""
-    unknown = ["it is unknown which rules could fail a cell, and what the metrics mean beyond their values"]
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics):
-        unknown.insert(0, "it is unknown for some metrics whether higher or lower is better: gates skip these metrics")
-    yield from (f"without run.json, {text}" for text in unknown)
+        skipped = "whether higher or lower is better: gates skip these metrics"
+        yield f"without run.json, it is unknown for some metrics {skipped}"
+    unknown = "which rules could fail a cell, and what the metrics mean beyond their values"
+    yield f"without run.json, it is unknown {unknown}"
 
 
 def grading_lines(comparison: Comparison) -> Iterator[str]:
