@@ -130,14 +130,14 @@ def test_a_gate_is_one_line() -> None:
 
 def test_the_table_begins_with_what_did_not_pass(root: Path, demo: Run) -> None:
     table = tracked_cells(root / "demo", demo.info, 500)
-    assert [row.values["verdict"] for row in table.rows] == ["FAIL", "ERROR", "ERROR", "PASS"]
+    assert [row["verdict"] for row in table.rows] == ["FAIL", "ERROR", "ERROR", "PASS"]
     assert table.columns[:5] == ["case", "model run", "verdict", "reasons", "failed rules"]
     assert "gaps" not in table.columns
-    failed = next(row for row in table.rows if row.values["verdict"] == "FAIL")
-    assert failed.values["reasons"].startswith("look: =1+1")
-    assert failed.values["reasons"].endswith("other: nothing to add")
-    assert "\x00" not in failed.values["reasons"]
-    assert (table.image(failed) or b"").startswith(b"RIFF")
+    failed = next(row for row in table.rows if row["verdict"] == "FAIL")
+    assert failed["reasons"].startswith("look: =1+1")
+    assert failed["reasons"].endswith("other: nothing to add")
+    assert "\x00" not in failed["reasons"]
+    assert (table.image(table.cells[0]) or b"").startswith(b"RIFF")
     assert table.left_out is None
     columns, rows = table.with_images(LABELS[0], bool, without="model run")
     assert columns[:3] == ["case", "image", "verdict"]
@@ -153,7 +153,7 @@ def test_reasons_of_failed_rules_come_first(name: str) -> None:
 def test_the_table_is_bounded(tmp_path: Path) -> None:
     folder = tracked_demo(tmp_path, extra=40)
     table = tracked_cells(folder, load_run("demo", runs=tmp_path).info, 5)
-    assert [row.values["verdict"] for row in table.rows].count("PASS") == 2
+    assert [row["verdict"] for row in table.rows].count("PASS") == 2
     assert table.left_out == "the table has 5 of 44 cells, those that did not pass first (option rows)"
 
 

@@ -134,18 +134,19 @@ def _kind(annotation: Any) -> Kind:
 
 def cell_table(records: Iterable[Record], info: RunInfo) -> Table:
     """What people read of each cell, and its scores."""
-    kinds = fields_of(Record)
-    columns = [Column(name, kinds[name], attrgetter(_SHOWN.get(name, name))) for name in _CELL]
-    return Table([*columns, Column("error", "text", error_text), *score_columns(info)], records)
+    columns = [*_record_columns(*_CELL), Column("error", "text", error_text), *score_columns(info)]
+    return Table(columns, records)
 
 
 def record_table(records: Iterable[Record], info: RunInfo) -> Table:
     """All fields of each record, and its scores."""
-    kinds = fields_of(Record).items()
-    columns = [
-        Column(name, kind, attrgetter(_SHOWN.get(name, name))) for name, kind in kinds if name != "schema_version"
-    ]
-    return Table([*columns, *score_columns(info)], records)
+    names = (name for name in Record.model_fields if name != "schema_version")
+    return Table([*_record_columns(*names), *score_columns(info)], records)
+
+
+def _record_columns(*names: str) -> list[Column]:
+    kinds = fields_of(Record)
+    return [Column(name, kinds[name], attrgetter(_SHOWN.get(name, name))) for name in names]
 
 
 def score_columns(info: RunInfo) -> list[Column]:
@@ -259,7 +260,8 @@ def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
     writer.writerow(names)
     for label in labels:
         values = (getattr(label, name) for name in names)
-        writer.writerow([_json_list(value) if isinstance(value, tuple) else csv_value(value) for value in values])
+        listed = (json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else value for value in values)
+        writer.writerow(map(csv_value, listed))
 
 
 def write_drawn_cells(records: Iterable[Record], questions: Sequence[str], out: TextIO) -> None:
@@ -283,10 +285,6 @@ def csv_value(value: Any) -> Any:
     if isinstance(value, str):
         return escape_formula(value)
     return "" if value is None else value
-
-
-def _json_list(values: tuple[Any, ...]) -> str:
-    return clean(json.dumps(values, ensure_ascii=False))
 
 
 def escape_formula(text: str) -> str:

@@ -45,6 +45,7 @@ IMAGE_SIDE = 512
 """Pixels on the longer side of an image in a table."""
 _INFO_TAGS = ("experiment", "state", "stopped_by", "note", "graded_from", "git_commit")
 _HIDDEN_PARAMS = ("label", "tasks", "api_key_env")
+_GATE_STATES = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
 _MAX_LISTED, _MAX_TEXT, _MAX_GATES = 200, 2_000, 20
 _OPTIONAL = ("gaps", "failed rules", "failure tags", "error")
 """The columns that a table has only if a cell has a value there: trackers show the first columns only."""
@@ -70,36 +71,36 @@ class TrackedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CellRow:
-    """A cell in a table; ``values`` are by column."""
-
-    cell: Record
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class TrackedCells:
     """The cells in a table: those that did not pass, then the others, each in the order of the suite.
 
-    The first of the columns identifies a cell within its model run.
+    ``rows`` are the values of each cell, by column. The first of the columns identifies a cell within its model run.
     """
 
     slim: SlimRun
     columns: list[str]
-    rows: list[CellRow]
+    cells: list[Record]
+    rows: list[dict[str, Any]]
 
     def with_images(
         self, label: str, image: Callable[[bytes | None], Any], *, without: str = ""
     ) -> tuple[list[str], list[list[Any]]]:
         """The columns and rows of a model run, the second with what ``image`` returns for the small WebP of a cell."""
         first, *rest = (name for name in self.columns if name != without)
-        rows = [row for row in self.rows if row.cell.model_label == label]
-        data = [[row.values[first], image(self.image(row)), *(row.values[name] for name in rest)] for row in rows]
+        data = [
+            [row[first], image(self.image(cell)), *(row[name] for name in rest)]
+            for cell, row in zip(self.cells, self.rows, strict=True)
+            if cell.model_label == label
+        ]
         return [first, "image", *rest], data
 
-    def image(self, row: CellRow) -> bytes | None:
+    def without_images(self) -> list[list[Any]]:
+        """The rows of all model runs, in the order of the columns."""
+        return [[row[name] for name in self.columns] for row in self.rows]
+
+    def image(self, cell: Record) -> bytes | None:
         """A small WebP of the output of a cell; ``None`` if there is none that can be read."""
-        output = row.cell.artifact_path
+        output = cell.artifact_path
         return None if output is None else small_webp(self.slim.folder, output, IMAGE_SIDE)
 
     @property
@@ -157,7 +158,9 @@ def tracked_run(
     digits = len(str(len(summary.gates)))
     gates = {f"{GATE}{at:0{digits}}": gate_text(gate) for at, gate in enumerate(summary.gates[:_MAX_LISTED], 1)}
     run_tags = {**tags, "visioneval.kind": "run", **gates}
-    entries = [TrackedEntry(info.run_id, None, _suite_params(info), _run_metrics(summary), run_tags)]
+    states = Counter[str](gate.state for gate in summary.gates)
+    counts = {**_counts(summary), **{f"gates/{name}": states[name] for name in _GATE_STATES}}
+    entries = [TrackedEntry(info.run_id, None, _suite_params(info), counts, run_tags)]
     for model in summary.models:
         own_tags = {**tags, "visioneval.kind": "model_run", MODEL_RUN: model.label}
         params = dict(_model_params(models.get(model.label)))
@@ -222,12 +225,6 @@ def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
         yield path, typed(value, "text")
 
 
-def _run_metrics(summary: Summary) -> dict[str, float]:
-    states = Counter[str](gate.state for gate in summary.gates)
-    names = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
-    return {**_counts(summary), **{f"gates/{name}": states[name] for name in names}}
-
-
 def _counts(findings: Summary | ModelFindings) -> dict[str, float]:
     """Pass rate, cells, the known cost, and the number of cells with each of the most frequent failure tags."""
     counts = findings.counts
@@ -264,7 +261,7 @@ def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...
     values = list(table.typed_rows())
     filled = {name for row in values for name in _OPTIONAL if row[name]}
     columns = [name for name in table.names if name not in _OPTIONAL or name in filled]
-    return TrackedCells(slim, columns, list(map(CellRow, cells, values)))
+    return TrackedCells(slim, columns, cells, values)
 
 
 def _columns(info: RunInfo) -> list[Column]:
@@ -282,7 +279,7 @@ def _columns(info: RunInfo) -> list[Column]:
     has_samples = info.suite.samples > 1
     return [
         Column("case", "text", lambda cell: f"{cell.test_id} #{cell.sample_index}" if has_samples else cell.test_id),
-        *(Column(name, "text", partial(_short, text)) for name, text in texts.items()),
+        *(Column(name, "text", partial(_shortened, text)) for name, text in texts.items()),
         Column("sample", "integer", lambda cell: cell.sample_index),
         Column("cost_usd", "number", lambda cell: cell.total_cost_usd),
         Column("seconds", "number", lambda cell: cell.seconds),
@@ -290,7 +287,7 @@ def _columns(info: RunInfo) -> list[Column]:
     ]
 
 
-def _short(text: Callable[[Record], str], cell: Record) -> str:
+def _shortened(text: Callable[[Record], str], cell: Record) -> str:
     return shortened(text(cell))
 
 
