@@ -27,18 +27,8 @@ THEME = "theme.css"
 STYLES = (THEME, "page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
 SCRIPTS = {
     "report": (
-        "dom.js",
-        "data.js",
-        "filters.js",
-        "sorting.js",
-        "gallery.js",
-        "grid.js",
-        "playback.js",
-        "zoom.js",
-        "stage.js",
-        "details.js",
-        "cell.js",
-        "report.js",
+        *("dom.js", "data.js", "filters.js", "sorting.js", "gallery.js", "grid.js"),
+        *("playback.js", "zoom.js", "stage.js", "details.js", "cell.js", "report.js"),
     ),
     "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
@@ -63,13 +53,8 @@ def render(template: str, folder: Path = FOLDER, /, **values: Any) -> str:
 
 def sections_page(report: Report, frame: PageFrame | None = None) -> str:
     """A report that consists of sections alone, as one file without scripts or network access."""
-    return render(
-        "results.html.j2",
-        policy=policy(inline_style=style(), has_script=False),
-        style=style(),
-        report=report,
-        frame=frame,
-    )
+    own_policy = policy(inline_style=style(), has_script=False)
+    return render("results.html.j2", policy=own_policy, style=style(), report=report, frame=frame)
 
 
 @cache
@@ -129,9 +114,7 @@ def _environment(folder: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["soft"] = soft
-    environment.filters["usd"] = usd
-    environment.filters["coordinates"] = coordinates
+    environment.filters |= {"soft": soft, "usd": usd, "coordinates": coordinates}
     return environment
 
 
@@ -160,14 +143,10 @@ def coordinates(plot: Interval) -> dict[str, Any]:
     """The positions of the ends, the value and the marks of an interval, and the size of its plot."""
     first, last = plot.ends
     low, value, high, *marks = (
-        None if number is None else _x((number - first) / (last - first))
+        None if number is None else round(PAD + (number - first) / (last - first) * (WIDTH - 2 * PAD), 1)
         for number in (plot.low, plot.value, plot.high, *plot.marks)
     )
     return {"low": low, "value": value, "high": high, "marks": marks, "width": WIDTH, "height": HEIGHT}
-
-
-def _x(share: float) -> float:
-    return round(PAD + share * (WIDTH - 2 * PAD), 1)
 
 
 def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS) -> tuple[float, ...]:

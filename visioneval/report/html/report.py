@@ -40,9 +40,12 @@ def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) 
     ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` if it cannot be written or contains
     other files.
     """
-    write = _write_single_file if single_file else _write_folder
+    suite = suite_folder(run.info)
     try:
-        return write(run, target, trust)
+        if single_file:
+            return _write_single_file(run, target, EmbeddedImages(run.folder, suite, trust=trust), trust=trust)
+        prepare_folder(target, is_redacted=run.is_redacted)
+        return write_files(run, target, FolderImages(run.folder, suite, target, trust=trust), trust=trust)
     except OSError as error:
         raise UsageError(f"{target}: cannot write the report: {error.strerror or error}") from None
 
@@ -53,20 +56,12 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     Raises ``UsageError`` without ``out`` for a run in a store.
     """
     if out is None and copies_of(folder) is not None:
-        raise UsageError(
-            f"{display_name(folder)}: is in an object store: name where to write the report: --output PATH"
-        )
+        problem = "is in an object store: name where to write the report: --output PATH"
+        raise UsageError(f"{display_name(folder)}: {problem}")
     if not single_file:
-        return folder / "report" if out is None else out
-    if out is None:
-        return folder / "report.html"
-    return out if out.suffix.lower() in (".html", ".htm") else out / "report.html"
-
-
-def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
-    prepare_folder(target, is_redacted=run.is_redacted)
-    images = FolderImages(run.folder, suite_folder(run.info), target, trust=trust)
-    return write_files(run, target, images, trust=trust)
+        return out or folder / "report"
+    is_page = out is not None and out.suffix.lower() in (".html", ".htm")
+    return out if out is not None and is_page else (out or folder) / "report.html"
 
 
 def write_files(
@@ -91,8 +86,7 @@ def write_files(
     return _save(target / "index.html", _page(run, thumbs, frame))
 
 
-def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
-    images = EmbeddedImages(run.folder, suite_folder(run.info), trust=trust)
+def _write_single_file(run: SlimRun, target: Path, images: ReportImages, *, trust: bool) -> Path:
     data = PageData(run.info, images, trust=trust)
     blocks = [as_block(f"details-{number}", part) for number, part in enumerate(data.parts(run.gallery))]
     thumbs = _thumbs(data.outputs, images)
