@@ -62,28 +62,23 @@ def import_into_run(
     """
     folder, info, records = read_run(run, runs, warn)
     try:
-        scanned = _scan(path)
+        scanned = list(scan_rows(path, str(path)))
         rows = [row for row in scanned if isinstance(row, Row)]
         result = Imported(problems=[problem for problem in scanned if isinstance(problem, Problem)])
-        if not rows:
-            return folder, result
-        asked = info.selected_suite.resolved_labels
-        layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, asked)
+        asked, available = info.selected_suite.resolved_labels, {column for row in rows for column in row.cells}
+        layout = find_layout(available, mapped, fixed, asked) if rows else None
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
+    if not scanned:
+        raise UsageError(f"{path}: the file has no rows")
+    if layout is None:
+        return folder, result
     reader = _Reader(layout, info, {record.cell: record.artifact_sha256 for record in records})
     has_quotes = path.suffix.lower() in (".csv", ".tsv")
     read = (label for row in rows for label in reader.labels(row, str(path), has_quotes=has_quotes))
     _add(read, read_labels(folder / LABELS), layout, result)
     append_labels(folder / LABELS, result.labels)
     return folder, result
-
-
-def _scan(path: Path) -> list[Row | Problem]:
-    scanned = list(scan_rows(path, str(path)))
-    if not scanned:
-        raise UsageError("the file has no rows")
-    return scanned
 
 
 def _add(labels: Iterable[Label | Problem], before: Sequence[Label], layout: Layout, result: Imported) -> None:
@@ -134,7 +129,10 @@ class _Reader:
 
     def labels(self, row: Row, name: str, *, has_quotes: bool) -> Iterator[Label | Problem]:
         """The labels of a row, and a problem for each unreadable one; nothing for a row that nobody filled in."""
-        cells = {column: _strip_apostrophe(cell) if has_quotes else cell for column, cell in row.cells.items()}
+        cells = dict(row.cells)
+        for column, cell in cells.items() if has_quotes else ():
+            if isinstance(cell, str) and AS_FORMULA.match(cell):
+                cells[column] = cell.removeprefix("'")  # it marks text in a spreadsheet
         try:
             answers = list(self._answers(cells))
             if not answers:
@@ -223,7 +221,11 @@ class _Reader:
         question = self.asked.question(key)
         pairs = {pair.key for pair in self.asked.pairs}
         if question is not None:
-            answer = _answer(question, value)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                raise _BadRowError(f"{question.key}: no answer")
+            answer = _typed(question, value)
+            if message := question.answer_problem(answer):
+                raise _BadRowError(f"{question.key}: {message}")
             if shared["other"] is not None:
                 raise _BadRowError(f"{key}: a question about one image takes no 'other'")
         elif key in pairs or key.removesuffix(WHY) in pairs:
@@ -235,21 +237,6 @@ class _Reader:
         except ValidationError as error:
             part = error.errors(include_url=False)[0]
             raise _BadRowError(f"{part['loc'][0]}: {part['msg'].removeprefix('Value error, ')}") from None
-
-
-def _strip_apostrophe(cell: object) -> object:
-    """Removes the apostrophe that marks text in a spreadsheet."""
-    return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
-
-
-def _answer(question: LabelQuestion, value: object) -> Any:
-    """Converts a cell, which may be text, to an answer of the question's type."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise _BadRowError(f"{question.key}: no answer")
-    answer = _typed(question, value)
-    if message := question.answer_problem(answer):
-        raise _BadRowError(f"{question.key}: {message}")
-    return answer
 
 
 def _typed(question: LabelQuestion, value: object) -> Any:

@@ -181,8 +181,7 @@ def record_draw(
         raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
     folder, info, records = read_run(name, runs, warn)
     _check_unchanged(records, folder, info)
-    seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
-    draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
+    draw = draw_cells(records, selection, _draw_seed(folder, records, selection, seed), datetime.now(UTC))
     append_draw(folder, draw)
     by_cell = {record.cell: record for record in records}
     drawn = [by_cell[cell.cell] for cell in draw.cells]
@@ -203,17 +202,17 @@ def labels_to_export(run: str, runs: Path, warn: Warn, *, include_all: bool) -> 
     return newest(current.labels), outdated
 
 
-def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:
-    """The seed of the last draw of the same kind from the same model runs."""
+def _draw_seed(
+    folder: Path, records: Iterable[Record], selection: SelectionSpec | None, seed: int | None = None
+) -> int:
+    """The given seed, else that of the last draw of the same kind from the same model runs, else a new one."""
+    if seed is not None:
+        return seed
     labels = sorted({record.model_label for record in records if record.status is Status.COMPLETED})
-    for draw in reversed(read_draws(folder)):
-        is_same_kind = SelectionSpec.parse(draw.about.which).kind == selection.kind
+    for draw in reversed(read_draws(folder)) if selection is not None else ():
+        is_same_kind = selection and SelectionSpec.parse(draw.about.which).kind == selection.kind
         if is_same_kind and [part.model_label for part in draw.about.frame] == labels:
             return draw.about.seed
-    return None
-
-
-def _new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
@@ -223,10 +222,8 @@ def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
         problem = f"{run.folder}: no images to label"
     else:
         subjects = pairs(run.with_output, other.with_output, other.info.run_id)
-        problem = (
-            f"--pairs {other.info.run_id}: no cell has an image in both runs;"
-            " to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
-        )
+        hint = "to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
+        problem = f"--pairs {other.info.run_id}: no cell has an image in both runs; {hint}"
     if not subjects:
         raise UsageError(problem)
     return subjects
@@ -240,8 +237,7 @@ def _session(request: LabelRequest, run: _Run, other: _Run | None, draw: Selecti
     for entry in reversed(read_entries(run.folder)):
         if entry.session is not None and entry.session.model_dump(exclude={"seed"}) == settings:
             return entry.session
-    seed = None if draw is None else _seed_of_last_draw(run.folder, run.records, draw)
-    return LabelSession(**settings, seed=_new_seed() if seed is None else seed)
+    return LabelSession(**settings, seed=_draw_seed(run.folder, run.records, draw))
 
 
 def _find_anchors(run: _Run, by_key: _Subjects, *, of_pairs: bool) -> tuple[list[Candidate], int]:

@@ -61,7 +61,6 @@ def index_page(
     A server has the page ask for changes every ``poll_seconds``. ``links`` are the comparisons of a static index, from
     run B to the address.
     """
-    readable = [row for row in rows if not row.problem]
     running = sum(row.state == "running" for row in rows)
     groups = [(experiment, suite, trends(members, metrics)) for (experiment, suite), members in series(rows).items()]
     is_served = poll_seconds > 0
@@ -73,7 +72,7 @@ def index_page(
         is_served=is_served,
         poll_seconds=poll_seconds,
         version=digest(rows),
-        rows=readable[::-1],
+        rows=[row for row in reversed(rows) if not row.problem],
         groups=[group for group in groups if group[2]],
         count=count_of(len(rows), "run"),
         running=f"{running} running" if running else "",
@@ -165,8 +164,11 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     costs = [summary.cost_usd for summary in summaries]
     lines.append(_trend("Cost, USD", rows, costs, (0.0, None), lambda value: usd(value, 0)))
     tags = sum((Counter(summary.failure_tags) for summary in summaries), Counter[str]())
+    counts = [summary.counts for summary in summaries]
+    judged = [count.passed + count.failed + count.errors for count in counts]
     for tag, _ in tags.most_common(MAX_TAGS):
-        shares = [_share(summary, tag) for summary in summaries]
+        tagged = [summary.failure_tags.get(tag, 0) for summary in summaries]
+        shares = [number / cells if cells else None for number, cells in zip(tagged, judged, strict=True)]
         lines.append(_trend(f"Cells tagged {tag}", rows, shares, (0.0, None), show_share))
     return [line for line in lines if len(line.points) >= MIN_POINTS]
 
@@ -202,12 +204,6 @@ def _mean(summary: Summary, metric: str) -> float | None:
     measured = [(estimate.value, estimate.n) for estimate in estimates if estimate.value is not None]
     cells = sum(n for _, n in measured)
     return sum(value * n for value, n in measured) / cells if cells else None
-
-
-def _share(summary: Summary, tag: str) -> float | None:
-    """The share of the cells with a verdict that have a failure tag."""
-    cells = summary.counts.passed + summary.counts.failed + summary.counts.errors
-    return summary.failure_tags.get(tag, 0) / cells if cells else None
 
 
 def _trend(
@@ -377,20 +373,17 @@ def _with_figures(folder: Path, row: RunRow) -> RunRow:
         return replace(row, cells=cells, outcome=_UNFINISHED[row.state])
     if not (folder / SUMMARY).is_file():
         return replace(row, outcome="No summary.json: resume the run, or see its report")
-    summary = _read_summary(folder / SUMMARY)
-    if summary.state != row.state or summary.planned_cells != row.planned_cells:
-        return replace(row, outcome="summary.json is of another state of the run: see its report")
-    tone, text = outcome(summary)
-    return replace(row, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=summary)
-
-
-def _read_summary(path: Path) -> Summary:
+    path = folder / SUMMARY
     try:
         raw = orjson.loads(_bytes(path))
         shown = {name: raw[name] for name in Summary.model_fields if name in raw}
     except (orjson.JSONDecodeError, TypeError):
         raise RunFormatError(f"{path}: damaged or truncated") from None
-    return read_json(Summary, orjson.dumps(shown | _LEFT_OUT), str(path), "summary")
+    summary = read_json(Summary, orjson.dumps(shown | _LEFT_OUT), str(path), "summary")
+    if summary.state != row.state or summary.planned_cells != row.planned_cells:
+        return replace(row, outcome="summary.json is of another state of the run: see its report")
+    tone, text = outcome(summary)
+    return replace(row, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=summary)
 
 
 def _bytes(path: Path) -> bytes:

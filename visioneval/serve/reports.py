@@ -132,14 +132,11 @@ def output_path(run: Path, relative: str) -> Path:
 
 def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
-    notes: list[str] = []
     criteria = parse_criteria()
-    comparison = compare_stored(
-        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(redact=redact), warn=notes.append
-    )
-    comparison = replace(
-        comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)
-    )  # not by their paths
+    filters = ComparisonFilters(redact=redact)
+    comparison = compare_stored(str(a), str(b), a.parent, criteria.gates, filters=filters, warn=lambda _: None)
+    # not by their paths
+    comparison = replace(comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name))
     results = decide(comparison, criteria)
     for folder in (a, b):
         fetch_outputs(folder)

@@ -65,7 +65,7 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
         rows = [row if row.problem else _write_report(root, row, target, options, redact, log) for row in rows]
         links = _write_comparisons(root, [row for row in rows if not row.problem], target, redact, log)
         _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
-        _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
+        _delete_others(target / _COMPARISONS, {f"{run_id}.html" for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
         rows.sort(key=lambda row: bool(row.problem))
         page = index_page(rows, one_line(display_name(root)), options.metrics, links=links)
@@ -136,7 +136,7 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact:
     """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
     for before, after in chain.from_iterable(map(pairwise, series(rows).values())):
-        name = _comparison(after.run_id)
+        name = f"{after.run_id}.html"
         pages = ((row.run_id, f"../{run_address(row.run_id)}index.html") for row in (before, after))
         try:
             frame = PageFrame(((BACK, "../index.html"), *pages))
@@ -147,11 +147,6 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact:
         write_whole(target / _COMPARISONS / name, page)
         links[after.run_id] = f"{_COMPARISONS}/{quote(name)}"
     return links
-
-
-def _comparison(run_id: str) -> str:
-    """The name of the file that compares a run with the one before."""
-    return f"{run_id}.html"
 
 
 def _delete_others(folder: Path, names: set[str]) -> None:
