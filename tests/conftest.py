@@ -29,7 +29,7 @@ from suite_runner import SuiteRunner
 from suite_text import forget_modules, no_runs, suite_problems
 from toys import Toy
 
-from visioneval.running.calls import limiters
+from visioneval.running.calls import throttle
 from visioneval.suite.load import LoadedSuite, load_suite
 
 pytest.register_assert_rewrite("conformance")  # before the first test that imports it
@@ -185,7 +185,7 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(_home / f"cache{next(_COUNTER)}"))  # only created if it is used
-    monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.01)
     # A module that a test writes twice within a second must not be taken from its compiled file.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

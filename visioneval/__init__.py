@@ -12,7 +12,7 @@ from visioneval.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
-    from visioneval.analysis.ranking.findings import Rankings
+    from visioneval.analysis.preferences import Rankings
     from visioneval.analysis.summary.summary import Summary
     from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
     from visioneval.api.graders import agreement, probe
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         UsageError,
         VisionEvalError,
     )
-    from visioneval.graders.base import Grade, Grader, GradingContext
-    from visioneval.graders.testing import grading_context
+    from visioneval.graders.base import Grade, Grader, GradingContext, grading_context
     from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
@@ -52,13 +51,13 @@ if TYPE_CHECKING:
     from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, RunInfo, read_info
     from visioneval.records.reader import read_records
     from visioneval.running.pairs import PairwiseResult
-    from visioneval.suite.cases.case import TestCase
+    from visioneval.suite.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output, Status, TaskType, Verdict
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
     "visioneval.analysis.summary.summary": ("Summary",),
-    "visioneval.analysis.ranking.findings": ("Rankings",),
+    "visioneval.analysis.preferences": ("Rankings",),
     "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
     "visioneval.api.graders": ("agreement", "probe"),
     "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
@@ -82,8 +81,7 @@ _MODULES = {
         "UsageError",
         "VisionEvalError",
     ),
-    "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
-    "visioneval.graders.testing": ("grading_context",),
+    "visioneval.graders.base": ("Grade", "Grader", "GradingContext", "grading_context"),
     "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
@@ -104,7 +102,7 @@ _MODULES = {
         "read_info",
     ),
     "visioneval.records.reader": ("read_records",),
-    "visioneval.suite.cases.case": ("TestCase",),
+    "visioneval.suite.case": ("TestCase",),
     "visioneval.types": (
         "CaseFiles",
         "Metric",

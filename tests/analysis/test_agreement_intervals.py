@@ -14,7 +14,7 @@ from labeled_runs import label, labeled
 
 from tests.calibration import agreement as calibration
 from visioneval.analysis.agreement.agreement import Minimum, agree
-from visioneval.analysis.agreement.measures import Kind, against_other_raters
+from visioneval.analysis.agreement.graders import Kind, against_other_raters
 from visioneval.analysis.stats import agreement
 from visioneval.analysis.stats.agreement import (
     alpha_measure,
@@ -26,9 +26,8 @@ from visioneval.analysis.stats.agreement import (
     rate_measure,
 )
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.stats.correlation import spearman
-from visioneval.analysis.stats.intervals import exact_low, rare_event_interval
+from visioneval.analysis.stats.intervals import exact_low, rare_event_interval, rate_interval
 
 pytestmark = pytest.mark.slow
 

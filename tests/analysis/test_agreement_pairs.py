@@ -13,8 +13,8 @@ from preference_factory import pair
 from visioneval import Agreement
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.records.between_cells import Preference
 from visioneval.records.labels import Label
-from visioneval.records.preferences import Preference
 
 CASES = [f"c{at}" for at in range(12)]
 ANSWERS = dict(zip(CASES, "bbbbbbaaatbb".replace("t", "-"), strict=True))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.tests import (
     Counts,
     Samples,
@@ -25,7 +24,7 @@ from visioneval.analysis.stats.tests import (
     within_variance,
     worse_p,
 )
-from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, run_noise, shared_variance
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, detectable_within, run_noise, shared_variance
 
 BROKEN, FIXED, SAME = Counts(1, 1, 0, 1), Counts(0, 1, 1, 1), Counts(1, 1, 1, 1)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import (
+from visioneval.analysis.stats.intervals import (
     auroc_interval,
     case_sums,
     mean_interval,

@@ -9,11 +9,10 @@ import pytest
 from compare_factory import METRICS, cell, mark, scored, side, verdicts
 
 from visioneval import Metric, UsageError
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import ComparisonFilters
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, Side
 from visioneval.report.differences import assessment
 
 

@@ -11,10 +11,10 @@ from compare_factory import cell, mark, scored, side, verdicts
 from toys import LOOK, SECOND, Toy
 
 from visioneval import CellError, Metric, UsageError, Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.decision import check_coverage, parse_allowed
+from visioneval.analysis.compare.gates import check_coverage, parse_allowed
 from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.sides import Cell
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
 

@@ -10,8 +10,7 @@ import pytest
 from compare_factory import cell, mark, side
 from toys import LOOK, SECOND, Toy
 
-from visioneval.analysis.compare.comparability import dropped_rules
-from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.compare import compare, dropped_rules
 from visioneval.analysis.compare.gates import NAMES, check_gates, parse_fail_on
 from visioneval.analysis.compare.pairing import ComparisonFilters
 
@@ -221,7 +220,7 @@ def test_a_rule_is_dropped_unless_another_threshold_replaces_it(
 
 
 def test_errors_in_both_runs_are_named() -> None:
-    from visioneval.analysis.compare.decision import check_coverage
+    from visioneval.analysis.compare.gates import check_coverage
 
     cells = [cell("one"), cell("two", "ERROR")]
     _, errors, *_ = check_coverage(compare(side(cells), side(cells, "b")), {})

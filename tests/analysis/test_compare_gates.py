@@ -10,9 +10,8 @@ import pytest
 from compare_factory import cell, scored, side, verdicts
 
 from visioneval import Metric, UsageError, Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.confirm import SingleCase, samples_in_doubt
+from visioneval.analysis.compare.confirm import Confirmation, SingleCase, samples_in_doubt
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
@@ -23,8 +22,8 @@ from visioneval.analysis.compare.gates import (
     exit_code,
     parse_fail_on,
 )
-from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.regressed import check_regressed
+from visioneval.analysis.sides import Cell
 
 SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}

@@ -13,8 +13,7 @@ from toys import LOOK, Toy
 
 from visioneval import Metric, UsageError, read_info
 from visioneval.analysis.agreement.graders import metrics_of
-from visioneval.analysis.compare.comparability import changed_meanings
-from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.compare import changed_meanings, compare
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.run_lookup import read_side
 from visioneval.suite.metrics import Meaning, describe_meaning, meanings_of, same_meaning

@@ -23,7 +23,7 @@ from typer.testing import Result
 
 import visioneval as ve
 from visioneval import Record, UsageError, read_info
-from visioneval.records.confirmations import NAME, open_confirmations, read_confirmations
+from visioneval.records.stores.writing import NAME, open_confirmations, read_confirmations
 
 pytestmark = pytest.mark.slow
 

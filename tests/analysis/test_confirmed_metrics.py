@@ -10,14 +10,12 @@ import pytest
 from compare_factory import mark, side
 
 from visioneval import Metric, UsageError, Verdict
-from visioneval.analysis.cells import Cell, pooled_cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import METRICS_FIRST_STEP, METRICS_SECOND_STEP, metrics_in_doubt
+from visioneval.analysis.compare.confirm import METRICS_FIRST_STEP, METRICS_SECOND_STEP, Confirmation, metrics_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, needs_all_cases, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.pooled import pooled_metrics
-from visioneval.analysis.compare.table import CaseKey
-from visioneval.analysis.sides import Side
+from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.compare.regressed import pooled_metrics
+from visioneval.analysis.sides import Cell, Side, pooled_cell
 from visioneval.types import Score
 
 SCORE = Metric(type="number", range=(0, 5), better="higher")

@@ -9,7 +9,7 @@ from record_factory import info, record
 from rich.console import Console
 
 from visioneval import Fingerprint, GraderRecord, Record
-from visioneval.analysis.disagreements import Disagreement, Disagreements
+from visioneval.analysis.summary.judges import Disagreement, Disagreements
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.run import run_report
 from visioneval.report.terminal import print_report

@@ -14,10 +14,10 @@ import pytest
 from compare_factory import cell, mark, side
 
 from visioneval import RunFormatError
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.run_lookup import read_side
+from visioneval.analysis.sides import Cell
 from visioneval.records.reader import open_records, parse_line
 from visioneval.report.compare import comparison_json
 

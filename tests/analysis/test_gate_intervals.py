@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from record_factory import UNMEASURED, record, run_of
 
 from visioneval import Record, Summary
-from visioneval.analysis.stats.clusters import mean_interval, rate_interval, rate_separation_interval
+from visioneval.analysis.stats.intervals import mean_interval, rate_interval, rate_separation_interval
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import report_markdown
@@ -17,7 +17,7 @@ from visioneval.report.outcome import outcome
 from visioneval.report.run import run_report
 from visioneval.report.text import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.suite.filters import GateRule
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {

@@ -15,8 +15,7 @@ from visioneval.analysis.probe import ProbedCell, rate_of
 from visioneval.analysis.stats import intervals as module
 from visioneval.analysis.stats.agreement import rate_measure
 from visioneval.analysis.stats.basic import MANY, Interval, t_quantile, t_two_sided_p
-from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.stats.intervals import quantile, quantile_interval, weighted_interval
+from visioneval.analysis.stats.intervals import quantile, quantile_interval, rate_interval, weighted_interval
 
 RANDOM = np.random.default_rng(5)
 

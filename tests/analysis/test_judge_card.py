@@ -13,9 +13,8 @@ from toys import Toy
 
 from visioneval import GraderRecord, Record
 from visioneval.analysis.agreement.agreement import agree
-from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.summary.judges import ALL_EQUAL, JudgeCard, JudgeCards, pair_cards
+from visioneval.analysis.stats.intervals import rate_interval
+from visioneval.analysis.summary.judges import ALL_EQUAL, Disagreement, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.judges import judge_sections, judge_sections_of_runs
 from visioneval.report.sections import Value

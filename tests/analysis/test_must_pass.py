@@ -12,12 +12,11 @@ from calibration.must_pass import Design, is_failed, rate
 from compare_factory import cell, side
 
 from visioneval import Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.confirm import Confirmation, MustPassCase
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase
-from visioneval.analysis.compare.pairing import ComparisonFilters
-from visioneval.analysis.compare.table import SampleCounts
+from visioneval.analysis.compare.pairing import ComparisonFilters, SampleCounts
+from visioneval.analysis.sides import Cell
 from visioneval.report.compare import comparison_json
 
 MUST = ("must_pass",)

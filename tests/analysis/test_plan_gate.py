@@ -12,8 +12,7 @@ from toys import Toy
 
 import visioneval as ve
 from visioneval import Metric, UsageError
-from visioneval.analysis.gate_rates import RATES, gate_rates, parse_planned_gate
-from visioneval.analysis.sample_size import parse_detect, stated_noise
+from visioneval.analysis.planning import RATES, gate_rates, parse_detect, parse_planned_gate, stated_noise
 from visioneval.rules import parse_gate
 
 METRICS = {"good": Metric(type="bool"), "layout": Metric(type="number", range=(0, 5))}

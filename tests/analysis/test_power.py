@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from visioneval.analysis.stats.power import (
+from visioneval.analysis.stats.variance import (
     cells_of,
     counts_at_rate,
     detectable_mean,

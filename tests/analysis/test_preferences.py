@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from preference_factory import pair, preference
 
-from visioneval.analysis.compare.preferences import (
+from visioneval.analysis.preferences import (
     PreferencePanel,
     never_asked_pairs,
     summarize_preferences,
     unjudged,
 )
-from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.stats.intervals import rate_interval
 
 
 @pytest.mark.parametrize(

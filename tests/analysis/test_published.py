@@ -22,7 +22,7 @@ from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labe
 from visioneval.analysis.agreement.correction import CorrectedMetric, correct
 from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.analysis.stats.basic import wilson_interval
-from visioneval.analysis.stats.clusters import auroc
+from visioneval.analysis.stats.intervals import auroc
 from visioneval.analysis.stats.tests import holm
 from visioneval.cli import app
 from visioneval.label.sampling import SelectionSpec, draw_cells

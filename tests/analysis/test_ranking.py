@@ -13,8 +13,8 @@ from ranked_runs import JUDGE, answered, judged, label
 
 from visioneval import Rankings, UsageError
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.analysis.ranking.findings import RankedRun, Ranking
-from visioneval.analysis.ranking.ranking import rank_runs
+from visioneval.analysis.preferences import RankedRun, Ranking
+from visioneval.analysis.ranking import rank_runs
 from visioneval.analysis.stats.correlation import kendall, pearson, spearman
 from visioneval.suite.filters import Scope
 

@@ -8,7 +8,7 @@ import pytest
 from record_factory import info, record
 
 from visioneval import Record, RunInfo
-from visioneval.analysis.disagreements import ReviewPriority
+from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.suite.model import Suite
 
 RUBRIC: dict[str, Any] = {

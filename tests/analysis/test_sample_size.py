@@ -11,9 +11,8 @@ import pytest
 from toys import Toy
 
 from visioneval import Metric, UsageError, Verdict
-from visioneval.analysis.cells import Cell
-from visioneval.analysis.sample_size import Detect, Noise, noise_of, parse_detect, stated_noise
-from visioneval.analysis.sides import Side
+from visioneval.analysis.planning import Detect, Noise, noise_of, parse_detect, stated_noise
+from visioneval.analysis.sides import Cell, Side
 from visioneval.analysis.stats.tests import Counts, paired_test, worse_p
 
 METRICS = {

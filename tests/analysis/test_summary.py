@@ -15,7 +15,7 @@ from visioneval.records.model import RunState
 from visioneval.report.outcome import outcome
 from visioneval.suite.filters import Scope
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}

@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 import visioneval as ve
 from visioneval import CellError, Status, UsageError, Verdict
 from visioneval.analysis.agreement.agreement import Minimum, agree
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.decision import decide, parse_criteria
-from visioneval.analysis.compare.gates import exit_code
+from visioneval.analysis.compare.gates import decide, exit_code, parse_criteria
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.probe import MinDetection, ProbedCell
 from visioneval.analysis.probe import check_gates as check_probe_gates
+from visioneval.analysis.sides import Cell
 from visioneval.cli import app
 from visioneval.records.labels import append_labels
 from visioneval.records.writer import RunWriter

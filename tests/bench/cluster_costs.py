@@ -26,7 +26,7 @@ from PIL import Image
 import visioneval as ve
 from visioneval import read_info
 from visioneval.report.html.report import read_slim, write_report
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.keys import RateLimitKey
 from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 
 CELLS = 600

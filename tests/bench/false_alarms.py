@@ -16,10 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from visioneval import Metric, Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, Side
 
 GOOD, DROP, TAGGED = 0.85, 0.10, 5
 NOISES, SIZES = (0.02, 0.05, 0.10), (50, 200, 1000)

@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.pixels.config import LocalityGrader
+from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 from visioneval.probing.kinds import KINDS, Kind, Level, planted
 from visioneval.probing.subject import CannotPlantError, Subject, decode, encode
-from visioneval.suite.cases.case import Expect
+from visioneval.suite.case import Expect
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIDE = 448

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from tests.bench.redraws import changed, images
-from visioneval.graders.pixels.config import ReferenceGrader
+from visioneval.graders.pixels import ReferenceGrader
 from visioneval.graders.pixels.reference import ReferenceFinding, failures, measure_reference
 from visioneval.probing.kinds import KINDS
 from visioneval.probing.subject import CannotPlantError

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from tests.bench.redraws import DATA, SIDE, changed, corner
-from visioneval.graders.pixels.config import LocalityGrader
+from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 from visioneval.probing.kinds import KINDS
 from visioneval.probing.subject import CannotPlantError

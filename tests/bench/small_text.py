@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.color import Mask, Pixels
-from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 
 SIDE = 1024

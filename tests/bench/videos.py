@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.support.images import moving_videos
-from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.measure import VideoFacts, measure_video
+from visioneval.graders.properties import VideoGrader
+from visioneval.graders.properties.frames import VideoFacts, measure_video
 
 CRFS = (18, 28, 35)
 """Qualities of the encoding: high, usual and low."""

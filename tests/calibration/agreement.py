@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import YES_NO, Answers, Facet
-from visioneval.analysis.agreement.measures import (
+from visioneval.analysis.agreement.graders import (
     Kind,
     against_other_raters,
     chance_measures,
@@ -33,11 +33,11 @@ from visioneval.analysis.agreement.measures import (
     rank_measures,
 )
 from visioneval.analysis.agreement.raters import agreement_among_raters
-from visioneval.analysis.compare.preferences import summarize_preferences
+from visioneval.analysis.preferences import summarize_preferences
 from visioneval.analysis.stats.agreement import quadratic_kappa
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.correlation import kendall, pairwise_accuracy, pearson, spearman
-from visioneval.records.preferences import Preference
+from visioneval.records.between_cells import Preference
 
 Floats = NDArray[np.float64]
 Chance = np.random.Generator

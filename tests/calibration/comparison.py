@@ -16,8 +16,8 @@ import numpy as np
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from tests.calibration.intervals import CASES, CORRELATIONS, RATES, SAMPLES
 from visioneval.analysis.compare.differences import ALPHA
-from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.tests import Counts, PairedTest, holm, paired_test, within_variance, worse_p
+from visioneval.analysis.stats.variance import detectable_within
 
 DROP, LEVEL = 0.1, ALPHA / 2
 ESTIMATES = 100

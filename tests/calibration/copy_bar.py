@@ -29,10 +29,10 @@ from PIL import Image
 from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, CopyImage, Part, copy_images
 from visioneval import GraderError, GradingContext, TestCase, grading_context
 from visioneval.graders.measures import Measure
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.grader import Text
 from visioneval.running.cells.measurements import measure_key
-from visioneval.suite.cases.case import Expect
+from visioneval.suite.case import Expect
 
 KEY = "copy"
 OUTCOMES = ("right", "undecided", "wrong")

@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
-from visioneval.analysis.gate_rates import gate_rates
-from visioneval.analysis.sample_size import parse_detect, stated_noise
+from visioneval.analysis.planning import gate_rates, parse_detect, stated_noise
 from visioneval.analysis.summary.gates import repeat_fails
 from visioneval.rules import gate_passes, parse_gate
 

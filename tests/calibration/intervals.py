@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import (
+from visioneval.analysis.stats.intervals import (
     auroc_interval,
     mean_interval,
     rate_interval,

@@ -20,13 +20,11 @@ import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval import Metric, Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import sampled_cases
+from visioneval.analysis.compare.confirm import Confirmation, sampled_cases
 from visioneval.analysis.compare.gates import check_gates, needs_all_cases, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.table import CaseKey
-from visioneval.analysis.sides import Side
+from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.sides import Cell, Side
 from visioneval.types import Score
 
 GATES = parse_fail_on(["regressed", "quality:0.1"])

@@ -17,11 +17,10 @@ from math import sqrt
 import numpy as np
 
 from visioneval import Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.confirm import Confirmation, MustPassCase
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, Side
 from visioneval.types import MUST_PASS
 
 TAGGED, BAD = 5, 0.8

@@ -13,7 +13,7 @@ from itertools import repeat
 import numpy as np
 
 from tests.calibration.designs import Floats, Row, odds, repetitions, show
-from visioneval.analysis.sample_size import parse_detect, stated_noise
+from visioneval.analysis.planning import parse_detect, stated_noise
 from visioneval.analysis.stats.tests import Counts, worse_p
 
 POINTS = (5, 10, 20)

@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 
 from tests.calibration.designs import Row, odds, repetitions, show
-from visioneval.analysis.stats.clusters import mean_interval, rate_interval
-from visioneval.analysis.stats.intervals import Limits, quantile_interval, weighted_interval
+from visioneval.analysis.stats.intervals import (
+    Limits,
+    mean_interval,
+    quantile_interval,
+    rate_interval,
+    weighted_interval,
+)
 
 QUANTILES, CASES, SAMPLES = (0.5, 0.9, 0.95), (20, 50, 100, 200), ((1, 0.0), (3, 0.3), (8, 0.3), (8, 0.8))
 SHARES = (2 / 3, 1 / 3)

@@ -19,13 +19,11 @@ import numpy as np
 
 from tests.calibration.designs import Floats, odds, repetitions
 from visioneval import ExitCode, Verdict
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import is_in_doubt, sampled_cases, samples_in_doubt
+from visioneval.analysis.compare.confirm import Confirmation, SampledCase, is_in_doubt, sampled_cases, samples_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.must_pass import Confirmation, SampledCase
-from visioneval.analysis.compare.table import CaseKey
-from visioneval.analysis.sides import Side, pooled_side
+from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.sides import Cell, Side, pooled_side
 from visioneval.analysis.stats.basic import t_two_sided_p
 
 GATES = parse_fail_on([])

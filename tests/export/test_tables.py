@@ -15,7 +15,7 @@ from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_ru
 from typer.testing import CliRunner
 
 from visioneval import Record, load_run
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Cell
 from visioneval.cli import app
 from visioneval.export import table
 from visioneval.export.table import (
@@ -218,7 +218,7 @@ def test_a_table_that_cannot_be_written_is_one_line(root: Path, arguments: list[
 
 
 def test_without_pyarrow_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.suite.loading.datasets.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("visioneval.suite.loading.tables.find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), "-o", str(root / "no.parquet")])
     assert (result.exit_code, "pip install '.[parquet]'" in result.stderr) == (2, True)
     assert not (root / "no.parquet").exists()

@@ -29,7 +29,7 @@ from visioneval.export.tracked import (
     tracked_cells,
     tracked_run,
 )
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 from visioneval.suite.tracking import MlflowTracking
 
 

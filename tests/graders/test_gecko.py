@@ -11,7 +11,7 @@ import pytest
 from scripted_judge import ScriptedJudge, context
 
 from visioneval import Grade, GraderError, ProviderError, Reply
-from visioneval.graders.gecko.config import GeckoGrader
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
 from visioneval.graders.gecko.questions import options_digest
 from visioneval.records.model import digest

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from visioneval.graders.gecko import choice_of
 from visioneval.graders.gecko.answers import answer_faults, read_answers
-from visioneval.graders.gecko.choices import choice_of
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 YES_NO = GeckoQuestion(id="q1", question="Is there a dog?")
 COLOUR = GeckoQuestion(

@@ -19,7 +19,7 @@ from visioneval.graders.gecko.questions import (
     read_questions,
 )
 from visioneval.providers.reply_json import UnreadableReplyError
-from visioneval.suite.cases.questions import MAX_QUESTIONS, TYPES
+from visioneval.suite.questions import MAX_QUESTIONS, TYPES
 
 KEYWORDS = "{1}[Two] {2}[dogs] on a {3}[red] {4}[boat]"
 DOGS = {"id": "q1", "keyword": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",

@@ -21,7 +21,7 @@ from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
 from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.layout import Reading
-from visioneval.running.calls.caching.layout import CacheEntry
+from visioneval.running.calls.cache_files import CacheEntry
 
 pytestmark = pytest.mark.slow
 
@@ -441,7 +441,7 @@ def test_a_full_cache_does_not_stop_measuring(suite: Suite, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     suite.write("a", "b")
-    monkeypatch.setattr("visioneval.running.calls.caching.cache.store_content", full)
+    monkeypatch.setattr("visioneval.running.calls.cache.store_content", full)
     assert suite.run("one")["locality"] == 2
     assert suite.output.count("measurements of this run are no longer cached") == 1
     assert {record.verdict for record in suite.records("one").values()} == {Verdict.PASS}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from visioneval import read_records
 from visioneval.cli import app
-from visioneval.graders.properties.config import PropertiesGrader
+from visioneval.graders.properties import PropertiesGrader
 
 OLDER = "1"
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval import Grade, GraderError, TestCase
-from visioneval.graders.properties.config import PropertiesGrader
+from visioneval.graders.properties import PropertiesGrader
 from visioneval.graders.properties.grader import _median, is_flat
 from visioneval.media.images import OPAQUE_FROM
 

@@ -12,9 +12,8 @@ from scripted_judge import ScriptedAnswer, ScriptedJudge, context, saved_image
 from suite_text import suite
 
 from visioneval import AuthError, CaseFiles, Grade, GradingContext, ProviderError, Question, Reply, TestCase
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import PassFail, RubricGrader, ScaleScore
 from visioneval.graders.rubric.grader import Rubric, reply_problems
-from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.templates.render import Templates
 
 METRICS = {

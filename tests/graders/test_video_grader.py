@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from visioneval import Grade, GraderError, TestCase
-from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.measure import MAX_POINTS, VideoFacts, flicker, measure_video
+from visioneval.graders.properties import VideoGrader
+from visioneval.graders.properties.frames import MAX_POINTS, VideoFacts, flicker, measure_video
 
 
 def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str | None = None, **options: Any) -> Grade:

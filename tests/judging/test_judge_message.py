@@ -18,11 +18,11 @@ from suite_text import suite
 from visioneval import CaseFiles, GradingContext, ImageError, Question
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.graders.alignment.config import AlignmentGrader
+from visioneval.graders.alignment import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment
-from visioneval.graders.pairwise.config import PairwiseGrader
+from visioneval.graders.pairwise import PairwiseGrader
 from visioneval.graders.pairwise.grader import Pairwise
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.media.images import identify
 from visioneval.running.keys import grade_key

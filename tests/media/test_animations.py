@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from visioneval import CaseFiles, ImageError, TaskType, bounds
 from visioneval.cli import app
 from visioneval.errors import WrongTaskError
-from visioneval.graders.video.measure import opened_luma
-from visioneval.judging.attachments import output_attachments
-from visioneval.judging.shown_images import shown
+from visioneval.graders.properties.frames import opened_luma
+from visioneval.judging.attachments import output_attachments, shown
 from visioneval.label.images import load_animation
 from visioneval.media.animation import AnimationFrame, animation_frames, animation_of
 from visioneval.media.video import artifact, sample_frames, sample_images

@@ -19,7 +19,7 @@ from suite_runner import SuiteRunner
 
 from visioneval import ImageError, Record
 from visioneval.media import images
-from visioneval.running.calls.caching.layout import CacheEntry
+from visioneval.running.calls.cache_files import CacheEntry
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from PIL import Image
 
 from visioneval import ImageError
 from visioneval.media import images
-from visioneval.media.png import is_complete
+from visioneval.media.images import is_complete
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ROWS = b"".join(bytes([number % 5]) + bytes(range(9)) for number in range(7))

@@ -14,7 +14,7 @@ from PIL import Image
 
 from visioneval import ImageError
 from visioneval.errors import MissingExtraError
-from visioneval.judging.shown_images import shown
+from visioneval.judging.attachments import shown
 from visioneval.media import images
 from visioneval.media import svg as svg_media
 from visioneval.media.images import encode_png

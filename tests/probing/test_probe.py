@@ -33,16 +33,15 @@ from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.errors import ClosingError
 from visioneval.graders.measures import Measure
-from visioneval.probing import originals
-from visioneval.probing.changes import PROMPT_KINDS, Exchange, exchange_of
-from visioneval.probing.kinds import KINDS, matching
+from visioneval.probing import prepare
+from visioneval.probing.kinds import KINDS, PROMPT_KINDS, Exchange, exchange_of, matching
 from visioneval.probing.prepare import ProbeRequest, gradings
 from visioneval.probing.probe import run_probe
 from visioneval.probing.subject import CannotPlantError
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Listener
-from visioneval.suite.cases.case import Expect, ExpectText
+from visioneval.suite.case import Expect, ExpectText
 
 pytestmark = pytest.mark.slow
 
@@ -630,6 +629,6 @@ def test_damage_stays_away_from_the_mask(folder: Folder) -> None:
     from visioneval.probing.subject import decode
 
     mask = Path("mask.png").absolute()
-    region = originals._region(decode(Path("out.png").read_bytes()), {"editable": mask})
+    region = prepare._region(decode(Path("out.png").read_bytes()), {"editable": mask})
     assert not region[40 - 16 : 70 + 17, 60 - 16 : 90 + 17].any()
     assert region[:20].all()

@@ -13,7 +13,7 @@ from paid_answers import IMAGE, Answers, PaidRun
 from PIL import Image
 
 from visioneval.media import svg as svg_media
-from visioneval.running.calls.caching.cache import open_folder
+from visioneval.running.calls.cache import open_folder
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +153,7 @@ def test_without_a_place_to_store_it_the_answer_is_not_bought_again(
 ) -> None:
     machine(False)
     open_folder(Path("cache"))
-    monkeypatch.setattr("visioneval.running.calls.caching.cache.os.access", lambda *_: False)
+    monkeypatch.setattr("visioneval.running.calls.cache.os.access", lambda *_: False)
     answers.send(paid_answers.openai(item(SVG)))
     run = PaidRun(answers)
     assert run().exit_code == 3

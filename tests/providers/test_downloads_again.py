@@ -16,7 +16,7 @@ from web_pages import Page, Web, web
 
 from visioneval.cli import app
 from visioneval.providers import output_urls
-from visioneval.running.calls.caching.cache import open_folder
+from visioneval.running.calls.cache import open_folder
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
-from visioneval.running.calls import limiters
+from visioneval.running.calls import throttle
 
 pytestmark = pytest.mark.slow
 
@@ -178,7 +178,7 @@ class TestRun:
         self, start: Start, proxy: ForwardProxy, runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch,
         entry: str, model: str, fault: str, message: str, attempts: int,
     ) -> None:  # fmt: skip
-        monkeypatch.setattr(limiters, "BACKOFF_S", 0.0)
+        monkeypatch.setattr(throttle, "BACKOFF_S", 0.0)
         if fault == "login":
             monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("pa55word", "wr0ng"))
         if fault == "down":

@@ -20,7 +20,7 @@ from viewed_runs import begun_run, viewed_run
 
 from visioneval import CellError, Verdict
 from visioneval.analysis.probe import MissedDamage, ProbeFindings, ProbeGate, ProbeRate, WeakestCaught
-from visioneval.analysis.ranking.ranking import rank_runs
+from visioneval.analysis.ranking import rank_runs
 from visioneval.report.html.pages import sections_page
 from visioneval.report.probe import probe_report
 from visioneval.report.ranking import ranking_report

@@ -13,11 +13,11 @@ from report_runs import LABELS, demo, grader, page_data, png, report, run_info, 
 from typer.testing import CliRunner
 
 from visioneval import CellError, UsageError, Verdict, read_info
-from visioneval.analysis.scores import pass_rate
+from visioneval.analysis.scores import verdict_rate
 from visioneval.analysis.summary.counts import count
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.graders.gecko.config import GeckoGrader
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.overview import CellNumbers, distributions, time_section
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of
@@ -272,7 +272,7 @@ def test_histogram_counts_every_value() -> None:
 
 
 def test_plots_are_within_their_axis(tmp_path: Path) -> None:
-    rate = pass_rate([("one", Verdict.PASS), ("two", Verdict.FAIL)])
+    rate = verdict_rate([("one", Verdict.PASS), ("two", Verdict.FAIL)])
     points = coordinates(Interval(rate.low, rate.value, rate.high))
     assert 6 <= points["low"] < points["value"] < points["high"] <= 194
     assert points["marks"] == [6, 100, 194]

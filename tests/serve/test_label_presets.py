@@ -11,7 +11,7 @@ import pytest
 from label_server import make_image, write_run
 
 from visioneval import TaskType
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.suite.labels import READY, LabelQuestion, resolve_labels

@@ -12,11 +12,11 @@ from PIL import Image, ImageDraw
 from record_factory import record
 from report_runs import LABELS, grader, image, report, run_info, save_run
 
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.check import check
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import details
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 if TYPE_CHECKING:
     from browser import OpenPage

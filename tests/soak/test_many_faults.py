@@ -10,7 +10,7 @@ import pytest
 from api_runs import FIFTH, ApiRun
 from fake_api import FakeAPI
 
-from visioneval.running.calls import limiters
+from visioneval.running.calls import throttle
 
 CELLS = 2000
 
@@ -24,7 +24,7 @@ def test_two_thousand_cells_with_a_fifth_of_the_calls_failing(
     provider: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(limiters, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 0.02)
     api.faults.random(FIFTH, seed=2)
     limits = {provider: {"max_attempts": 12, "timeout_s": 3}}
     api_run = ApiRun(tmp_path, api, CELLS, provider, limits=limits)  # type: ignore[arg-type]

@@ -13,12 +13,11 @@ from toys import LOOK, Toy
 
 from visioneval import GraderRecord, ProviderError, Record, read_records
 from visioneval.media.images import PixelBudget
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
-from visioneval.stopwatch import Stopwatch, waiting, working
-from visioneval.suite.entries.limits import Limits
-from visioneval.threads import Slots, in_thread
+from visioneval.running.keys import RateLimitKey
+from visioneval.suite.entries.providers import Limits
+from visioneval.threads import Slots, Stopwatch, in_thread, waiting, working
 
 STEP = 0.3
 

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.expressions.parser import MAX_LENGTH, parse_expression
-from visioneval.expressions.tree import NotForCellError, NoValueError, evaluate, for_case, kind_of, names_in
+from visioneval.expressions import (
+    MAX_LENGTH,
+    NotForCellError,
+    NoValueError,
+    evaluate,
+    for_case,
+    kind_of,
+    names_in,
+    parse_expression,
+)
 
 SCORES: dict[str, Any] = {"a": 4, "b": 9.0, "zero": 0, "low": -3, "yes": True, "no": False, "none": None}
 SCORES |= {"copy.recall": 0.5, "hero-copy": 2}

@@ -114,7 +114,7 @@ def test_other_names_are_paths_as_before(toy: Toy) -> None:
 
 
 def filled(folder: Path) -> Path:
-    from visioneval.running.calls.caching.cache import Cache
+    from visioneval.running.calls.cache import Cache
 
     cache = Cache(folder)
     cache.put("generate:1", "generate", {}, named(b"an image"))

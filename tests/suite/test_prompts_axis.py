@@ -18,12 +18,12 @@ from visioneval import UsageError, Verdict, read_info, read_records
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.media.images import sha256
-from visioneval.running.calls.budget import generation_size
-from visioneval.running.calls.estimate import estimate
+from visioneval.running.calls.prices import generation_size
+from visioneval.running.estimate import estimate
 from visioneval.running.keys import call_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.questions import prompt_tasks
-from visioneval.suite.cases.prompts import without_prompt
+from visioneval.suite.case import without_prompt
 from visioneval.suite.load import LoadedSuite
 
 PLAIN = {"label": "plain", "template": "{{ case.prompt }}"}

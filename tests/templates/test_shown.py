@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.templates.render import render
-from visioneval.templates.shown import set_values, shown_values
+from visioneval.templates.render import render, set_values, shown_values
 
 LONG = "A red fox jumps over a wooden fence"
 

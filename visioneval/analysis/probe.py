@@ -12,12 +12,11 @@ from itertools import accumulate
 from typing import Literal
 
 from visioneval.analysis.left_out import NOTHING, LeftOut
-from visioneval.analysis.stats.clusters import case_sums
-from visioneval.analysis.stats.intervals import whole_case_interval
+from visioneval.analysis.stats.intervals import case_sums, whole_case_interval
 from visioneval.errors import ExitCode, UsageError, did_you_mean
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true, show_beside
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Verdict
 
 HARMLESS = "harmless"

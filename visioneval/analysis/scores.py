@@ -8,8 +8,8 @@ from math import fsum
 from sys import intern
 
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
-from visioneval.suite.turns import chain_of
+from visioneval.analysis.stats.intervals import case_sums, mean_interval, rate_interval
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Metric, Score, Verdict
 
 RATE = Metric(type="bool")
@@ -111,7 +111,7 @@ class Scores:
         return rate_interval(sums) if metric.type == "bool" else mean_interval(sums, metric.range or (None, None))
 
 
-def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
+def verdict_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
     """The pass rate of cells, each given by its case and verdict."""
     passes = Scores()
     for case, verdict in verdicts:

@@ -1,24 +1,208 @@
-"""One side of a comparison: the cells of a run, a file of records or a baseline, and what is known of them."""
+"""One side of a comparison: the cells of a run, a file of records or a baseline, and what is known of them. Cells are
+without the fields that only show a single one."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
+from math import fsum
 from pathlib import Path
 from typing import Literal
 
-from visioneval.analysis.cells import Cell, CellGrader, Cells, newest_cell, pooled_cell
-from visioneval.analysis.rerouting import Rerouting
+from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
-from visioneval.records.confirmations import has_confirmations
-from visioneval.records.model import Record, RunInfo, RunState
+from visioneval.records.model import CellError, CellKey, Fingerprint, GraderRecord, Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
-from visioneval.registry import PROVIDERS, config_of
-from visioneval.suite.deciding import DecidingRules, RulesOf, counter_examples, unknown_rules
+from visioneval.records.stores.writing import has_confirmations
+from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
+from visioneval.suite.case import CaseId
 from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.metrics import SuiteMetrics, meanings_of
+from visioneval.suite.metrics import DecidingRules, RulesOf, SuiteMetrics, counter_examples, meanings_of, unknown_rules
 from visioneval.suite.model import Suite
-from visioneval.types import MOST_CHOICES, Metric, Score
+from visioneval.types import MOST_CHOICES, Frozen, Metric, Score, Verdict
+
+ALIGNMENT, GECKO = "alignment", "gecko"
+"""The types of the graders that list gaps, and that ask questions."""
+_SNAPSHOT = re.compile(r"[-@](\d{3,8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{2}-\d{4}|preview[-\d]*|latest|exp[-\d]*)")
+
+
+@dataclass(slots=True)
+class CellJudge:
+    """A judge of a panel that answered about a cell."""
+
+    judge: str
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class CellGrader:
+    """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
+
+    key: str
+    type: str
+    fingerprint: Fingerprint
+    cost_usd: Usd | None = None
+    is_unmeasured: bool = False
+    is_optional: bool = False
+    never_asked: bool = False
+    judges: tuple[CellJudge, ...] = ()
+
+
+MEASURED = (Verdict.PASS, Verdict.FAIL)
+"""The verdicts of measured cells."""
+
+
+@dataclass(slots=True)
+class Cell:
+    """One cell of one side. Field names are those of its record.
+
+    Nothing changes it, but it is not frozen, as that doubles the time to create it.
+    """
+
+    test_id: CaseId
+    model_label: ModelLabel
+    sample_index: SampleIndex
+    verdict: Verdict
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = ""
+    sent_prompt: str | None = None
+    tags: tuple[str, ...] = ()
+    flaky: bool = False
+    unmeasured_metrics: tuple[str, ...] = ()
+    failed_rules: tuple[RuleText, ...] = ()
+    failure_tags: tuple[str, ...] = ()
+    error: CellError | None = None
+    artifact_path: PathInRun | None = None
+    artifact_sha256: str | None = None
+    provider: str = ""
+    cost_usd: Usd | None = None
+    seconds: Duration | None = None
+    attempts: int | None = None
+    grade_key: str = ""
+    graders: tuple[CellGrader, ...] = ()
+
+    @property
+    def key(self) -> CellKey:
+        """The case, the model run and the sample."""
+        return self.test_id, self.model_label, self.sample_index
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
+        is_lost = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return is_lost or bool(self.unmeasured_metrics)
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """The known cost of generation and grading, or ``None`` if none is known."""
+        total = self.cost_usd
+        for grader in self.graders:
+            if grader.cost_usd is not None:
+                total = grader.cost_usd if total is None else total + grader.cost_usd
+        return total
+
+
+Cells = Records[Cell]
+"""The cells of one side of a comparison."""
+
+
+@dataclass(slots=True)
+class PooledCell(Cell):
+    """The same cell in the runs of a baseline, of which ``cells`` has the newest first and ``None`` where one lacks it.
+
+    Its verdict is that of most runs that measured it. A score is the mean over the runs that have it, or their most
+    frequent word. The rest is that of the newest run with this verdict.
+    """
+
+    cells: tuple[Cell | None, ...] = ()
+
+
+def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
+    """Pools a cell that the first of some runs has."""
+    present = [cell for cell in cells if cell is not None]
+    verdicts = [cell.verdict for cell in present]
+    passed, failed = verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL)
+    verdict = verdicts[0]
+    if passed or failed:
+        verdict = Verdict.PASS if passed > failed else Verdict.FAIL
+    typical = next((cell for cell in present if cell.verdict is verdict), present[0])
+    values = {
+        name: [cell.scores.get(name) for cell in present]
+        for name in dict.fromkeys(name for cell in present for name in cell.scores)
+    }
+    fields = {item.name: getattr(typical, item.name) for item in dataclass_fields(Cell)}
+    fields |= {"verdict": verdict, "scores": {name: _mean(scores) for name, scores in values.items()}}
+    return PooledCell(**fields, cells=cells)
+
+
+def newest_cell(cell: Cell) -> Cell:
+    """The cell in the newest run that has it."""
+    return next(item for item in cell.cells if item is not None) if isinstance(cell, PooledCell) else cell
+
+
+def _mean(scores: list[Score]) -> Score:
+    """The mean; of words, the one of most runs, or else of the newest."""
+    if words := [score for score in scores if isinstance(score, str)]:
+        return Counter(words).most_common(1)[0][0]
+    measured = [score for score in scores if score is not None and not isinstance(score, str)]
+    if len(set(measured)) <= 1:
+        return measured[0] if measured else None
+    return fsum(measured) / len(measured)
+
+
+class Rerouting(Frozen):
+    """A judge of the suite whose replies name another model, in ``cells`` cells of one grader."""
+
+    grader: str
+    judge: str
+    asked: str
+    answered: str
+    cells: int
+
+
+class Reroutings:
+    """Counts the graders' answers by model."""
+
+    def __init__(self, info: RunInfo | None) -> None:
+        """Reads which model each grader of the run asks. Without a run, nothing is counted."""
+        judges, graders = ({}, ()) if info is None else (info.suite.judges, info.suite.graders)
+        self._models = {name: getattr(judge, "model", None) for name, judge in judges.items()}
+        self._judges = {grader.key: grader.judge_names for grader in graders} if any(self._models.values()) else {}
+        self._counts: Counter[tuple[str, str, str, str]] = Counter()
+
+    def add_graders(self, graders: Iterable[GraderRecord | CellGrader]) -> None:
+        """Counts the graders of a cell."""
+        if not self._judges:
+            return
+        for grader in graders:
+            names = self._judges.get(grader.key, ())
+            replies = [(answer.judge, answer.model) for answer in grader.judges]
+            for judge, answered in [(names[0], grader.fingerprint.judge_model)] if len(names) == 1 else replies:
+                asked = self._models.get(judge)
+                if asked and answered and not is_same_model(asked, answered):
+                    self._counts[grader.key, judge, asked, answered] += 1
+
+    def result(self) -> tuple[Rerouting, ...]:
+        """Returns the reroutings, by grader."""
+        return tuple(
+            Rerouting(grader=grader, judge=judge, asked=asked, answered=answered, cells=cells)
+            for (grader, judge, asked, answered), cells in sorted(self._counts.items())
+        )
+
+
+def is_same_model(asked: str, answered: str) -> bool:
+    """Whether a reply may come from the model that was asked: it names that model, or a dated snapshot of it.
+
+    An alias, which ends in ``-latest``, may stand for any model.
+    """
+    asked, answered = (name.rpartition("/")[2].lower() for name in (asked, answered))
+    if asked == answered or asked.endswith("-latest"):
+        return True
+    return answered.startswith(asked) and _SNAPSHOT.fullmatch(answered[len(asked) :]) is not None
 
 
 @dataclass(frozen=True, slots=True)

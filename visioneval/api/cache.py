@@ -11,21 +11,20 @@ from pathlib import Path
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.runs import logging_run, run_planned
 from visioneval.errors import ExitCode, StoppedError, UsageError, count_of
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.records.stores.store import ObjectStore
-from visioneval.running.calls.caching import upkeep
-from visioneval.running.calls.caching.cache import (
+from visioneval.running.calls import cache_files as upkeep
+from visioneval.running.calls.cache import (
     OLD_INDEX,
     LocalFolder,
+    check_shared_cache,
     clear_scratch,
     default_folder,
     max_cache_bytes,
     open_folder,
     scratch_folder,
 )
-from visioneval.running.calls.caching.layout import ANSWERS, MARK, as_stored_at
-from visioneval.running.calls.caching.shared_cache import check_shared_cache
-from visioneval.running.calls.caching.upkeep import Contents
+from visioneval.running.calls.cache_files import ANSWERS, MARK, Contents, as_stored_at
 from visioneval.running.prepare import RunOptions, plan_runs
 
 

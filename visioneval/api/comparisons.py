@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any, Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
-from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code
+from visioneval.analysis.compare.gates import (
+    GateResult,
+    check_confirm,
+    check_gates,
+    compare_stored,
+    decide,
+    exit_code,
+    parse_criteria,
+)
 from visioneval.analysis.compare.pairing import ComparisonFilters
-from visioneval.analysis.ranking.answers import read_answered_runs
-from visioneval.analysis.ranking.findings import RankedBy, Rankings
-from visioneval.analysis.ranking.ranking import rank_runs
+from visioneval.analysis.preferences import RankedBy, Rankings
+from visioneval.analysis.ranking import rank_runs, read_answered_runs
 from visioneval.analysis.redaction import Redaction
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
 from visioneval.analysis.sides import writers_of
@@ -45,7 +51,7 @@ from visioneval.running.prepare import (
 )
 from visioneval.settings import RUNS, CallKeywords
 from visioneval.suite.filters import Scope
-from visioneval.suite.selection import narrowed_further
+from visioneval.suite.runs import narrowed_further
 
 
 @dataclass(frozen=True, slots=True, repr=False)

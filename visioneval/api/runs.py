@@ -12,22 +12,28 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from visioneval.analysis.gate_rates import GateRates
-from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.planning import GateRates, read_past_costs
 from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
 from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import Summary, summarize
+from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.runs import resume_hint
+from visioneval.records.stores.lookup import display_name, fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
-from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.cells.services import Listener
+from visioneval.running.estimate import (
+    CostEstimate,
+    DetectOptions,
+    MustDetect,
+    SampleSizes,
+    estimate,
+    must_detect,
+    planned_gate,
+    sample_sizes,
+)
 from visioneval.running.execution import InterruptRequest
 from visioneval.running.loading import load_plans
 from visioneval.running.plan import Plan
@@ -42,14 +48,6 @@ from visioneval.running.prepare import (
 )
 from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
 from visioneval.running.sanitize import Sanitizer
-from visioneval.running.sizes import (
-    DetectOptions,
-    MustDetect,
-    SampleSizes,
-    must_detect,
-    planned_gate,
-    sample_sizes,
-)
 from visioneval.scale.merge import merge_shards
 from visioneval.settings import LATEST, RUNS, GradeKeywords, PlanKeywords, RunKeywords
 from visioneval.suite.filters import Scope

@@ -9,11 +9,11 @@ from typing import Any
 
 from visioneval.api.options import run_options
 from visioneval.errors import Problem, SuiteError, count_of
+from visioneval.running.estimate import size_notes
 from visioneval.running.loading import SuiteOptions, load_plan, missing_outputs
 from visioneval.running.plan import unset_keys
-from visioneval.running.sizes import size_notes
 from visioneval.settings import RUNS
-from visioneval.suite.findings import WARNING
+from visioneval.suite.messages import WARNING
 
 
 @dataclass(frozen=True, slots=True, repr=False)

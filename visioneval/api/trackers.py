@@ -14,8 +14,8 @@ from visioneval.errors import TrackerError, UsageError, did_you_mean
 from visioneval.running.sanitize import Sanitizer
 from visioneval.settings import RUNS
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.loading.messages import explain
-from visioneval.suite.loading.yaml_reader import parse_scalar
+from visioneval.suite.loading.document import parse_scalar
+from visioneval.suite.messages import explain
 from visioneval.suite.tracking import TRACKERS, BaseTracking
 
 _NOT_TEXT = ("rows", "report")

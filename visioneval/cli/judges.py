@@ -171,7 +171,7 @@ def pairwise(
 
     Exits 3 if a pair could not be judged.
     """
-    from visioneval.analysis.compare.preferences import never_asked_pairs
+    from visioneval.analysis.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
     from visioneval.api.options import run_options
     from visioneval.report.outcome import never_asked_text

@@ -25,7 +25,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
 
     ``offline``: the run took all answers from the cache.
     """
-    from visioneval.records.resume_command import asking_hint, stopped_text
+    from visioneval.records.runs import asking_hint, stopped_text
     from visioneval.report.outcome import never_asked_text, not_compared
     from visioneval.report.run import run_report
     from visioneval.report.terminal import print_end, print_report
@@ -63,7 +63,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
 
 def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> list[str]:
     """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
-    from visioneval.records.stores.locations import display_name
+    from visioneval.records.stores.lookup import display_name
     from visioneval.report.text import clean
 
     location = display_name(folder)
@@ -79,7 +79,7 @@ def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool =
 
 def print_pairs(result: Run) -> None:
     """Prints what judges preferred among the model runs of a run, if its suite compares them."""
-    from visioneval.analysis.compare.preferences import preferences_within
+    from visioneval.analysis.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
         from visioneval.report.ranking import preferences_section

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeAlias, Union, get_
 import orjson
 from pydantic import BaseModel
 
-from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.sides import writers_of
+from visioneval.analysis.summary.graders import alignment_keys, gaps_in
 from visioneval.atomic import part_of
 from visioneval.errors import UsageError
 from visioneval.records.labels import AS_FORMULA, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.report.text import clean
-from visioneval.suite.loading.datasets.tables import require_parquet
+from visioneval.suite.loading.tables import require_parquet
 from visioneval.types import Frozen, Score
 
 if TYPE_CHECKING:

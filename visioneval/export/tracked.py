@@ -20,12 +20,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.redaction import Redaction
 from visioneval.analysis.run_lookup import Warn
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.counts import ModelFindings
 from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.graders import alignment_keys, gaps_in
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import ExitCode, TrackerError, VisionEvalError, count_of
 from visioneval.export.table import Column, Table, error_text, kind_of, score_of, typed

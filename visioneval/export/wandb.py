@@ -22,7 +22,7 @@ from visioneval.export.tracked import (
     safe_names,
     shortened,
 )
-from visioneval.records.stores.locations import copies_of
+from visioneval.records.stores.lookup import copies_of
 from visioneval.suite.tracking import WandbTracking
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import PIL
 
-from visioneval.extras import has_extra
+from visioneval.installation import has_extra
 from visioneval.media.svg import is_svg
 
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
 _CODE = (
-    *(f"graders/{name}/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
+    *(f"graders/{name}/*.py" for name in ("text", "pixels", "properties")),
     "graders/text/*.txt",
     "media/*.py",
 )

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from visioneval.judging.votes import median
+from visioneval.judging.ask import median
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import show_score
-from visioneval.suite.entries.judge_prompt import Combine
+from visioneval.suite.entries.judges import Combine
 from visioneval.types import Metric, Score
 
 VERDICT = "judge_verdict"

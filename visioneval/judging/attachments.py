@@ -5,16 +5,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
+from visioneval.media import images
 from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.media.video import check_whole, sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
-from visioneval.suite.cases.case import shown_role
-from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
+from visioneval.suite.case import shown_role
+from visioneval.suite.entries.judges import ASKED, DEFAULT_PARTS, ShownPart
 from visioneval.types import CaseFiles, Output, TaskType
+
+PASSTHROUGH_FORMATS = {"image/png", "image/jpeg", "image/webp"}
+
+
+class Show(Protocol):
+    """Encodes an image, or a mask in black and white. Raises ``GraderError``."""
+
+    def __call__(self, path: Path, *, mask: bool = False) -> ImagePart: ...
+
+
+def shown(path: Path, *, mask: bool = False) -> ImagePart:
+    """The stored bytes if judges accept the format, else a PNG with the same transparency; a mask is white inside.
+
+    Raises ``GraderError``.
+    """
+    try:
+        if mask:
+            return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
+        data = path.read_bytes()
+        kind, _, _ = images.inspect(data)
+        if kind in PASSTHROUGH_FORMATS:
+            return ImagePart(data, kind)
+        return ImagePart(images.encode_png(images.load_image(data)), "image/png")
+    except (OSError, ImageError) as error:
+        raise GraderError(f"{path.name}: {error}") from None
 
 
 class Shown(Protocol):

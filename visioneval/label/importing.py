@@ -19,10 +19,10 @@ from visioneval.analysis.run_lookup import Warn, read_run
 from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError, did_you_mean
 from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey, RunInfo
-from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.files import split_run
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
-from visioneval.suite.loading.datasets.rows import Row, other_spelling
-from visioneval.suite.loading.datasets.tables import scan_rows
+from visioneval.suite.loading.rows import Row, other_spelling
+from visioneval.suite.loading.tables import scan_rows
 from visioneval.types import declared_word
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")

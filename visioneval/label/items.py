@@ -28,11 +28,10 @@ from visioneval.label.sampling import Item
 from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record, RunInfo
-from visioneval.records.run_folders import file_inside
-from visioneval.suite.cases.case import BASE_ROLE, TestCase
-from visioneval.suite.cases.prompts import rendered
+from visioneval.records.untrusted import file_inside
+from visioneval.suite.case import BASE_ROLE, TestCase, rendered
+from visioneval.suite.files import Trust
 from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, resolve_labels
-from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.types import CaseFiles
 

@@ -18,10 +18,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
-from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
+from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.items import applies, questions_for
 from visioneval.label.sampling import (
@@ -38,7 +38,6 @@ from visioneval.label.sampling import (
     select_candidates,
 )
 from visioneval.media.video import can_read_videos
-from visioneval.records.fields import Moment, SampleIndex
 from visioneval.records.labels import (
     LABELS,
     Digest,
@@ -56,10 +55,9 @@ from visioneval.records.labels import (
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
 from visioneval.records.reader import GrowingFile, read_lines
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import append_shared, fetch_outputs
-from visioneval.records.untrusted_json import SCHEMA_VERSION
-from visioneval.suite.cases.outputs import split_run
+from visioneval.records.stores.lookup import append_shared, display_name, fetch_outputs
+from visioneval.records.untrusted import SCHEMA_VERSION, Moment, SampleIndex
+from visioneval.suite.files import split_run
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Status
 

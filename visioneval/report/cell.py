@@ -12,13 +12,13 @@ from rich.text import Text
 
 from visioneval.media.urls import public_address
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.run import VERDICT_TONES
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, shown_columns
 from visioneval.report.terminal import STYLES, key_values, section_part
 from visioneval.report.text import clean, failed_text, thresholds_of
 from visioneval.rules import show_score
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05
 """Shorter waits are not shown."""

@@ -11,18 +11,17 @@ from itertools import starmap
 from typing import Any
 from urllib.parse import urlencode
 
-from visioneval.analysis.cells import Cell as RunCell
-from visioneval.analysis.cells import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.metrics import Alignment
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell as RunCell
+from visioneval.analysis.sides import Cells, Side
 from visioneval.errors import count_of
 from visioneval.records.model import CellKey
-from visioneval.records.stores.locations import display_name
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.stores.lookup import display_name
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.differences import (
     CHANGE_WORDS,
     MAX_LISTED,

@@ -9,9 +9,8 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.decision import check_coverage
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
-from visioneval.analysis.compare.gates import GateResult, OverallState, exit_code, overall_state
+from visioneval.analysis.compare.gates import GateResult, OverallState, check_coverage, exit_code, overall_state
 from visioneval.analysis.compare.pairing import Change
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of

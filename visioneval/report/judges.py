@@ -12,7 +12,7 @@ from visioneval.analysis.summary.summary import Summary
 from visioneval.records.questions import PromptQuestions
 from visioneval.report.sections import Column, Section, quoted, shown_columns
 from visioneval.report.text import one_line, with_interval
-from visioneval.suite.cases.questions import YES_NO
+from visioneval.suite.questions import YES_NO
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""

@@ -8,9 +8,8 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from visioneval.analysis.left_out import NeverAsked
-from visioneval.analysis.summary.cells import FailingCell
-from visioneval.analysis.summary.compared import unmeasured_groups
-from visioneval.analysis.summary.summary import Summary
+from visioneval.analysis.summary.gates import FailingCell
+from visioneval.analysis.summary.summary import Summary, unmeasured_groups
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, numbers, quoted, texts
 from visioneval.report.text import cut_middle, one_line

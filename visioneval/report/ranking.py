@@ -10,8 +10,7 @@ from dataclasses import replace
 from math import ceil, floor, log10
 from typing import Any
 
-from visioneval.analysis.compare.preferences import PreferenceFinding
-from visioneval.analysis.ranking.findings import IntervalEstimate, RankedRun, Ranking, Rankings
+from visioneval.analysis.preferences import IntervalEstimate, PreferenceFinding, RankedRun, Ranking, Rankings
 from visioneval.errors import count_of
 from visioneval.report.sections import (
     Cell,

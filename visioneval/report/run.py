@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from visioneval.analysis.alignments import lowest_first
 from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.counts import Counts
 from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.graders import lowest_first
 from visioneval.analysis.summary.summary import Summary
 from visioneval.analysis.summary.variance import LEVERS, NoiseFinding
 from visioneval.errors import count_of

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.compare.baseline_runs import BaselineSummary
-from visioneval.analysis.scores import pass_rate
+from visioneval.analysis.compare.metrics import BaselineSummary
+from visioneval.analysis.scores import verdict_rate
 from visioneval.analysis.summary.counts import Counts, count, most_common
 from visioneval.errors import RunFormatError
 from visioneval.records.baselines import Baseline
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.outcome import failure_tag_table
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, quoted, shown_columns
 from visioneval.report.text import RATE, clean, one_line, show_rate
@@ -112,7 +112,7 @@ def baselines_section(baselines: Mapping[str, Sequence[Baseline]]) -> Section:
             quoted(newest.header.suite),
             str(len(runs)),
             str(len(newest.lines)),
-            show_rate(pass_rate((line.test_id, line.verdict) for line in newest.lines)),
+            show_rate(verdict_rate((line.test_id, line.verdict) for line in newest.lines)),
         )
         for name, runs in baselines.items()
         for newest in runs[:1]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
-from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import WORD_SHARE, Estimate
+from visioneval.analysis.sides import Rerouting
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.judges import PanelFinding

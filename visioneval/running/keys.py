@@ -1,4 +1,4 @@
-"""Hashes of files, and what a generation and a grading depend on, as keys of caches and records."""
+"""What a generation and a grading depend on, as keys of caches and records; hashes of files; keys of rate limits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import is_url
 from visioneval.records.model import digest, short_digest
 from visioneval.running.plan import Call
-from visioneval.suite.cases.case import BASE_ROLE
+from visioneval.suite.case import BASE_ROLE
+from visioneval.suite.entries.judges import BaseJudge
 
 HashOf = Callable[[Path], str]
 
@@ -128,3 +129,28 @@ def _hash_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "missing"
+
+
+Kind = Literal["generate", "judge"]
+
+
+class RateLimitKey(NamedTuple):
+    """The limits that apply to a call. ``model`` is ``None`` for a provider without models."""
+
+    provider: str
+    model: str | None
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}" if self.model else self.provider
+
+
+def generation_limit_key(provider: str, params: Mapping[str, Any]) -> RateLimitKey:
+    """The rate-limit key of a generation."""
+    model = params.get("model")
+    return RateLimitKey(provider, model if isinstance(model, str) else None, "generate")
+
+
+def judge_limit_key(config: BaseJudge) -> RateLimitKey:
+    """The rate-limit key of a judgement."""
+    return RateLimitKey(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")

@@ -21,11 +21,9 @@ from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.reader import RESULTS, count_cells
-from visioneval.records.run_folders import check_run_folder
 from visioneval.records.runs import current_state
-from visioneval.records.stores.locations import copies_at, display_name
-from visioneval.records.stores.lookup import refresh_runs
-from visioneval.records.untrusted_json import LARGEST, read_json
+from visioneval.records.stores.lookup import copies_at, display_name, refresh_runs
+from visioneval.records.untrusted import LARGEST, check_run_folder, read_json
 from visioneval.report.html.pages import policy, render, usd
 from visioneval.report.outcome import Tone, outcome
 from visioneval.report.text import one_line, scale_of, show_share

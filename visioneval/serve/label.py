@@ -18,7 +18,7 @@ from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalEr
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import LABELS, Rater, rater_name
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.serve.server import Log, asset_response, listening
 from visioneval.types import Frozen
 

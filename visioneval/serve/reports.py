@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import read_labeled
-from visioneval.analysis.compare.decision import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.gates import compare_stored, decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.model import RunInfo, read_info
-from visioneval.records.run_folders import check_run_folder, read_header
 from visioneval.records.runs import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.untrusted import check_run_folder, read_header
 from visioneval.report.agreement import agreement_report
 from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages
@@ -31,7 +31,7 @@ from visioneval.report.html.report import GalleryFilters, read_slim, suite_folde
 from visioneval.report.sections import quoted
 from visioneval.serve.index import BACK, stamp
 from visioneval.settings import MAX_GALLERY_CELLS
-from visioneval.suite.kinds import KINDS
+from visioneval.suite.entries.graders import KINDS
 
 LIVE_SCRIPT = "live.js"
 _FILES = ("run.json", "results.jsonl", *(kind.file for kind in KINDS if kind.file is not None))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.errors import UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.report.html.pages import style, theme
 
 if TYPE_CHECKING:

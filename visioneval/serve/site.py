@@ -17,8 +17,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
 from visioneval.records.runs import with_current_state
-from visioneval.records.stores.locations import copies_at, display_name
-from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.stores.lookup import copies_at, display_name, fetch_outputs
 from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files

@@ -23,9 +23,9 @@ from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media import images
 from visioneval.records.reader import RESULTS, count_cells
-from visioneval.records.run_folders import read_header
 from visioneval.records.runs import current_state
-from visioneval.records.stores.locations import copies_at, display_name
+from visioneval.records.stores.lookup import copies_at, display_name
+from visioneval.records.untrusted import read_header
 from visioneval.records.writer import is_run_id
 from visioneval.report.html.images import THUMB_SIDE, small_webp
 from visioneval.report.html.pages import PageFrame, policy, render, script, style

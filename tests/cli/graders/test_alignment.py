@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from visioneval import Grade, ProviderError, read_records
 from visioneval.cli import app
-from visioneval.graders.alignment.config import AlignmentGrader
+from visioneval.graders.alignment import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
 
 SUITES = Path(__file__).parents[3] / "suites"

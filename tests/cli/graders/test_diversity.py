@@ -16,9 +16,9 @@ from toys import Toy
 
 import visioneval
 from visioneval import GraderError, Output, RunFormatError, load_run, merge
-from visioneval.graders.diversity.config import DiversityGrader
-from visioneval.graders.diversity.grader import Diversity, measure_distance
-from visioneval.records.diversity import CaseDiversity, read_diversity, update_diversity
+from visioneval.graders.pixels import DiversityGrader
+from visioneval.graders.pixels.reference import Diversity, measure_distance
+from visioneval.records.between_cells import CaseDiversity, read_diversity, update_diversity
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,9 @@ from visioneval.analysis.summary.summary import Summary
 from visioneval.cli import app
 from visioneval.export.tracked import tracked_run
 from visioneval.graders.panel import combine_panel
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
-from visioneval.judging.votes import combined_vote, is_tie
+from visioneval.judging.ask import combined_vote, is_tie
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import parse_rule
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from visioneval import Metric, read_records
 from visioneval.cli import app
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.rules import parse_rule
 from visioneval.suite.labels import LabelQuestion

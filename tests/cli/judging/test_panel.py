@@ -16,7 +16,7 @@ from visioneval.analysis.stats.agreement import interval_alpha, krippendorff_alp
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.summary.judges import Panels
 from visioneval.graders.panel import combine_panel
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.records.model import JudgeAnswer
 from visioneval.suite.model import Suite
 from visioneval.types import Score

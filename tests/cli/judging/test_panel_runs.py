@@ -14,8 +14,8 @@ from panel_runs import ABC, MODELS, record_of, set_answers
 from suite_runner import LOOK, SuiteRunner
 from toys import Toy
 
-from visioneval.analysis.disagreements import ReviewPriority
 from visioneval.analysis.stats.agreement import krippendorff_alpha
+from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.running.keys import grade_key
 from visioneval.running.loading import SuiteOptions, load_plan
 

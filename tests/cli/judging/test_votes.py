@@ -15,9 +15,9 @@ from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import Grade, ProviderError
-from visioneval.graders.rubric.config import RubricGrader
+from visioneval.graders.rubric import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
-from visioneval.judging.votes import combined_vote, is_tie
+from visioneval.judging.ask import combined_vote, is_tie
 from visioneval.types import Score
 
 METRICS = {

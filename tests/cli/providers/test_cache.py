@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from visioneval import UsageError
 from visioneval.cli import app
 from visioneval.records.writer import hard_link
-from visioneval.running.calls.caching.cache import Cache, store_content
+from visioneval.running.calls.cache import Cache, store_content
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def test_an_image_that_is_deleted_before_its_answer_is_stored_is_stored_again(
             deleted.append(cache.path(digest(ONE)).unlink())
         store_content(file, content)
 
-    monkeypatch.setattr("visioneval.running.calls.caching.cache.store_content", store)
+    monkeypatch.setattr("visioneval.running.calls.cache.store_content", store)
     cache.put("generate:1", "generate", {"n": 2}, named(ONE))
     assert (len(deleted), cache.read(digest(ONE))) == (1, ONE)
 
@@ -374,8 +374,8 @@ WRITER = """\
 import sys
 from hashlib import sha256
 from pathlib import Path
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.cache import store_content
+from visioneval.running.calls.cache import Cache
+from visioneval.running.calls.cache import store_content
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")

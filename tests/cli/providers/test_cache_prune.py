@@ -11,7 +11,7 @@ from api_runs import image_for
 from caches import answer_files, files, rewrite
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.running.calls.caching.layout import CacheEntry
+from visioneval.running.calls.cache_files import CacheEntry
 
 OLD = {"stored_at": "2025-01-01T00:00:00.000000+00:00"}
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.running.calls.caching.cache import MAX_GB_VARIABLE, Cache, LocalFolder, default_folder, store_content
-from visioneval.running.calls.caching.upkeep import tidy
+from visioneval.running.calls.cache import MAX_GB_VARIABLE, Cache, LocalFolder, default_folder, store_content
+from visioneval.running.calls.cache_files import tidy
 
 
 @pytest.fixture

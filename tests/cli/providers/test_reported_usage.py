@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.running.calls.caching.layout import decoded
+from visioneval.running.calls.cache_files import decoded
 
 SUITE = """\
 name: posters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from toys import Toy
 
-from visioneval.analysis.rerouting import is_same_model
+from visioneval.analysis.sides import is_same_model
 
 
 @pytest.mark.parametrize(

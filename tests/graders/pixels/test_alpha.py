@@ -18,16 +18,15 @@ from typer.testing import CliRunner
 
 from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase, read_records
 from visioneval.cli import app
+from visioneval.graders.pixels import LocalityGrader, ReferenceGrader
 from visioneval.graders.pixels.color import comparable, on_backgrounds
-from visioneval.graders.pixels.config import LocalityGrader, ReferenceGrader
 from visioneval.graders.pixels.locality import Locality, measure_locality
 from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.graders.pixels.registration import align, read_pixels
-from visioneval.graders.properties.config import PropertiesGrader
+from visioneval.graders.properties import PropertiesGrader
 from visioneval.graders.properties.grader import Properties
-from visioneval.judging.attachments import Attachment
+from visioneval.judging.attachments import Attachment, shown
 from visioneval.judging.crops import CropTool
-from visioneval.judging.shown_images import shown
 from visioneval.media.images import image_at, load_image
 from visioneval.providers.base import ImagePart
 
@@ -466,7 +465,7 @@ def test_a_suite_fails_flattened_edits_until_it_accepts_any(tmp_path: Path) -> N
 
 
 def test_graders_whose_results_changed_have_a_version() -> None:
-    from visioneval.graders.text.config import TextGrader
+    from visioneval.graders.text import TextGrader
 
     versions = [
         LocalityGrader(type="locality", key="k").version,

@@ -13,9 +13,9 @@ from file_runner import FileRunner
 from PIL import Image, ImageChops
 from typer.testing import Result
 
-from visioneval.graders.diversity.config import DiversityGrader
-from visioneval.graders.diversity.grader import Diversity
-from visioneval.judging.shown_images import shown
+from visioneval.graders.pixels import DiversityGrader
+from visioneval.graders.pixels.reference import Diversity
+from visioneval.judging.attachments import shown
 from visioneval.media import images
 from visioneval.media.color import MAX_PROFILE
 

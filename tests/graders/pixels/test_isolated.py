@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.changes import isolated_change
 from visioneval.graders.pixels.color import Mask, Pixels, premultiplied
-from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 
 LIMITS = LocalityGrader(type="locality", key="place")

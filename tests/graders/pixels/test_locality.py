@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from pydantic import ValidationError
 
 from visioneval import CaseFiles, Grade, GraderError, TestCase
-from visioneval.graders.pixels.config import LocalityGrader
+from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import LocalityFinding, measure_locality, outside_failure
 from visioneval.graders.pixels.sharpening import amplification
 from visioneval.media.images import size_of

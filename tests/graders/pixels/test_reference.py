@@ -11,7 +11,7 @@ from color_profiles import display_p3, encoded, srgb_of
 from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval import CaseFiles, Grade, GraderError
-from visioneval.graders.pixels.config import ReferenceGrader
+from visioneval.graders.pixels import ReferenceGrader
 from visioneval.graders.pixels.reference import measure_reference
 from visioneval.media.images import size_of
 

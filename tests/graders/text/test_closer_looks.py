@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from visioneval import Grade
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader
 
 pytest.importorskip("rapidocr")
 

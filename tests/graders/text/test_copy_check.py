@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from visioneval.graders.text.check import CopyCheck, Extra, check
 from visioneval.graders.text.layout import Reading, follows
 from visioneval.graders.text.match import copy_of, skeleton
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 
 def compare(read: list[str], *, fold: bool = True, **expected: object) -> CopyCheck:

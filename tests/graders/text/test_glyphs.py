@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval.graders.text.check import check
-from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
 from visioneval.graders.text.layout import Reading
-from visioneval.suite.cases.case import ExpectText
+from visioneval.graders.text.ocr import needs_glyphs, shown_characters
+from visioneval.suite.case import ExpectText
 
 SCREENS = Path(__file__).resolve().parents[4] / "shared" / "data" / "screens"
 STEP, HEIGHT = 24, 40

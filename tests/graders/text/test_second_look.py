@@ -13,7 +13,7 @@ from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.second_look import FEW, POSSIBLE, SURE, SURE_IN_ONE, is_needed, look_again
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 MIN_CONFIDENCE = 0.5
 LITTLE = 0.001

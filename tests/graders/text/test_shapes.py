@@ -10,10 +10,10 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from suite_text import suite
 
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.check import CopyCheck, check
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.layout import Reading
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 LATIN = ("Grand opening",)
 

@@ -14,13 +14,11 @@ from PIL import Image, ImageDraw
 
 from visioneval import Grade
 from visioneval.graders.measures import Measure, measure_directly
-from visioneval.graders.text import grader, ocr
+from visioneval.graders.text import TextGrader, grader, ocr
 from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.glyphs import Gap, gaps
 from visioneval.graders.text.layout import Corners, Reading
-from visioneval.graders.text.spaces import LineLook, LineLooks
-from visioneval.suite.cases.case import ExpectText
+from visioneval.graders.text.spaces import Gap, LineLook, LineLooks, gaps
+from visioneval.suite.case import ExpectText
 
 HEIGHT, BAR = 60, 16
 

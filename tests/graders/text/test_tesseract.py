@@ -10,8 +10,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from visioneval import Grade, GraderError
-from visioneval.graders.text import alphabet
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader, alphabet
 
 pytest.importorskip("rapidocr")
 

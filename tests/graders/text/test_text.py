@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from visioneval import Grade, TestCase
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader
 
 pytest.importorskip("rapidocr")
 

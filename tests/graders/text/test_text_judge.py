@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
 from visioneval import Grade, ProviderError, Reply
-from visioneval.graders.text import ocr, second_look
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader, ocr, second_look
 from visioneval.graders.text.grader import Text
 from visioneval.graders.text.layout import Reading
 

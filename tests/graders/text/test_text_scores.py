@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scripted_judge import ScriptedJudge, context
 
 from visioneval import TestCase
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.alphabet import words
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.edits import levenshtein, normalized_edit_distance, word_accuracy
 from visioneval.graders.text.grader import Text
 

@@ -8,7 +8,7 @@ import pytest
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import doubts_of
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 
 def compare(read: list[str], *, fold: bool = True, **expected: object) -> CopyCheck:

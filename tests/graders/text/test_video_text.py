@@ -13,8 +13,7 @@ from mock_outputs import request
 from PIL import Image, ImageDraw
 
 from visioneval import Grade, TaskType, TestCase
-from visioneval.graders.text import ocr
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text import TextGrader, ocr
 from visioneval.graders.text.layout import Reading
 from visioneval.providers.mock.generator import Mock
 

@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from visioneval import ProviderError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.config import CLOUD_NAMES
-from visioneval.running.calls.budget import CallSize, CostBound, bound_of
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.prices import CallSize, CostBound, Prices, bound_of
+from visioneval.running.keys import RateLimitKey
 
 PARAMETERS = """\
 import json

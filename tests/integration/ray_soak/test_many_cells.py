@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 from ray_clusters import flags, running_cluster
 
 from visioneval import read_info, read_records
-from visioneval.running.calls.limiters import BURST_S
+from visioneval.running.calls.throttle import BURST_S
 
 CELLS = 400
 PER_MINUTE = 600

@@ -19,7 +19,7 @@ from test_docs import ROOT, TABLES, rows_of
 
 from visioneval import bounds
 from visioneval.analysis.compare.gates import DEFAULT as DEFAULT_GATES
-from visioneval.analysis.sample_size import DEFAULT_CORRELATION, DEFAULT_PASS_RATE
+from visioneval.analysis.planning import DEFAULT_CORRELATION, DEFAULT_PASS_RATE
 from visioneval.cli import app
 from visioneval.cli.start import DEFAULT_TEMPLATE
 from visioneval.serve.server import DEFAULT_PORT

@@ -15,10 +15,9 @@ from workflow_images import SIZE, shipped_suite
 
 from visioneval import Record, TestCase, Verdict, read_records
 from visioneval.cli import app
-from visioneval.graders.rubric.config import RubricGrader
-from visioneval.graders.rubric.metrics import ScaleScore
+from visioneval.graders.rubric import RubricGrader, ScaleScore
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.case import rendered
 
 SUITES = Path(__file__).parents[3] / "suites"
 

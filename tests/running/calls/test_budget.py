@@ -18,20 +18,19 @@ from visioneval.cli import app
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.connection import flat_usage
-from visioneval.running.calls.budget import (
+from visioneval.running.calls.attempts import Budget
+from visioneval.running.calls.prices import (
     ANSWER_TOKENS,
-    Budget,
     CallSize,
     CostBound,
+    Prices,
     bound_of,
     smallest_size,
     stated_maximum,
 )
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.prices import Prices
+from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
-from visioneval.suite.entries.limits import Price
-from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.entries.providers import BaseProvider, Price
 from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow

@@ -25,17 +25,16 @@ from suite_runner import LOOK, SuiteRunner
 from visioneval import CellRef, Generation, ProviderError, Question, Reply, TaskType
 from visioneval.providers.base import Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget
-from visioneval.running.calls.caching import cache as cache_module
-from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls import cache as cache_module
+from visioneval.running.calls.attempts import Budget, CallLog
+from visioneval.running.calls.cache import Cache
 from visioneval.running.calls.calls import Calls, Reuse
 from visioneval.running.calls.judges import Judges, Meter, question_key
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 pytestmark = pytest.mark.slow
 

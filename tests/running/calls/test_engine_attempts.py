@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from visioneval import BudgetError, Generation, ProviderError
-from visioneval.running.calls.attempts import CallLog, PaidCall, PricedAttempts
-from visioneval.running.calls.budget import Budget, CallSize
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedAttempts
+from visioneval.running.calls.prices import CallSize, Prices
 from visioneval.running.calls.throttle import Throttle, Tries
-from visioneval.suite.entries.limits import Price
+from visioneval.running.keys import RateLimitKey
+from visioneval.suite.entries.providers import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
 SIZE = CallSize(images=1, input_tokens=1_000_000, max_output_tokens=1_000_000)

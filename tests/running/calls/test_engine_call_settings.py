@@ -11,7 +11,6 @@ from toys import Toy
 
 from visioneval import BudgetError, UsageError
 from visioneval.running.calls.calls import Reuse
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.settings import (
     CallSettings,
     budget_of,
@@ -19,6 +18,7 @@ from visioneval.running.calls.settings import (
     check_session,
     open_calls,
 )
+from visioneval.running.keys import RateLimitKey
 from visioneval.running.plan import Plan
 
 FREE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from visioneval import Question
 from visioneval.providers.base import AddressPart, ImagePart, Tool, ToolCall, Turn, VideoPart
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
-from visioneval.running.calls.budget import (
+from visioneval.running.calls.prices import (
     ANSWER_TOKENS,
     FRAME_TOKENS,
     IMAGE_TOKENS,
@@ -25,8 +25,8 @@ from visioneval.running.calls.budget import (
     question_size,
     smallest_size,
 )
-from visioneval.running.calls.estimate import estimate
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.estimate import estimate
+from visioneval.running.keys import RateLimitKey
 from visioneval.types import TaskType
 
 OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}

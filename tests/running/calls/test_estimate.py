@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from toys import SECOND, Toy
 
-from visioneval.analysis import past_costs as past
-from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.analysis import planning as past
+from visioneval.analysis.planning import PastCosts, read_past_costs
+from visioneval.running.estimate import CostEstimate, estimate
 from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.suite.load import load_suite
 

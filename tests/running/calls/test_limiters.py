@@ -9,9 +9,9 @@ from concurrency import Clock, run_with_timeout, settle
 
 from visioneval import ProviderError
 from visioneval.errors import ClosingError
-from visioneval.running.calls import limiters
-from visioneval.running.calls.limiters import CallRate, ConcurrencyLimiter
-from visioneval.suite.entries.limits import MAX_ATTEMPTS
+from visioneval.running.calls import throttle
+from visioneval.running.calls.throttle import CallRate, ConcurrencyLimiter
+from visioneval.suite.entries.providers import MAX_ATTEMPTS
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_retry_after_pauses_all_calls(clock: Clock) -> None:
 
 
 def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 1.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def scenario() -> None:
@@ -228,7 +228,7 @@ def test_the_attempts_of_a_call_outlast_a_limit_per_minute(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, stated: float | None
 ) -> None:
     """Also where the server states a wait that does not help, and each pause is the shortest that it may be."""
-    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 1.0)
     monkeypatch.setattr("random.uniform", lambda low, high: low)
 
     async def scenario() -> None:
@@ -259,13 +259,13 @@ def test_endless_429s_are_no_error_of_this_program(clock: Clock) -> None:
         for _ in range(2000):
             clock.now += limiter.seconds_until_open + 1
             limiter.slow_down(clock.now, 0.0)
-        assert limiter.seconds_until_open <= limiters.LONGEST_BACKOFF_S
+        assert limiter.seconds_until_open <= throttle.LONGEST_BACKOFF_S
 
     run_with_timeout(scenario())
 
 
 def test_calls_that_get_a_429_together_pause_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 1.0)
     waits = iter([0.5, *[1.0] * 6])
     monkeypatch.setattr("random.uniform", lambda low, high: next(waits))
 

@@ -13,10 +13,10 @@ from concurrency import Clock, run_with_timeout, settle
 
 from visioneval import BudgetError, ProviderError
 from visioneval.errors import ClosingError
-from visioneval.running.calls import limiters
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls import throttle
 from visioneval.running.calls.throttle import Throttle, Tries
-from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
+from visioneval.running.keys import RateLimitKey
+from visioneval.suite.entries.providers import MAX_ATTEMPTS, Limits
 
 GENERATE = RateLimitKey("openai", "painter", "generate")
 OTHER = RateLimitKey("openai", "sketcher", "generate")
@@ -249,7 +249,7 @@ def test_status_names_the_limit_that_all_models_share() -> None:
 
 
 def test_status_of_calls_that_wait_for_the_budget_or_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "BACKOFF_S", 500.0)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     @asynccontextmanager
@@ -295,7 +295,7 @@ def test_outer_timeout_is_not_converted() -> None:
 
 
 def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "BACKOFF_S", 500.0)
+    monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def scenario() -> None:
@@ -378,7 +378,7 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(round(seconds))
 
     monkeypatch.setattr(Throttle, "_sleep", record_wait)
-    monkeypatch.setattr(limiters, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(throttle, "monotonic", lambda: 1000.0)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from visioneval.providers.gemini.generator import token_counts
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.providers.openai.videos import _usage as usage_of_job
 from visioneval.records.baselines import BaselineLine
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.media import CheckedMedia
+from visioneval.running.calls.outputs import CheckedMedia
 from visioneval.running.calls.prices import MOST_TOKENS, Prices, checked_usage
+from visioneval.running.keys import RateLimitKey
 
 BOTH = {"input_tokens": 100, "output_tokens": 50}
 CHAT = {"prompt_tokens": 100, "completion_tokens": 50}

@@ -10,16 +10,15 @@ from engine_parts import calls_for, open_services, plan_of, recorded
 from toys import Toy
 
 from visioneval import TaskType
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import summarize
-from visioneval.graders.diversity.config import DiversityGrader
-from visioneval.records.diversity import read_diversity
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.estimate import estimate
+from visioneval.analysis.summary.summary import Compared, summarize
+from visioneval.graders.pixels import DiversityGrader
+from visioneval.records.between_cells import read_diversity
+from visioneval.running.calls.cache import Cache
 from visioneval.running.cells.measurements import Measurements
+from visioneval.running.estimate import estimate
 from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.pairs import pairwise_plan
-from visioneval.running.samples import measure_diversity
+from visioneval.running.runner import measure_diversity
 
 SPREAD: dict[str, Any] = {"key": "spread", "type": "diversity"}
 
@@ -42,7 +41,7 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 
 
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.running.samples.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.runner.processors", lambda: 1)
     parts = plan_of(suite(toy))
     with open_services(parts) as context:
         for record in recorded(context.writer.folder, parts):

@@ -11,7 +11,7 @@ import pytest
 from visioneval import GraderError, Output, TaskType
 from visioneval.media.images import sha256
 from visioneval.providers.base import Address, FilePart
-from visioneval.running.calls.media import CheckedMedia, check_media
+from visioneval.running.calls.outputs import CheckedMedia, check_media
 from visioneval.running.cells import services as image_cache
 from visioneval.running.cells.services import CellImages, ImageCache
 

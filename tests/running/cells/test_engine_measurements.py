@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from visioneval.graders.measures import Measure
-from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.cache import Cache
 from visioneval.running.calls.judges import Meter
 from visioneval.running.cells.measurements import Measurements
 

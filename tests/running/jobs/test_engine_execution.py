@@ -30,12 +30,11 @@ from visioneval.errors import ClosingError
 from visioneval.records.writer import RunWriter
 from visioneval.running import keys as file_hashes
 from visioneval.running import runner as run_module
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Components, Interrupt, Listener
 from visioneval.running.execution import Outcome, execute
 from visioneval.running.jobs import every_cell
-from visioneval.running.keys import FileHashes
+from visioneval.running.keys import FileHashes, RateLimitKey
 from visioneval.running.runner import by_limit_key, run_all
 
 PNG = generated_png("red")

@@ -12,9 +12,9 @@ from toys import LOOK, SECOND, Toy
 from visioneval import RunInfo, SuiteError, UsageError, read_info
 from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.running.plan import Plan
+from visioneval.suite.files import Trust
 from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.loading.paths import Trust
-from visioneval.suite.selection import Selection
+from visioneval.suite.runs import Selection
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +186,7 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
-    from visioneval.running.calls.estimate import estimate
+    from visioneval.running.estimate import estimate
     from visioneval.running.plan import needed_keys
 
     toy.outputs("images/case0.png")

@@ -344,7 +344,7 @@ def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api
     api.latency["images"], api.latency["judge"] = 0.05, 0.3
     small = (
         "import sys; sys.argv[0] = 'visioneval';"
-        "from visioneval.running.calls.caching import cache; store, left = cache.store_content, iter(range(20))\n"
+        "from visioneval.running.calls import cache; store, left = cache.store_content, iter(range(20))\n"
         "def full(*content):\n"
         "    if next(left, None) is None: raise OSError(28, 'No space left on device')\n"
         "    store(*content)\n"

@@ -21,7 +21,7 @@ from visioneval.graders.measures import Measure
 from visioneval.media.images import sha256
 from visioneval.records.writer import RunWriter
 from visioneval.running import execution as loop_module
-from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.cache import Cache
 from visioneval.running.cells.services import Components, Interrupt, Listener
 from visioneval.running.execution import Outcome, execute
 from visioneval.running.runner import run_all

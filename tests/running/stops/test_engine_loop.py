@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from visioneval import AuthError, BudgetError, ProviderError, StorageError
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle

@@ -11,8 +11,7 @@ from concurrency import run_with_timeout, settle
 
 from visioneval import AuthError, BudgetError, StorageError
 from visioneval.errors import ClosingError
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle

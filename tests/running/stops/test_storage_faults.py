@@ -19,7 +19,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.running import prepare as provenance
-from visioneval.running.calls.caching import cache as cache_module
+from visioneval.running.calls import cache as cache_module
 
 pytestmark = pytest.mark.slow
 

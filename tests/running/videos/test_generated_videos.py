@@ -20,18 +20,16 @@ from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
-from visioneval.running.calls.budget import bound_of, smallest_size
-from visioneval.running.calls.caching.cache import Cache, clear_scratch
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.media import check_media
-from visioneval.running.calls.operations import OperationCall, with_video_length
-from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.cache import Cache, clear_scratch
+from visioneval.running.calls.outputs import OperationCall, check_media, with_video_length
+from visioneval.running.calls.prices import Prices, bound_of, smallest_size
+from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.outputs import ExclusiveWriter
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}

@@ -11,8 +11,8 @@ from suite_runner import SuiteRunner
 from vertex import ProxyLog
 from video_suites import MODELS, PRICE, case_with, entry, image, report_text, resume, run, write
 
-from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.prices import Prices
+from visioneval.running.keys import RateLimitKey
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from suite_runner import SuiteRunner
 import visioneval as ve
 from visioneval.records.stores.publishing import Publisher
 from visioneval.records.stores.store import ObjectStore
-from visioneval.running.calls.caching import cache as cache_module
-from visioneval.running.calls.caching.shared_cache import SharedCache
+from visioneval.running.calls import cache as cache_module
+from visioneval.running.calls.cache import SharedCache
 
 pytestmark = pytest.mark.slow
 

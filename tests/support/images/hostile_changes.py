@@ -15,12 +15,11 @@ from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
 from visioneval import RunFormatError, VisionEvalError, read_info, read_records
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Cell
 from visioneval.label.work import read_entries
 from visioneval.records.baselines import read_baseline
-from visioneval.records.diversity import read_diversity
+from visioneval.records.between_cells import read_diversity, read_preferences
 from visioneval.records.labels import read_draws, read_labels
-from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 from visioneval.records.reader import open_records
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.calls.caching.layout import CacheEntry, decoded
+from visioneval.running.calls.cache import Cache
+from visioneval.running.calls.cache_files import CacheEntry, decoded
 
 ONE, TWO = b"the first image", b"the second image, a little longer"
 

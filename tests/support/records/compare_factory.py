@@ -9,10 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from visioneval import Fingerprint, Metric, Verdict
-from visioneval.analysis.cells import Cell, CellGrader
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, CellGrader, Side
 from visioneval.report.compare import comparison_report
 from visioneval.report.markdown import report_markdown
 from visioneval.report.terminal import print_end, print_report

@@ -9,10 +9,9 @@ from record_factory import record
 from report_runs import png, run_info, save_run
 
 from visioneval import read_info
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
-from visioneval.analysis.sides import Side, side_of_run
+from visioneval.analysis.sides import Cell, Side, side_of_run
 from visioneval.records.reader import open_records
 from visioneval.report.html.compare import comparison_page
 

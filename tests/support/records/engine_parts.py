@@ -14,10 +14,10 @@ from visioneval import CellRef, Question, Record, Reply, RunInfo
 from visioneval.media.images import sha256
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget, prices_of
+from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges
+from visioneval.running.calls.prices import prices_of
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Components, Services, build_components
 from visioneval.running.keys import FileHashes, generation_key, grade_key
@@ -25,7 +25,7 @@ from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import describe_run
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.selection import Selection
+from visioneval.suite.runs import Selection
 
 
 class StubJudge:

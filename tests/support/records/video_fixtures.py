@@ -9,13 +9,13 @@ from fake_api import FakeAPI
 from vertex import ProxyLog, vertex
 from video_suites import KINDS
 
-from visioneval.running.calls import operations
+from visioneval.running.calls import outputs as operations
 
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(operations.limiters, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(operations.throttle, "BACKOFF_S", 0.01)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.running.calls import limiters
+from visioneval.running.calls import throttle
 
 
 def run_with_timeout(scenario: Coroutine[Any, Any, None]) -> None:
@@ -32,4 +32,4 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(limiters, "monotonic", lambda: self.now)
+        monkeypatch.setattr(throttle, "monotonic", lambda: self.now)

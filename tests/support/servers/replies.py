@@ -14,14 +14,14 @@ from visioneval.graders.alignment import grader as alignment
 from visioneval.graders.gecko.answers import answer_as_json, answer_faults, read_answers
 from visioneval.graders.gecko.questions import ParsedQuestions, read_json, read_questions
 from visioneval.graders.pairwise import grader as pairwise
+from visioneval.graders.rubric import PassFail, ScaleScore
 from visioneval.graders.rubric import grader as rubric
-from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.graders.text import grader as text_judge
 from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Tool, ToolCall
 from visioneval.providers.conversation import run_tool
 from visioneval.providers.reply_json import UnreadableReplyError
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 METRICS = {
     "clear": PassFail(type="pass_fail", description="Is it clear?"),

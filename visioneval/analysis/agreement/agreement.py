@@ -8,7 +8,7 @@ from typing import Literal
 
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
 from visioneval.analysis.agreement.correction import Correction, correct
-from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
+from visioneval.analysis.agreement.graders import MEASURES, GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.judges import (
     HumanPreferences,
     PairwiseJudgeAgreement,
@@ -17,12 +17,11 @@ from visioneval.analysis.agreement.judges import (
     judges_by_run,
     preferences_of_people,
 )
-from visioneval.analysis.agreement.measures import MEASURES
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
 from visioneval.analysis.left_out import LeftOut, parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true
 from visioneval.types import Frozen
 

@@ -11,6 +11,7 @@ from typing import Literal
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.run_lookup import Warn, labels_of, read_run
 from visioneval.errors import UsageError
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import (
     LABELS,
     PAIR_ANSWERS,
@@ -24,7 +25,6 @@ from visioneval.records.labels import (
     read_labels,
 )
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.labels import WHY, LabelQuestion
 from visioneval.types import Score
 

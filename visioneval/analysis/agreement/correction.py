@@ -11,16 +11,15 @@ from datetime import datetime
 import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
-from visioneval.analysis.agreement.graders import RunMetric, score_of
-from visioneval.analysis.agreement.measures import Kind
+from visioneval.analysis.agreement.graders import Kind, RunMetric, score_of
 from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
 from visioneval.analysis.stats import prediction_powered as ppi
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import UsageError
 from visioneval.records.labels import DrawnCell, FrameRun, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
+from visioneval.suite.filters import chain_of
 from visioneval.suite.labels import LabelQuestion
-from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Status
 
 MAX_MISSING = 0.1

@@ -13,16 +13,15 @@ import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.graders import Confusion
-from visioneval.analysis.compare.preferences import Result, summarize_preferences
-from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.preferences import Result, summarize_preferences
 from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
 from visioneval.analysis.stats.basic import Statistic
-from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.summary.judges import JudgeCard, JudgeCards, PairCard, pair_cards
+from visioneval.analysis.stats.intervals import rate_interval
+from visioneval.analysis.summary.judges import Disagreements, JudgeCard, JudgeCards, PairCard, pair_cards
+from visioneval.records.between_cells import Preference
 from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
-from visioneval.records.preferences import Preference
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 Winner = Literal["a", "b", "tie"]

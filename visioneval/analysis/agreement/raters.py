@@ -21,7 +21,7 @@ from visioneval.analysis.stats.agreement import (
 )
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.records.labels import Label
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 
 Compared = tuple[Facet, float, float]

@@ -11,7 +11,6 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.analysis.stats.tests import (
     Counts,
     holm,
@@ -21,7 +20,7 @@ from visioneval.analysis.stats.tests import (
     within_variance,
     worse_p,
 )
-from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, detectable_mean, detectable_rate, detectable_within
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

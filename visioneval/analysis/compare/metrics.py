@@ -1,4 +1,5 @@
-"""Numbers of pairs: pass rates by case, model run and tag, failure tags, metrics and how often they are measured. Pure.
+"""Numbers of pairs: pass rates by case, model run and tag, failure tags, metrics and how often they are measured. And
+the runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
 
 Pairs of flaky cases do not count in differences. A pair with a side that is neither PASS nor FAIL is unmeasured.
 """
@@ -11,8 +12,8 @@ from dataclasses import dataclass, field
 from math import fsum, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
-from visioneval.analysis.cells import MEASURED
 from visioneval.analysis.compare.differences import (
+    ALPHA,
     CASE_ALPHA,
     PASS_RATE,
     PASSED,
@@ -22,16 +23,18 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
     scores_difference,
 )
-from visioneval.analysis.compare.pairing import Pairs
-from visioneval.analysis.compare.table import ABSENT, PairRow, PairTable, case_numbers, scores_of
-from visioneval.analysis.scores import WORD_SHARE
-from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
-from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
-from visioneval.suite.deciding import is_metric_of
-from visioneval.types import Metric, Verdict
+from visioneval.analysis.compare.pairing import ABSENT, PairRow, Pairs, PairTable, case_numbers, scores_of
+from visioneval.analysis.scores import WORD_SHARE, Estimate, verdict_rate
+from visioneval.analysis.sides import MEASURED
+from visioneval.analysis.stats.tests import Counts, adjusted_case_ps, holm, two_sided, worse_p
+from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
+from visioneval.records.baselines import Baseline
+from visioneval.suite.filters import chain_of
+from visioneval.suite.metrics import is_metric_of
+from visioneval.types import Frozen, Metric, Verdict
 
 if TYPE_CHECKING:
-    from visioneval.analysis.compare.table import Flags, Numbers
+    from visioneval.analysis.compare.pairing import Flags, Numbers
 
 
 class CasePasses(NamedTuple):
@@ -300,3 +303,86 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
             if ABSENT not in both:
                 alignments.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))
     return sorted(alignments, key=lambda item: (item.b or 0.0) - (item.a or 0.0))
+
+
+class RunOfBaseline(Frozen):
+    """A run of a baseline. ``p`` is that of its pass rate being that of the other runs, adjusted for their number."""
+
+    run: str
+    cells: int
+    pass_rate: Estimate
+    p: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it differs from the other runs by more than chance."""
+        return self.p is not None and self.p < ALPHA
+
+
+class BaselineSummary(Frozen):
+    """The runs of a baseline, the newest first.
+
+    ``between_runs`` is the standard deviation of the pass rate that equal runs share in all cases, in 0..1, and
+    ``dispersion`` the variance of the passes of a case as a multiple of that of independent samples; both ``None`` for
+    fewer than two runs, and the latter with one sample per case.
+    """
+
+    suite: str
+    runs: tuple[RunOfBaseline, ...]
+    between_runs: float | None
+    dispersion: float | None
+
+
+def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
+    """The runs of a baseline and their noise."""
+    passes = passes_of_runs(
+        (chain_of(line.test_id), [line.verdict if run is baseline else None for run in baselines])
+        for baseline in baselines
+        for line in baseline.lines
+        if not line.flaky
+    )
+    noise = run_noise(passes)
+    has_samples = any(measured > 1 for row in passes for _, measured in row)
+    runs = tuple(
+        RunOfBaseline(
+            run=baseline.header.run,
+            cells=len(baseline.lines),
+            pass_rate=verdict_rate((line.test_id, line.verdict) for line in baseline.lines),
+            p=p,
+        )
+        for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
+    )
+    is_known = noise.runs > 1
+    return BaselineSummary(
+        suite=baselines[0].header.suite,
+        runs=runs,
+        between_runs=noise.shared**0.5 if is_known else None,
+        dispersion=noise.dispersion if is_known and has_samples else None,
+    )
+
+
+def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
+    """A sentence for each run that differs from the others by more than chance."""
+    for run in summarize_runs(baselines).runs:
+        if run.differs and run.pass_rate.value is not None:
+            yield (
+                f"{run.run} differs from the other runs by more than chance (pass rate {run.pass_rate.value:.1%},"
+                f" p {run.p:.2g}): was it another model, prompt or judge?"
+            )
+
+
+def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[float | None]:
+    """For each run, the two-sided p of its cases against those of the other runs, adjusted by Holm."""
+    if runs < 2 or not passes:
+        return [None] * runs
+    p_values = []
+    for number in range(runs):
+        cases = []
+        for row in passes:
+            passed, measured = row[number]
+            others = [counts for at, counts in enumerate(row) if at != number]
+            cases.append(Counts(sum(n for n, _ in others), sum(n for _, n in others), passed, measured))
+        worse = worse_p(cases)
+        assert worse is not None
+        p_values.append(two_sided(worse))
+    return list(holm(p_values))

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visioneval.analysis.stats.basic import Interval, Statistic, t_quantile
-from visioneval.analysis.stats.clusters import CaseSums
 from visioneval.analysis.stats.correlation import PairwiseAccuracy
-from visioneval.analysis.stats.intervals import cautious_interval, rare_event_interval
+from visioneval.analysis.stats.intervals import CaseSums, cautious_interval, rare_event_interval
 from visioneval.errors import count_of
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from pydantic import Field
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.scores import Scores, case_of, counted_metrics, word_shares
 from visioneval.analysis.stats.basic import t_quantile, wilson_interval
-from visioneval.analysis.stats.clusters import case_sums, effective_number
+from visioneval.analysis.stats.intervals import case_sums, effective_number
 from visioneval.analysis.stats.variance import (
     CaseTable,
     SampleVotes,
@@ -21,7 +21,7 @@ from visioneval.analysis.stats.variance import (
     components,
 )
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.suite.deciding import LeftOut
+from visioneval.suite.metrics import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 
 Lever = Literal["cases", "samples", "votes"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from visioneval.graders.alignment.config import (
+from visioneval.graders.alignment import (
     ITEM_TEXTS,
     JUDGE_SCORE,
     MAX_REQUIREMENTS,

@@ -12,14 +12,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
-from visioneval.graders.gecko.choices import NONE_OF_THEM, answer_text, choice_of, lettered_choices, offers_none
-from visioneval.graders.gecko.config import VERDICTS, asking_context
+from visioneval.graders.gecko import (
+    NONE_OF_THEM,
+    VERDICTS,
+    answer_text,
+    asking_context,
+    choice_of,
+    lettered_choices,
+    offers_none,
+)
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, object_schema, past_cache
 from visioneval.providers.base import Part, Question, Reply
-from visioneval.suite.cases.questions import GeckoQuestion, folded_text
+from visioneval.suite.questions import GeckoQuestion, folded_text
 from visioneval.templates.render import Templates
+from visioneval.threads import gather_all
 
 OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.gecko import GeckoGrader
 from visioneval.graders.gecko.answers import (
     AnswerSet,
     Instructions,
@@ -23,7 +24,6 @@ from visioneval.graders.gecko.answers import (
     ask_past_cache,
     chosen_text,
 )
-from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.questions import (
     generate_questions,
     generation_key,
@@ -36,8 +36,8 @@ from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
 from visioneval.records.model import digest
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.case import TestCase
+from visioneval.suite.questions import GeckoQuestion
 from visioneval.templates.render import Templates
 from visioneval.types import Score
 

@@ -16,17 +16,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import GraderError
+from visioneval.graders.gecko import CHECK, GeckoGrader, choice_of, making_context
 from visioneval.graders.gecko.answers import OFF_SHAPE, Instructions, ParsedAnswer, ask_all, ask_past_cache, chosen_text
-from visioneval.graders.gecko.choices import choice_of
-from visioneval.graders.gecko.config import CHECK, GeckoGrader, making_context
 from visioneval.judging.ask import Ask, extra_keys_of, object_schema, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.records.model import digest
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.question_forms import question_list
-from visioneval.suite.cases.questions import (
+from visioneval.suite.case import TestCase
+from visioneval.suite.questions import (
     MAX_QUESTIONS,
     TYPES,
     YES_NO,
@@ -34,6 +32,7 @@ from visioneval.suite.cases.questions import (
     Media,
     dependency_problems,
     folded_text,
+    question_list,
     without_bad_dependencies,
     without_dependencies_if_any_is_bad,
 )

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
+from visioneval.graders.pixels import RegisteringGrader
 from visioneval.graders.pixels.color import Floats, Mask, Pixels, comparable, percent
-from visioneval.graders.pixels.config import RegisteringGrader
 from visioneval.graders.pixels.difference import SCORE_DIGITS, changed_visibly, different, exceeds, luma
 from visioneval.media.images import color_space_of, load_image
 

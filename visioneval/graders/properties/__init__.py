@@ -1,1 +1,120 @@
-"""The properties grader: the file itself, its size, format and transparency."""
+"""The graders of a file's properties, as an image and as a video: their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from visioneval.suite.case import TestCase, YesNo
+from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, YES, BaseGrader, Share, is_video
+from visioneval.types import Metric, TaskType
+
+_BLANK = Metric(type="bool", better="lower")
+
+
+class PropertiesGrader(BaseGrader):
+    """Properties of the file: it decodes, is not blank, and matches ``expect``."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        ".size": "expect.size or expect.aspect_ratio",
+        ".format": "expect.format",
+        ".alpha": "expect.alpha or an image to edit",
+    }
+
+    type: Literal["properties"]
+
+    @property
+    def measures_locally(self) -> bool:
+        return True
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        expect = case.expect
+        if is_video(case):
+            return {}
+        metrics = {self.key: YES}
+        if expect.size is not None or expect.aspect_ratio is not None:
+            metrics[f"{self.key}.size"] = YES
+        if expect.format is not None:
+            metrics[f"{self.key}.format"] = YES
+        if isinstance(expect.alpha, bool) or keeps_alpha(case):
+            metrics[f"{self.key}.alpha"] = YES
+        metrics[f"{self.key}.blank"] = _BLANK
+        return metrics
+
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        return frozenset({f"{self.key}.alpha"} if keeps_alpha(case) else ())
+
+    @property
+    def version(self) -> str:
+        return "3"
+
+
+def keeps_alpha(case: TestCase) -> bool:
+    """Whether the output must have transparent pixels if the image to edit has some."""
+    is_edit = case.task_type is TaskType.IMAGE_EDITING and case.edits_image
+    return is_edit and case.expect.alpha is None and case.expect.format != "jpeg"
+
+
+def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] > limits[1]:
+        raise ValueError(f"the minimum {limits[0]:g} is above the maximum {limits[1]:g}")
+    return limits
+
+
+Amount = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Limits = Annotated[tuple[Amount, Amount], AfterValidator(_ordered)]
+_NEUTRAL = Metric(type="number", range=(0, None), better="none")
+
+
+class VideoGrader(BaseGrader):
+    """Properties of a video: it has the expected duration, size, frame rate and sound, and does not stand still, turn
+    black or flicker."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "": "task: video_generation",
+        ".size": "expect.size or expect.aspect_ratio",
+    }
+
+    type: Literal["video"]
+    duration: Limits | None = Field(default=None, description="The minimum and maximum duration in seconds.")
+    frame_rate: Limits | None = Field(default=None, description="The minimum and maximum of frames per second.")
+    audio: YesNo | None = Field(default=None, description="Whether it must have a soundtrack, or must have none.")
+    max_frozen_s: Amount | None = Field(
+        default=0.5, description="The longest time, in seconds, for which the image may stand still; null: any."
+    )
+    max_black_share: Share | None = Field(
+        default=0.1, description="The largest share of the duration that may be black; null: any."
+    )
+    max_flicker: Share | None = Field(default=0.01, description="The largest flicker; null: any.")
+
+    def extra_for(self, case: TestCase) -> str | None:
+        return "video" if is_video(case) else None
+
+    @property
+    def measures_locally(self) -> bool:
+        return True
+
+    def metrics(self, case: TestCase) -> dict[str, Metric]:
+        if not is_video(case):
+            return {}
+        key, expect = self.key, case.expect
+        has_size = expect.size is not None or expect.aspect_ratio is not None
+        return {
+            key: YES,
+            **({f"{key}.size": YES} if has_size else {}),
+            f"{key}.duration_s": _NEUTRAL,
+            f"{key}.width": _NEUTRAL,
+            f"{key}.height": _NEUTRAL,
+            f"{key}.frame_rate": _NEUTRAL,
+            f"{key}.has_audio": Metric(type="bool", better="none"),
+            f"{key}.frozen_s": AMOUNT_DOWN,
+            f"{key}.frozen_share": SHARE_DOWN,
+            f"{key}.black_share": SHARE_DOWN,
+            f"{key}.flicker": SHARE_DOWN,
+        }
+
+    @property
+    def version(self) -> str:
+        return "1"

@@ -8,24 +8,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext, message_about
-from visioneval.graders.rubric.config import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
+from visioneval.graders.rubric import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
     Answer,
     OffSchemaError,
+    combined_vote,
     exchange,
+    is_tie,
     object_schema,
     past_cache,
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, load_attachments
-from visioneval.judging.votes import combined_vote, is_tie
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
-from visioneval.suite.entries.judge_prompt import REASON, is_text, is_texts
+from visioneval.suite.entries.judges import REASON, is_text, is_texts
+from visioneval.threads import gather_all
 from visioneval.types import Score
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Rubric:
         metrics: Metrics,
         vote: int,
     ) -> CropTool:
-        from visioneval.judging.crops import CropTool  # loads Pillow, which few rubrics need
+        from visioneval.judging.crops import CropTool
 
         suffix = f".{next(iter(metrics))}" if self._config.per_metric else ""
 

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import which
 
-from visioneval.media.characters import is_ignorable
+from visioneval.media import is_ignorable
 
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
 COMMA, LOW_QUOTE, DEGREE = ",", "„", "°"

@@ -15,17 +15,19 @@ from typing import Any
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.difference import SCORE_DIGITS
-from visioneval.graders.text import ocr, reasons, second_look
-from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.config import (
+from visioneval.graders.text import (
     CHECK,
     DESCRIBE,
     LIST,
     TEXTS,
     TextGrader,
+    ocr,
+    reasons,
+    second_look,
     text_contexts,
     unreadable_characters,
 )
+from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.spaces import LineLooks, look_at_lines
@@ -43,7 +45,7 @@ from visioneval.judging.ask import (
 from visioneval.media.images import load_image, room_for, size_of
 from visioneval.providers.base import Question
 from visioneval.records.model import digest
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 

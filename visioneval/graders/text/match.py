@@ -34,7 +34,7 @@ from visioneval.graders.text.alphabet import (
     unreadable,
 )
 from visioneval.graders.text.layout import Reading
-from visioneval.media.characters import is_ignorable
+from visioneval.media import is_ignorable
 
 Span = tuple[int, int, int]
 """A reading's index, and the start and (exclusive) end of its compared characters."""

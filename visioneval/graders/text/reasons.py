@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from visioneval.graders.text import TextGrader
 from visioneval.graders.text.alphabet import cannot_read
 from visioneval.graders.text.check import CopyCheck, Extra
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.missing import CopyPair, Miss
 from visioneval.graders.text.spaces import SpaceFinding
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 
 def reason(

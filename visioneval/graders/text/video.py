@@ -15,16 +15,15 @@ from PIL import Image
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.difference import SCORE_DIGITS
-from visioneval.graders.text import ocr
+from visioneval.graders.text import TextGrader, ocr
 from visioneval.graders.text.check import CopyCheck, check
-from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.edits import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.match import copy_of
 from visioneval.graders.text.missing import CopyPair, Miss
 from visioneval.graders.text.reasons import extra_doubt, forbidden_doubt, line_doubt, no_text, quoted, read_instead
 from visioneval.media.video import sample_images
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from functools import lru_cache
 from PIL import Image, ImageDraw, ImageFont, features
 
 from visioneval.errors import ProviderError
-from visioneval.media.characters import is_ignorable
+from visioneval.media import is_ignorable
 
 Color = tuple[int, int, int]
 

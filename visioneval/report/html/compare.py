@@ -7,11 +7,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair
-from visioneval.analysis.sides import Side
+from visioneval.analysis.sides import Cell, Side
 from visioneval.report.compare import change_lines, comparison_report, pair_remarks
 from visioneval.report.differences import CHANGE_WORDS
 from visioneval.report.html.images import EmbeddedImages

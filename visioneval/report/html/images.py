@@ -21,8 +21,8 @@ from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
 from visioneval.media.urls import public_address
-from visioneval.records.stores.locations import copies_of
-from visioneval.suite.loading.paths import Trust
+from visioneval.records.stores.lookup import copies_of
+from visioneval.suite.files import Trust
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from visioneval.analysis.scores import counted_metrics, number_of
-from visioneval.analysis.summary.cells import FailingCell
+from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.report.html.pages import BINS, histogram, verdict_bar
@@ -35,7 +35,7 @@ from visioneval.report.sections import (
     quoted,
 )
 from visioneval.report.text import cut_middle
-from visioneval.suite.deciding import LeftOut
+from visioneval.suite.metrics import LeftOut
 
 MAX_FAILURES = 14
 _WIDE = ("gates", "failures", "rates")

@@ -15,17 +15,16 @@ from itertools import islice
 from typing import Any
 
 from visioneval import bounds
-from visioneval.analysis.alignments import alignment_keys, gaps_in
-from visioneval.analysis.disagreements import disagreement_finder
-from visioneval.analysis.summary.cells import reason_of
+from visioneval.analysis.summary.gates import reason_of
+from visioneval.analysis.summary.graders import alignment_keys, gaps_in
+from visioneval.analysis.summary.judges import disagreement_finder
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
 from visioneval.report.text import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
-from visioneval.suite.cases.case import BASE_ROLE, TestCase
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.case import BASE_ROLE, TestCase, rendered
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Score

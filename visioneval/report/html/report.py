@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.analysis.redaction import NOTHING, Redaction, redacted_run
-from visioneval.analysis.summary.compared import Compared
-from visioneval.analysis.summary.summary import summarize
+from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.reader import Records, records_of
-from visioneval.records.stores.locations import copies_of, display_name
+from visioneval.records.stores.lookup import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.settings import MAX_GALLERY_CELLS
-from visioneval.suite.deciding import left_out
 from visioneval.suite.filters import Scope, any_glob
+from visioneval.suite.metrics import left_out
 from visioneval.types import Verdict
 
 _SUBFOLDERS = ("data", "thumbs", "images")

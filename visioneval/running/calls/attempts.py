@@ -1,4 +1,4 @@
-"""The attempts of a call: each runs the code of a provider or judge, whose result is checked, priced and logged."""
+"""The attempts of a call: each is within the budget, runs code of a provider or judge, and is priced and logged."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -16,16 +17,134 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TextIO, TypeVar
 
-from visioneval.errors import ProviderError, StoppedError, UsageError
+from visioneval.errors import BudgetError, ProviderError, StoppedError, UsageError
 from visioneval.plugins import describe_user_error
-from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
-from visioneval.running.calls.budget import Budget, CallSize, CostBound, Reservation, bound_of
-from visioneval.running.calls.limiters import RateLimitKey
-from visioneval.running.calls.prices import Prices, tokens_of
+from visioneval.providers.base import (
+    CellRef,
+    Generation,
+    GenerationRequest,
+    Judge,
+    Question,
+    Reply,
+)
+from visioneval.running.calls.prices import CallSize, CostBound, Prices, bound_of, budget_too_small, tokens_of
 from visioneval.running.calls.throttle import Throttle, Tries
+from visioneval.running.keys import RateLimitKey
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import usd
 from visioneval.threads import Threads
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The US dollars reserved for one call in flight; ``images`` is the number of images it generates."""
+
+    limit_key: RateLimitKey
+    images: int
+    usd: float
+
+
+@dataclass(slots=True)
+class Budget:
+    """The budget of a run in US dollars, or ``None``. A call in flight reserves the most that it may cost.
+
+    If that amount is only an estimate because the token count is unknown, the first call of a rate-limit key runs
+    alone, and later calls reserve the largest cost of a call so far.
+    """
+
+    limit_usd: float | None = None
+    spent: float = 0.0
+    refused: int = 0
+    refusal: str | None = None
+    """The message of the first call that the budget refused."""
+    _reserved: float = 0.0
+    _running: dict[RateLimitKey, int] = field(default_factory=lambda: defaultdict(int))
+    _largest: dict[RateLimitKey, float] = field(default_factory=dict)
+    """The largest cost of a call so far, per generated image if it generates any."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def reserve(self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]) -> Reservation:
+        """A context that reserves the cost of one paid call. Calls ``bound`` only if there is a budget."""
+        return Reservation(self, limit_key, images, bound)
+
+    async def start(self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]) -> Claim:
+        """Reserves the cost of one call. Waits while calls in flight may still leave enough of the budget.
+
+        Raises ``BudgetError`` if they cannot.
+        """
+        if self.limit_usd is None:
+            return Claim(limit_key, images, 0.0)
+        claim = await self._claim(limit_key, images, bound(), self.limit_usd)
+        self._running[limit_key] += 1
+        self._reserved += claim.usd
+        return claim
+
+    def end(self, claim: Claim) -> None:
+        """Releases the reservation of a call."""
+        if self.limit_usd is None:
+            return
+        self._running[claim.limit_key] -= 1
+        self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def settle(self, claim: Claim, cost: float | None) -> None:
+        """Adds the cost of a call. If the cost is unknown because the reply was lost, adds the whole reservation."""
+        self.spent += claim.usd if cost is None else cost
+        if cost:  # a call that cost nothing, such as one that was paid before, tells nothing about the next
+            largest = self._largest.get(claim.limit_key, 0.0)
+            self._largest[claim.limit_key] = max(largest, cost / max(1, claim.images))
+
+    async def _claim(self, limit_key: RateLimitKey, images: int, bound: CostBound, limit_usd: float) -> Claim:
+        while True:
+            largest = None if bound.is_strict else self._largest.get(limit_key)
+            claim = Claim(limit_key, images, bound.usd if largest is None else largest * max(1, images))
+            self._check_affordable(claim, bound, limit_usd)
+            is_first = largest is None and not bound.is_strict
+            if _is_within(self.spent + self._reserved + claim.usd, limit_usd) and not (
+                is_first and self._running[limit_key]
+            ):
+                return claim
+            await self._changed.wait()
+
+    def _check_affordable(self, claim: Claim, bound: CostBound, limit_usd: float) -> None:
+        """Raises ``BudgetError`` if the call exceeds the budget even when all calls in flight cost nothing."""
+        if _is_within(self.spent + claim.usd, limit_usd):
+            return
+        self.refused += 1
+        message = budget_too_small(limit_usd, claim.limit_key, bound)
+        if self.spent:
+            message = (
+                f"the budget of {limit_usd:g} USD is used up: {self.spent:.4g} USD spent, and the next call of"
+                f" {claim.limit_key} may cost {claim.usd:.4g} USD"
+            )
+        self.refusal = self.refusal or message
+        raise BudgetError(message)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The reservation of one call, for ``async with``. ``claim`` is set while the call is in flight."""
+
+    budget: Budget
+    limit_key: RateLimitKey
+    images: int
+    bound: Callable[[], CostBound]
+    claim: Claim = field(init=False)
+
+    async def __aenter__(self) -> Claim:
+        """Waits until the call is affordable. Raises ``BudgetError`` if it cannot be."""
+        self.claim = await self.budget.start(self.limit_key, self.images, self.bound)
+        return self.claim
+
+    async def __aexit__(self, *_: object) -> None:
+        self.budget.end(self.claim)
+
+
+def _is_within(usd: float, limit_usd: float) -> bool:
+    """Allows a tiny excess for floating-point rounding."""
+    return usd <= limit_usd * (1 + 1e-9)
+
 
 T = TypeVar("T", Generation, Reply)
 

@@ -17,21 +17,25 @@ from visioneval.providers.base import (
     OperationGenerator,
     Reply,
 )
-from visioneval.records.operations import DownloadFiles, OperationFile
-from visioneval.running.calls.attempts import CallLog, PaidCall, PricedAttempts, as_generation, generation_of
-from visioneval.running.calls.budget import Budget, generation_size
-from visioneval.running.calls.caching.cache import Cache, Content, content_digest
-from visioneval.running.calls.caching.layout import CacheEntry, Kind
-from visioneval.running.calls.limiters import generation_limit_key
-from visioneval.running.calls.media import CheckedMedia, CheckedOutputs, Downloads, check_media, check_outputs
-from visioneval.running.calls.operations import OperationCall
-from visioneval.running.calls.prices import Prices, checked_usage
+from visioneval.records.outputs import DownloadFiles, OperationFile
+from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedAttempts, as_generation, generation_of
+from visioneval.running.calls.cache import Cache, Content, content_digest
+from visioneval.running.calls.cache_files import CacheEntry, Kind
+from visioneval.running.calls.outputs import (
+    CheckedMedia,
+    CheckedOutputs,
+    Downloads,
+    OperationCall,
+    check_media,
+    check_outputs,
+)
+from visioneval.running.calls.prices import Prices, checked_usage, generation_size
 from visioneval.running.calls.throttle import Throttle, Tries
-from visioneval.running.keys import HashOf, call_key, operation_key
+from visioneval.running.keys import HashOf, call_key, generation_limit_key, operation_key
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, usd
 from visioneval.settings import ReuseChoice
-from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
+from visioneval.suite.entries.providers import OPERATION_TIMEOUT_S
 from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 

@@ -1,4 +1,4 @@
-"""What calls cost: the usage that a server reports, and prices of the suite, genai-prices or LiteLLM."""
+"""What calls cost, and the most that they may cost: by prices of the suite, genai-prices or LiteLLM."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from visioneval import registry
+from visioneval import plugins
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import scalar
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 from visioneval.suite.remote import Remote
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
     from genai_prices.types import Provider as PricedProvider
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import ceil
+
+import orjson
+
+from visioneval.providers.base import Part, Question, VideoPart
+from visioneval.running.keys import generation_limit_key, judge_limit_key
+from visioneval.running.plan import Call, Plan
+from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.providers import BaseProvider
+from visioneval.types import TaskType
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +98,10 @@ class Prices:
 
     def _on_own_host(self, limit_key: RateLimitKey) -> type[Remote] | None:
         """The class of options for a key whose calls go to the provider's own host."""
-        table = registry.JUDGES if limit_key.kind == "judge" else registry.PROVIDERS
+        table = plugins.JUDGES if limit_key.kind == "judge" else plugins.PROVIDERS
         if limit_key in self.custom_hosts or limit_key.provider not in table:
             return None
-        options = registry.config_of(table, limit_key.provider)
+        options = plugins.config_of(table, limit_key.provider)
         return options if issubclass(options, Remote) else None
 
 
@@ -196,3 +208,172 @@ def _adds_up(usage: Mapping[str, int]) -> bool:
         (tokens["cache_image_read_tokens"], tokens["cache_read_tokens"]),
     )
     return all(detail <= total for detail, total in details_and_totals)
+
+
+IMAGE_TOKENS = 16_384
+"""Input tokens reserved for each image sent: no current model uses more at full detail."""
+VIDEO_TOKENS = 100_000
+"""Input tokens reserved for each video sent: about five minutes of video."""
+ANSWER_TOKENS = 16_384
+"""Output tokens of a judge's reply, thinking included, if its params set no maximum."""
+VIDEO_SECOND_TOKENS = 6_000
+"""Output tokens of a second of generated video of 720p: Gemini Omni uses 5,792."""
+_SCALE_BY_RESOLUTION = {"1080p": 2.25, "4k": 9.0}
+FRAME_TOKENS = 1_000
+"""Input tokens of overhead: roles, tool declarations and the provider's own instructions."""
+_MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
+_CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
+
+
+@dataclass(frozen=True, slots=True)
+class CallSize:
+    """The size of a call before it starts.
+
+    ``images`` is the number of images or videos it generates, and ``input_tokens`` an upper bound of what it sends. If
+    no maximum is set, ``max_output_tokens`` is ``None`` and ``likely_output_tokens`` is used instead.
+    ``video_seconds`` is the greatest length of its videos together.
+    """
+
+    images: int = 0
+    input_tokens: int = 0
+    max_output_tokens: int | None = None
+    likely_output_tokens: int = ANSWER_TOKENS
+    video_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CostBound:
+    """The maximum cost of a call in US dollars; an estimate unless ``is_strict``."""
+
+    usd: float
+    is_strict: bool
+
+
+def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> CostBound:
+    """The cost bound of a call: strict if only calls and images are priced, or a maximum of output tokens is set."""
+    price, length = prices.fixed(limit_key), {VIDEO_MS: round(1000 * size.video_seconds)}
+    if price is not None and not (price.input_per_million or price.output_per_million):
+        return CostBound(prices.cost(limit_key, length, size.images) or 0.0, is_strict=True)
+    output_tokens = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
+    text_usage = {"input_tokens": size.input_tokens, "output_tokens": output_tokens, **length}
+    image_usage = {**text_usage, "input_image_tokens": size.input_tokens, "output_image_tokens": output_tokens}
+    video_usage = {**text_usage, "output_video_tokens": output_tokens}
+    usages = (text_usage, video_usage) if size.video_seconds else (text_usage, image_usage)
+    costs = (prices.cost(limit_key, usage, size.images) for usage in usages)
+    return CostBound(max(cost or 0.0 for cost in costs), is_strict=size.max_output_tokens is not None)
+
+
+def generation_size(call: Call) -> CallSize:
+    """The size of a generation or an edit."""
+    files = len(call.files.images) + len(call.files.masks)
+    text_bytes = len(call.sent_prompt.encode()) + _bytes(call.params)
+    smallest = smallest_size(call.run.config, call.params, len(call.samples), call.task_type)
+    return replace(smallest, input_tokens=FRAME_TOKENS + text_bytes + IMAGE_TOKENS * files)
+
+
+def smallest_size(config: BaseProvider, params: Mapping[str, Any], outputs: int, task: TaskType) -> CallSize:
+    """The size of a call that generates so many images or videos, without its prompt."""
+    maximum = stated_maximum(config, params)
+    if task is not TaskType.VIDEO_GENERATION:
+        return CallSize(outputs, 0, maximum, config.most_image_tokens(params) * outputs)
+    seconds = config.longest_video_s(params) * outputs
+    scale = _SCALE_BY_RESOLUTION.get(str(params.get("resolution")).lower(), 1.0)
+    tokens = ceil(VIDEO_SECOND_TOKENS * seconds * scale)
+    return CallSize(outputs, 0, maximum, tokens, seconds)
+
+
+def question_size(config: BaseJudge, question: Question) -> CallSize:
+    """The size of one round with a judge, including all earlier rounds. Counts one token per byte."""
+    params: Mapping[str, Any] = getattr(config, "params", {})
+    tokens = FRAME_TOKENS + _bytes(params) + _bytes(question.schema) + _tokens(question.parts)
+    tokens += sum(_bytes([tool.description, tool.parameters]) for tool in question.tools)
+    for turn in question.turns:
+        tokens += _bytes(turn.raw) + sum(_tokens(parts) for _, parts in turn.results)
+    return CallSize(0, tokens, stated_maximum(config, params))
+
+
+def stated_maximum(config: BaseProvider | BaseJudge, params: Mapping[str, Any]) -> int | None:
+    """The maximum of output tokens per call that ``params`` set, if any.
+
+    A custom class or a program may not send it.
+    """
+    if not isinstance(config, Remote):
+        return None
+    stated = [params[name] for name in _MAX_TOKEN_PARAMS if isinstance(params.get(name), int)]
+    answers = [params[name] for name in _CANDIDATE_PARAMS if isinstance(params.get(name), int)]
+    return max(stated) * max([1, *answers]) if stated else None
+
+
+def _tokens(parts: Iterable[Part]) -> int:
+    tokens = 0
+    for part in parts:
+        if isinstance(part, str):
+            tokens += len(part.encode())
+        else:
+            tokens += VIDEO_TOKENS if isinstance(part, VideoPart) or part.mime.startswith("video/") else IMAGE_TOKENS
+    return tokens
+
+
+def _bytes(data: object) -> int:
+    return len(orjson.dumps(data, default=str)) if data else 0
+
+
+def prices_of(plan: Plan) -> Prices:
+    """The suite's prices, and public prices for calls to a provider's own host."""
+    custom_hosts = {
+        limit_key for limit_key, config in _paid_configs(plan) if isinstance(config, Remote) and not config.is_own_host
+    }
+    return Prices(plan.suite.prices, frozenset(custom_hosts))
+
+
+def paid_configs(plan: Plan) -> dict[RateLimitKey, Any]:
+    """The provider or judge config of each rate-limit key of a plan whose calls may cost money."""
+    return dict(_paid_configs(plan))
+
+
+def _paid_configs(plan: Plan) -> Iterator[tuple[RateLimitKey, Any]]:
+    for run in plan.runs:
+        if plan.generates and not run.config.is_free:
+            yield generation_limit_key(run.provider, run.params), run.config
+    for judge in plan.judges.values():
+        if not judge.is_free:
+            yield judge_limit_key(judge), judge
+
+
+def budget_warnings(plan: Plan, limit_usd: float, *, judges: bool = True) -> list[str]:
+    """One line for each model, and each judge if ``judges``, whose single call exceeds the budget."""
+    prices = prices_of(plan)
+    sizes: dict[RateLimitKey, CallSize] = {}
+    for run in plan.runs:
+        tasks = {case.task_type for case in plan.suite.cases if plan.count(case, run)[0]}
+        if plan.generates and tasks and not run.config.is_free:
+            # a model that generates videos generates nothing else
+            task = max(tasks, key=lambda task: task is TaskType.VIDEO_GENERATION)
+            size = smallest_size(run.config, run.params, plan.outputs_per_call(run), task)
+            sizes[generation_limit_key(run.provider, run.params)] = size
+    for judge in plan.judges.values() if judges else ():
+        if not judge.is_free:
+            maximum = stated_maximum(judge, getattr(judge, "params", {}))
+            sizes[judge_limit_key(judge)] = CallSize(max_output_tokens=maximum)
+    bounds = {
+        limit_key: bound_of(prices, limit_key, size) for limit_key, size in sizes.items() if prices.knows(limit_key)
+    }
+    return [
+        budget_too_small(limit_usd, limit_key, bound) for limit_key, bound in bounds.items() if bound.usd > limit_usd
+    ]
+
+
+def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: CostBound) -> str:
+    """The message for a budget that is smaller than the cost of one call."""
+    hint = ""
+    if not bound.is_strict:
+        price_hint = f"'prices: {{{limit_key}: {{per_image: ...}}}}' in the suite sets the price"
+        hint = "; " + (
+            price_hint
+            if limit_key.kind == "generate"
+            else "to lower this, set a maximum number of output tokens in its params"
+        )
+    return (
+        f"the budget of {limit_usd:g} USD is too small for one call of {limit_key}, which may cost {bound.usd:.4g} USD"
+        f"{hint}"
+    )

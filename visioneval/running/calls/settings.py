@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.errors import BudgetError, UsageError
-from visioneval.records.stores.locations import cache_url
-from visioneval.running.calls.attempts import CallLog
-from visioneval.running.calls.budget import Budget, budget_warnings, paid_configs, prices_of
-from visioneval.running.calls.caching.cache import Cache, default_folder
-from visioneval.running.calls.caching.shared_cache import check_shared_cache, open_cache
+from visioneval.records.stores.lookup import cache_url
+from visioneval.running.calls.attempts import Budget, CallLog
+from visioneval.running.calls.cache import Cache, check_shared_cache, default_folder, open_cache
 from visioneval.running.calls.calls import Calls, Reuse, RunCells
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.prices import budget_warnings, paid_configs, prices_of
 from visioneval.running.calls.throttle import Throttle
+from visioneval.running.keys import RateLimitKey
 from visioneval.running.plan import Plan, asks
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.settings import MAX_CONCURRENCY

@@ -11,25 +11,174 @@ import asyncio
 import contextlib
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, Protocol, TypeVar, get_args
 
-from visioneval.errors import STOPPING, ClosingError, ProviderError, count_of
-from visioneval.running.calls import limiters
-from visioneval.running.calls.limiters import (
-    LONGEST_WAIT_S,
-    CallRate,
-    ConcurrencyLimiter,
-    Kind,
-    RateLimitKey,
-    duration_text,
-)
-from visioneval.stopwatch import waiting, working
-from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.errors import LONGEST_RETRY_AFTER_S, STOPPING, ClosingError, ProviderError, count_of
+from visioneval.running.keys import Kind, RateLimitKey
+from visioneval.suite.entries.providers import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.threads import waiting, working
+
+BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 60.0
+_RATE_LIMIT_FACTOR = 5
+"""A 429 backs off for longer than other failures: most limits are per minute, which the attempts of a call outlast."""
+_MAX_DOUBLINGS = 10
+LONGEST_WAIT_S = 600.0
+"""If a provider asks to wait longer than this, the call fails; the user can resume the run later."""
+BURST_S = 6.0
+"""The burst that a per-minute limit allows at once, in seconds of that limit."""
+
+
+class ConcurrencyLimiter:
+    """Limits concurrent calls in order of arrival: fewer after a 429, more again with each success.
+
+    A call runs inside ``async with`` of its limiter.
+    """
+
+    def __init__(self, max_calls: int) -> None:
+        self._max_calls = max_calls
+        self._allowed = float(max_calls)
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._opens_at = 0.0
+        self._consecutive_limits = 0
+        self._slowed_at = 0.0
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting calls."""
+        return len(self._waiting)
+
+    @property
+    def allowed(self) -> int:
+        """The number of calls that may run at once now."""
+        return int(self._allowed)
+
+    @property
+    def seconds_until_open(self) -> float:
+        """Seconds until the limiter admits calls again; 0 if it is open."""
+        return max(0.0, self._opens_at - monotonic())
+
+    async def __aenter__(self) -> None:
+        """Waits for a slot."""
+        if self._closed:
+            raise ClosingError("the run is being stopped")
+        if self.seconds_until_open > LONGEST_WAIT_S:
+            raise self.wait_error()
+        if not self._waiting and self._is_open():
+            self._running += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                with contextlib.suppress(ValueError):  # already removed from the queue
+                    self._waiting.remove(turn)
+            elif not turn.exception():  # admitted and cancelled at the same time
+                self._running -= 1
+                self._admit()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running -= 1
+        self._admit()
+
+    def close(self) -> None:
+        """Admits no more calls: waiting calls raise ``ClosingError``."""
+        self._closed = True
+        self._reject_waiting(lambda: ClosingError("the run is being stopped"))
+
+    def _reject_waiting(self, make_error: Callable[[], Exception]) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(make_error())
+
+    def wait_error(self) -> ProviderError:
+        """The error for a pause that is longer than any call may wait."""
+        message = f"the provider asks for a wait of {duration_text(self.seconds_until_open)}: resume the run after that"
+        return ProviderError(message, kind="rate_limit", retry_after=self.seconds_until_open)
+
+    def _is_open(self) -> bool:
+        return self._running < int(self._allowed) and monotonic() >= self._opens_at
+
+    def _admit(self) -> None:
+        while self._waiting and self._is_open():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._running += 1
+                turn.set_result(None)
+
+    def succeeded(self) -> None:
+        """Counts a successful call: after as many successes as the current limit, the limit rises by one."""
+        self._consecutive_limits = 0
+        self._allowed = min(float(self._max_calls), self._allowed + 1 / self._allowed)
+
+    def slow_down(self, started: float, retry_after: float | None) -> None:
+        """A call that began at ``started`` got a 429: halves the limit and pauses all calls.
+
+        Calls that were already in flight do not halve it again, and extend the pause only if they ask for more time. A
+        server whose requested wait did not help is given at least as much time as one that requests none.
+        """
+        now, wait = monotonic(), retry_after
+        if started >= self._slowed_at:
+            self._slowed_at = now
+            self._consecutive_limits += 1
+            self._allowed = max(1.0, self._allowed / 2)
+            if self._consecutive_limits > 1 and retry_after is not None:
+                wait = max(retry_after, self._backoff())
+        opens = now + (self._backoff() if wait is None else wait)
+        if opens > self._opens_at and (retry_after is not None or started >= self._opens_at):
+            self._opens_at = opens
+            if self.seconds_until_open > LONGEST_WAIT_S:
+                self._reject_waiting(self.wait_error)
+            else:
+                self._schedule_opening()
+
+    def _backoff(self) -> float:
+        doublings = min(_MAX_DOUBLINGS, self._consecutive_limits - 1)
+        longest = min(LONGEST_BACKOFF_S, _RATE_LIMIT_FACTOR * BACKOFF_S * float(2**doublings))
+        return longest * random.uniform(0.5, 1)  # noqa: S311
+
+    def _schedule_opening(self) -> None:
+        """Admits waiting calls once the pause ends. Reschedules itself because a timer may fire slightly early."""
+        if self.seconds_until_open:
+            asyncio.get_running_loop().call_later(self.seconds_until_open, self._schedule_opening)
+        else:
+            self._admit()
+
+
+class CallRate:
+    """A per-minute limit, spread evenly after a short burst (generic cell rate algorithm)."""
+
+    def __init__(self, per_minute: float) -> None:
+        self._interval_s = 60.0 / per_minute
+        self._next_at = 0.0
+
+    def turn(self, count: int) -> float:
+        """Reserves the next turn for ``count`` units. Returns the seconds until that turn."""
+        now = monotonic()
+        begins = max(self._next_at, now - BURST_S)
+        self._next_at = begins + count * self._interval_s
+        return max(0.0, begins - now)
+
+
+def duration_text(seconds: float) -> str:
+    """A short text for a duration."""
+    if seconds >= LONGEST_RETRY_AFTER_S - 60:  # some time has passed since
+        return f"{LONGEST_RETRY_AFTER_S / 86_400:.0f} days or more"
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:.0f} days"
+    return f"{seconds / 3600:.0f} h" if seconds >= 7200 else f"{seconds:.0f} s"
+
 
 Stage = Literal[
     "running",
@@ -334,5 +483,5 @@ def _retry_wait(error: ProviderError, attempt: int) -> float:
     """Seconds before the next attempt; 0 after a 429, because the limiter already pauses all calls."""
     if error.kind == "rate_limit":
         return 0.0
-    backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (attempt - 1))
+    backoff = min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** (attempt - 1))
     return max(error.retry_after or 0.0, random.uniform(0, backoff))  # noqa: S311

@@ -11,31 +11,38 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from visioneval.aio import primary_error
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.media.video import artifact
 from visioneval.records.model import CellError, Record
-from visioneval.records.run_folders import file_inside, is_inside
+from visioneval.records.untrusted import file_inside, is_inside
 from visioneval.running.calls.calls import GenerationResult
-from visioneval.running.cells.generation import generate, store_output
+from visioneval.running.cells.generation import (
+    call_on_output,
+    generate,
+    is_edit_of,
+    mask_error,
+    other_input,
+    store_output,
+)
 from visioneval.running.cells.grading import CellGrades, GradedOutput, grade
 from visioneval.running.cells.record import (
     CallOutcome,
+    built_in_scores,
     case_fields,
+    cell_scores,
+    judged_record,
     prompt_of_output,
     refused_record,
     rule_texts,
     stored_grades,
 )
 from visioneval.running.cells.services import Services
-from visioneval.running.cells.turns import call_on_output, is_edit_of, mask_error, other_input
-from visioneval.running.cells.verdict import built_in_scores, cell_scores, judged_record
 from visioneval.running.keys import grade_key
 from visioneval.running.plan import Call
 from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.runs import address_of
-from visioneval.threads import finish_in_thread
+from visioneval.threads import finish_in_thread, primary_error
 from visioneval.types import Output, Score, Status, Verdict
 
 

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from visioneval.errors import StoppedError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
-from visioneval.running.calls.budget import paid_configs
+from visioneval.running.calls.prices import paid_configs
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress

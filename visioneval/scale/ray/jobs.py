@@ -15,7 +15,7 @@ from visioneval.records.questions import PromptQuestions
 from visioneval.running.cells.cell import Job
 from visioneval.running.jobs import Jobs
 from visioneval.running.plan import Plan
-from visioneval.suite.selection import case_groups
+from visioneval.suite.runs import case_groups
 
 
 @dataclass(frozen=True, slots=True)

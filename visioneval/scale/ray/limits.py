@@ -16,10 +16,11 @@ from time import monotonic
 from typing import Any
 
 from visioneval.errors import ClosingError, ProviderError, StoppedError, VisionEvalError
-from visioneval.running.calls.budget import Budget, Claim, CostBound, Reservation
-from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.attempts import Budget, Claim, Reservation
+from visioneval.running.calls.prices import CostBound
 from visioneval.running.calls.throttle import Admission, Throttle
-from visioneval.suite.entries.limits import Limits
+from visioneval.running.keys import RateLimitKey
+from visioneval.suite.entries.providers import Limits
 
 
 @dataclass(frozen=True, slots=True)

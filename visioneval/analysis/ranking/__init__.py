@@ -1,1 +1,0 @@
-"""Rankings of model runs by pairwise answers of judges and of people, from records alone. Pure."""

@@ -1,1 +1,0 @@
-"""The diversity of the samples of one case on one model run."""
