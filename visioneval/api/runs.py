@@ -114,8 +114,7 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.files import data_frame
-        from visioneval.export.table import cell_table
+        from visioneval.export.table import cell_table, data_frame
 
         return data_frame(cell_table(self.records, self.info))
 
@@ -368,7 +367,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
     is_interrupted = info.state != "complete" and info.stopped_by is None
     if target is None or info.selection.shard is not None or is_interrupted:
         return
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     later = f"to send them: {_export_command(run, target)}"
     if options.calls.reuse.offline and not target.is_local:
