@@ -20,9 +20,8 @@ from visioneval.api.options import checked_keywords, run_options
 from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.runs import resume_hint
+from visioneval.records.stores.lookup import display_name, fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.cells.services import Listener
 from visioneval.running.estimate import (
@@ -115,8 +114,7 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.files import data_frame
-        from visioneval.export.table import cell_table
+        from visioneval.export.table import cell_table, data_frame
 
         return data_frame(cell_table(self.records, self.info))
 
@@ -369,7 +367,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
     is_interrupted = info.state != "complete" and info.stopped_by is None
     if target is None or info.selection.shard is not None or is_interrupted:
         return
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     later = f"to send them: {_export_command(run, target)}"
     if options.calls.reuse.offline and not target.is_local:

@@ -44,7 +44,7 @@ def track(
 
 def send_run(name: str, target: BaseTracking, runs: Path, warn: Warn, redact: Sequence[str] = ()) -> str:
     """Sends a run to a tracker. Raises ``UsageError`` and ``TrackerError``."""
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     run = load_run(name, redact=redact, runs=runs, warn=warn)
     if run.label is not None:

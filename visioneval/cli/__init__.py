@@ -106,7 +106,7 @@ def _error_exit(error: VisionEvalError) -> Exception:
 
     Returns the exception that ends the program.
     """
-    from visioneval.records.stores.locations import shown_message
+    from visioneval.records.stores.lookup import shown_message
     from visioneval.report.text import clean
     from visioneval.running.sanitize import Sanitizer
 

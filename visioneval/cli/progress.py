@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from visioneval.cli.options import ResultOptions, console, say
 from visioneval.errors import count_of
 from visioneval.records.model import known_sum
-from visioneval.records.stores.locations import display_name
+from visioneval.records.stores.lookup import display_name
 from visioneval.types import Verdict
 
 if TYPE_CHECKING:

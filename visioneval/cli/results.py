@@ -25,7 +25,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
 
     ``offline``: the run took all answers from the cache.
     """
-    from visioneval.records.resume_command import asking_hint, stopped_text
+    from visioneval.records.runs import asking_hint, stopped_text
     from visioneval.report.outcome import never_asked_text, not_compared
     from visioneval.report.run import run_report
     from visioneval.report.terminal import print_end, print_report
@@ -63,7 +63,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
 
 def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> list[str]:
     """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
-    from visioneval.records.stores.locations import display_name
+    from visioneval.records.stores.lookup import display_name
     from visioneval.report.text import clean
 
     location = display_name(folder)
@@ -82,7 +82,7 @@ def print_pairs(result: Run) -> None:
     from visioneval.analysis.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
-        from visioneval.report.preferences import preferences_section
+        from visioneval.report.ranking import preferences_section
         from visioneval.report.terminal import print_section
 
         print_section(preferences_section(preferences), options.console())
@@ -91,7 +91,7 @@ def print_pairs(result: Run) -> None:
 
 def check_reports(*paths: Path | None) -> None:
     """Raises ``UsageError`` if a report cannot be written, before any paid call."""
-    from visioneval.report.files import check_writable
+    from visioneval.atomic import check_writable
 
     for path in paths:
         if path is not None:
@@ -100,7 +100,7 @@ def check_reports(*paths: Path | None) -> None:
 
 def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None) -> None:
     """Writes all runs into one file of each kind. Raises ``UsageError`` if a file cannot be written."""
-    from visioneval.report.files import write_report
+    from visioneval.atomic import write_report
 
     if junit is not None:
         from visioneval.report.junit import junit_xml

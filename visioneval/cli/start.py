@@ -225,7 +225,7 @@ def _ignore_runs(folder: Path) -> None:
 def _template_folder(name: str) -> Path:
     """The folder of a template. Raises ``UsageError``."""
     from visioneval.errors import did_you_mean
-    from visioneval.resources import suite_folders
+    from visioneval.installation import suite_folders
 
     folders = suite_folders()
     if name not in folders:
@@ -238,7 +238,7 @@ def _template_folder(name: str) -> Path:
 
 def _print_templates() -> None:
     """One line for each template: its name, what it is for, and the keys that it needs."""
-    from visioneval.resources import suite_folders
+    from visioneval.installation import suite_folders
     from visioneval.suite.load import load_suite
 
     folders = suite_folders()

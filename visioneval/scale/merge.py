@@ -12,17 +12,15 @@ from pathlib import Path
 
 from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.confirmations import has_confirmations
-from visioneval.records.diversity import read_diversity, update_diversity
+from visioneval.records.between_cells import append_preferences, read_all_answers, read_diversity, update_diversity
 from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.outputs import digest_of, may_be_changed, writing_ended
-from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.run_folders import check_run_folder, file_inside
-from visioneval.records.runs import with_current_state
+from visioneval.records.runs import resume_hint, with_current_state
+from visioneval.records.stores.writing import has_confirmations
+from visioneval.records.untrusted import check_run_folder, file_inside
 from visioneval.records.writer import RunWriter, hard_link
 from visioneval.scale.shard_inputs import ShardInputs
 from visioneval.suite.files import split_run

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from visioneval.errors import SuiteError, UsageError
+from visioneval.records.between_cells import read_preferences
 from visioneval.records.model import Record, RunInfo, changed_parts, describe_parts, key_parts
 from visioneval.records.outputs import digest_of
-from visioneval.records.preferences import read_preferences
 from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan

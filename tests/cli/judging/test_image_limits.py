@@ -20,7 +20,7 @@ from visioneval.providers.gemini import GeminiJudge
 from visioneval.providers.litellm import LiteLLMJudge
 from visioneval.providers.openai import OpenAIJudge
 from visioneval.providers.questions import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
 
 CLAUDE = "claude-sonnet-5-5"
 SIZE = {"key": "image", "type": "properties"}

@@ -139,7 +139,10 @@ def test_an_impossible_usage_of_a_gemini_image_passes_no_gate(answers: Answers) 
     """The SDK would read no reply with a count that is no whole number of 64 bits, and take true for 1."""
     is_unknown = {500: False, -500: True, 1_000_001: False, 10_000_001: True, 1e308: True, True: True}
     usages = ({"promptTokenCount": 9, "candidatesTokenCount": count} for count in is_unknown)
-    bodies = {f"count {count}": gemini(part(TEXT), usageMetadata=usage) for count, usage in zip(is_unknown, usages, strict=True)}
+    bodies = {
+        f"count {count}": gemini(part(TEXT), usageMetadata=usage)
+        for count, usage in zip(is_unknown, usages, strict=True)
+    }
     run = PaidRun(answers, "gemini", cases=answers.send_each(bodies), gates=["mean(cost_usd) <= 50"])
     assert run().exit_code == 3
     assert {str(record.verdict) for record in run.records()} == {"PASS"}

@@ -19,7 +19,7 @@ from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini import GeminiProvider
 from visioneval.providers.openai import OpenAIProvider, longest_video_s
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
 from visioneval.running.calls.cache import Cache, clear_scratch

@@ -12,7 +12,7 @@ import pytest
 from stores import FaultyStore
 
 from visioneval import StorageError, TaskType, UsageError
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.cells.cell import Job, StoredOutput

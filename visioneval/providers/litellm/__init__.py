@@ -15,7 +15,7 @@ import orjson
 from pydantic import Field, field_validator
 
 from visioneval.errors import did_you_mean
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.media.urls import trusted_hosts
 from visioneval.providers.openai import ImagesOrVideos
 from visioneval.suite.case import Text

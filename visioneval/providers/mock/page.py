@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval.errors import ProviderError
-from visioneval.extras import needs
+from visioneval.installation import needs
 from visioneval.providers.mock import MockParams
 from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, Setting, set_line
 from visioneval.suite.case import pixel_size

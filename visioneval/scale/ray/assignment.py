@@ -14,10 +14,10 @@ from pathlib import Path
 
 from visioneval import bounds
 from visioneval.errors import UsageError
-from visioneval.extras import PACKAGES, install_command
+from visioneval.installation import PACKAGES, install_command
 from visioneval.records.model import RunInfo
-from visioneval.records.run_folders import OUTPUTS
-from visioneval.records.stores.locations import cache_url, copies_of
+from visioneval.records.stores.lookup import cache_url, copies_of
+from visioneval.records.untrusted import OUTPUTS
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
 from visioneval.running.plan import Plan

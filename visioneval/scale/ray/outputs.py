@@ -19,7 +19,7 @@ from stat import S_ISREG
 from visioneval.atomic import create_whole
 from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.model import RunInfo
-from visioneval.records.operations import PREFIX
+from visioneval.records.outputs import PREFIX
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.copies import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore, in_threads

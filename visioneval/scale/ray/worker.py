@@ -18,7 +18,7 @@ from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError
 from visioneval.plugins import describe_user_error
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
-from visioneval.records.stores.locations import cache_folder
+from visioneval.records.stores.lookup import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job

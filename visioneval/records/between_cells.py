@@ -1,24 +1,24 @@
-"""Pairwise preferences of judges: ``preferences.jsonl``, read and written only here.
+"""What graders record of several cells together: preferences between pairs, and the diversity of samples.
 
-One line per pair and order: each pair is shown in both orders. A repeated question appends a line, and the last line
-counts.
+``preferences.jsonl`` has one line per pair and order, as each pair is shown in both orders; a repeated question appends
+a line, and the last line counts. ``diversity.jsonl`` has one line per grader, case and model run. Both are read and
+written only here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from visioneval.atomic import write_whole
-from visioneval.records.fields import SampleIndex, Usd
 from visioneval.records.model import CellKey
 from visioneval.records.reader import read_lines
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION, Number, SampleIndex, Usd
 from visioneval.records.writer import append_lines, locked, storing
-from visioneval.suite.entries.graders import PREFERENCES
+from visioneval.suite.entries.graders import DIVERSITY, PREFERENCES
 from visioneval.suite.files import split_run
 from visioneval.types import Frozen
 
@@ -112,3 +112,41 @@ def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) ->
     with storing(path), locked(path):
         remaining = [preference for preference in read_preferences(folder) if not preference.is_about(run_id, cells)]
         write_whole(path, "".join(f"{preference.model_dump_json()}\n" for preference in remaining))
+
+
+DiversityKey = tuple[str, str, str]
+
+
+class CaseDiversity(Frozen):
+    """The mean distance of the samples of one case on one model run.
+
+    ``outputs`` are the SHA-256 hashes of the compared images, in the order of the samples: a line whose cells now have
+    other images does not count. ``distance`` and ``delta_e`` are ``None`` if a pair could not be measured (``error``).
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    grader: str
+    test_id: str
+    model_label: str
+    outputs: tuple[str, ...]
+    distance: Annotated[Number, Field(ge=0, le=2)] | None
+    delta_e: Annotated[Number, Field(ge=0)] | None
+    error: str | None = None
+
+    @property
+    def key(self) -> DiversityKey:
+        """What the line is about: its grader, case and model run."""
+        return self.grader, self.test_id, self.model_label
+
+
+def read_diversity(folder: Path) -> list[CaseDiversity]:
+    """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
+    return list(read_lines(folder / DIVERSITY, CaseDiversity, "diversity"))
+
+
+def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
+    """Adds lines to a run, which replace those about the same case, model run and grader. Raises ``StorageError``."""
+    if new := list(lines):
+        by_key = {line.key: line for line in (*read_diversity(folder), *new)}
+        with storing(folder / DIVERSITY):
+            write_whole(folder / DIVERSITY, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))

@@ -1,4 +1,4 @@
-"""The extras of the package: which are installed here, and the command that installs one."""
+"""What is installed here: extras, with the command that installs one, and the built-in suites and prompts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError
 from importlib.util import find_spec
+from pathlib import Path
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {"ocr": ("rapidocr", "onnxruntime"), "video": ("av",), "svg": ("resvg_py",)}
 """The modules of the extras that graders need."""
@@ -63,3 +64,15 @@ def git_address() -> str | None:
         return f"git+{_USER.sub('', origin['url'])}@{source['commit_id']}"
     except (PackageNotFoundError, OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
+
+
+def builtin(kind: str) -> Path:
+    """The folder of built-in files of a kind, such as ``suites`` or ``prompts``."""
+    package = Path(__file__).parent
+    shipped = package / "_builtin" / kind
+    return shipped if shipped.is_dir() else package.parent / kind
+
+
+def suite_folders() -> dict[str, Path]:
+    """The folder of each built-in suite, by name, in alphabetical order."""
+    return {path.parent.name: path.parent for path in sorted(builtin("suites").glob("*/suite.yaml"))}
