@@ -13,9 +13,9 @@ from visioneval.analysis.stats.intervals import mean_interval, rate_interval, ra
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import report_markdown
-from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.report.outcome import outcome
 from visioneval.report.run import run_report
+from visioneval.report.text import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.suite.filters import GateRule
 from visioneval.suite.runs import Selection, Shard
 

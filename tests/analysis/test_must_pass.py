@@ -17,7 +17,7 @@ from visioneval.analysis.compare.confirm import Confirmation, MustPassCase
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.pairing import ComparisonFilters, SampleCounts
 from visioneval.analysis.sides import Cell
-from visioneval.report.compare_json import comparison_json
+from visioneval.report.compare import comparison_json
 
 MUST = ("must_pass",)
 LETTERS = {"P": Verdict.PASS, "F": Verdict.FAIL, "!": Verdict.ERROR}

@@ -107,8 +107,7 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.files import data_frame
-        from visioneval.export.table import cell_table
+        from visioneval.export.table import cell_table, data_frame
 
         return data_frame(cell_table(self.records, self.info))
 
@@ -275,7 +274,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
     is_interrupted = info.state != "complete" and info.stopped_by is None
     if target is None or info.selection.shard is not None or is_interrupted:
         return
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     later = f"to send them: {_export_command(run, target)}"
     if options.calls.reuse.offline and not target.is_local:
@@ -350,7 +349,7 @@ def track(
 
 def track_stored(name: str, target: BaseTracking, runs: Path, warn: Warn, redact: Sequence[str] = ()) -> str:
     """Sends a run to a tracker. Raises ``UsageError`` and ``TrackerError``."""
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     run = load_run(name, redact=redact, runs=runs, warn=warn)
     if run.label is not None:

@@ -145,8 +145,7 @@ def show(
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
     from visioneval.records.runs import asking_hint
-    from visioneval.report.failures import failing_cells
-    from visioneval.report.outcome import never_asked_text
+    from visioneval.report.outcome import failing_cells, never_asked_text
     from visioneval.report.run import run_report
     from visioneval.report.terminal import print_report, section_part
     from visioneval.suite.filters import Scope
@@ -250,8 +249,7 @@ def report(
     from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing
     from visioneval.records.stores.lookup import fetch_outputs
-    from visioneval.report.html.report import target_of, write_report
-    from visioneval.report.html.slim_run import GalleryFilters, read_slim
+    from visioneval.report.html.report import GalleryFilters, read_slim, target_of, write_report
 
     folder, info, label = named_run(run, runs)
     check_redact(redact, info.suite)
@@ -417,9 +415,8 @@ def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Se
 
 
 def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:
-    from visioneval.export.files import READ_ROWS, write_csv, write_jsonl, write_parquet
-    from visioneval.export.table import cell_table, record_table
-    from visioneval.report.files import open_output
+    from visioneval.atomic import open_output
+    from visioneval.export.table import READ_ROWS, cell_table, record_table, write_csv, write_jsonl, write_parquet
 
     if file_format == "parquet":
         if output is None:

@@ -307,7 +307,7 @@ def print_pairs(result: Run) -> None:
     from visioneval.analysis.preferences import preferences_within
 
     if preferences := preferences_within(result.folder, result.info):
-        from visioneval.report.preferences import preferences_section
+        from visioneval.report.ranking import preferences_section
         from visioneval.report.terminal import print_section
 
         print_section(preferences_section(preferences), options.console())
@@ -316,7 +316,7 @@ def print_pairs(result: Run) -> None:
 
 def check_reports(*paths: Path | None) -> None:
     """Raises ``UsageError`` if a report cannot be written, before any paid call."""
-    from visioneval.report.files import check_writable
+    from visioneval.atomic import check_writable
 
     for path in paths:
         if path is not None:
@@ -325,7 +325,7 @@ def check_reports(*paths: Path | None) -> None:
 
 def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None) -> None:
     """Writes all runs into one file of each kind. Raises ``UsageError`` if a file cannot be written."""
-    from visioneval.report.files import write_report
+    from visioneval.atomic import write_report
 
     if junit is not None:
         from visioneval.report.junit import junit_xml

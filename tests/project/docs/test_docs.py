@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from visioneval import Record
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
-from visioneval.label.progress import LabelSession, LabelStep
+from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.providers.mock.config import MockParams
 from visioneval.records import between_cells, labels

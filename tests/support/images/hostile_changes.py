@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from visioneval import RunFormatError, VisionEvalError, read_info, read_records
 from visioneval.analysis.sides import Cell
-from visioneval.label.progress import read_entries
+from visioneval.label.work import read_entries
 from visioneval.records.baselines import read_baseline
 from visioneval.records.between_cells import read_diversity, read_preferences
 from visioneval.records.labels import read_draws, read_labels
