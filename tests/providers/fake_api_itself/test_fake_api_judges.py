@@ -24,31 +24,6 @@ from fake_api.samples import (
 )
 
 
-def test_responses_answer_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None:
-    reply = respond(client, text=response_format(SCHEMA), reasoning={"effort": "low"}, instructions="Be strict.")
-    assert instance_error(json.loads(reply.output_text), SCHEMA) is None
-    assert [item.type for item in reply.output] == ["reasoning", "message"]
-    assert reply.usage.output_tokens_details.reasoning_tokens > 0
-    asked = asked_judge(api)
-    assert asked.text == "Be strict.\nJudge this."
-    assert [(image.size, image.mime, image.detail) for image in asked.images] == [((64, 48), "image/png", "high")]
-    assert (asked.schema, asked.schema_name, asked.strict) == (SCHEMA, "grades", True)
-
-
-def test_chat_answers_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None:
-    reply = chat(client, response_format=chat_format(SCHEMA))
-    assert instance_error(json.loads(reply.choices[0].message.content), SCHEMA) is None
-    assert reply.choices[0].finish_reason == "stop"
-    asked = asked_judge(api)
-    assert (asked.text, asked.images[0].detail, asked.endpoint) == ("Be strict.\nJudge this.", "low", "chat")
-
-
-def test_a_script_judges_the_parts_of_a_request(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
-    script.judge(lambda request: {"verdict": "FAIL", "quality": len(request.images), "tags": []})
-    output = respond(client, text=response_format(SCHEMA)).output_text
-    assert json.loads(output) == {"verdict": "FAIL", "quality": 1, "tags": []}
-
-
 def ask_alone(script: Script, **params: Any) -> None:
     """One question to a separate server whose script is expected to fail."""
     with (
@@ -168,17 +143,6 @@ def test_a_bad_chat_is_refused(client: openai.OpenAI, params: Any, words: str) -
         chat(client, **params)
 
 
-def test_a_lesser_server_does_not_do_every_format() -> None:
-    lesser = FakeAPI(models=["my-vlm"], chat_formats=["text"], chat_tools=False)
-    with lesser as api, openai.OpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client:
-        assert chat(client, model="my-vlm", temperature=0, max_tokens=50).choices[0].message.content
-        with pytest.raises(openai.BadRequestError) as caught:
-            chat(client, model="my-vlm", response_format=chat_format(SCHEMA))
-        assert caught.value.param == "response_format"
-        with pytest.raises(openai.BadRequestError):
-            chat(client, model="my-vlm", tools=[{"type": "function", "function": {"name": "crop"}}])
-
-
 RESPONSES_TOOL = {"type": "function", "name": "crop", "description": "Zoom", "parameters": CROP, "strict": True}
 
 
@@ -204,22 +168,6 @@ def test_responses_tool_calls_go_both_ways(api: FakeAPI, script: Script, client:
     ]:
         with pytest.raises(openai.BadRequestError, match=words):
             client.responses.create(input=items, **params)
-
-
-def test_responses_continue_from_the_previous_response(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
-    script.judge(crop_then_judge)
-    params: dict[str, Any] = {"model": "gpt-5.4", "tools": [RESPONSES_TOOL]}
-    first = client.responses.create(input="Look.", **params)
-    answers: list[Any] = [
-        {"type": "function_call_output", "call_id": item.call_id, "output": "seen"}
-        for item in first.output
-        if item.type == "function_call"
-    ]
-    second = client.responses.create(input=answers, previous_response_id=first.id, **params)
-    assert json.loads(second.output_text)["quality"] == 2
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(input=answers, previous_response_id="resp_0", **params)
-    assert caught.value.code == "previous_response_not_found"
 
 
 def test_chat_tool_calls_go_both_ways(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
