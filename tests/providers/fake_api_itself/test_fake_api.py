@@ -19,31 +19,14 @@ from fake_api.samples import (
     encode,
     respond,
 )
+from tables import rows_of
+
+rows = rows_of(__file__)
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    ("params", "param", "code"),
-    [
-        ({"extra_body": {"colour": "red"}}, "colour", "unknown_parameter"),
-        ({"response_format": "b64_json"}, "response_format", "unknown_parameter"),
-        ({"style": "vivid"}, "style", "unknown_parameter"),
-        ({"quality": "ultra"}, "quality", "invalid_value"),
-        ({"quality": "hd"}, "quality", "invalid_value"),
-        ({"quality": "max", "model": "gpt-image-2"}, "quality", "invalid_value"),
-        ({"size": "1000x1000"}, "size", "invalid_value"),
-        ({"size": "512x512"}, "size", "invalid_value"),
-        ({"size": "3840x1024"}, "size", "invalid_value"),
-        ({"size": "1536x864", "model": "gpt-image-1.5"}, "size", "invalid_value"),
-        ({"n": 11}, "n", "integer_above_max_value"),
-        ({"n": "2"}, "n", "invalid_type"),
-        ({"output_format": "bmp"}, "output_format", "invalid_value"),
-        ({"background": "transparent", "output_format": "jpeg"}, "background", "invalid_value"),
-        ({"output_compression": 50}, "output_compression", "invalid_value"),
-        ({"prompt": ""}, "prompt", "missing_required_parameter"),
-    ],
-)
+@pytest.mark.parametrize(("params", "param", "code"), rows("a_bad_generation_parameter_is_named"))
 def test_a_bad_generation_parameter_is_named(client: openai.OpenAI, params: Any, param: str, code: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.images.generate(**{"model": "gpt-image-2.5-sunburst", "prompt": "x", **params})

@@ -22,6 +22,9 @@ from fake_api.samples import (
     respond,
     response_format,
 )
+from tables import rows_of
+
+rows = rows_of(__file__)
 
 
 def ask_alone(script: Script, **params: Any) -> None:
@@ -40,24 +43,7 @@ def test_a_script_that_breaks_a_strict_schema_is_the_tests_fault(script: Script)
         ask_alone(script, text=response_format(SCHEMA))
 
 
-def without(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != key}
-
-
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        (without(SCHEMA, "additionalProperties"), "'additionalProperties' is required"),
-        ({**SCHEMA, "required": ["verdict", "quality"]}, "Missing 'tags'"),
-        ({**SCHEMA, "required": ["verdict", "quality", "tags", "more"]}, "Extra required key 'more'"),
-        ({"type": "array", "items": {"type": "string"}}, 'type: "object"'),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"type": "array"}}}, "missing items"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"description": "?"}}}, "must have a 'type' key"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"type": "string", "minLength": 1}}}, "minLength"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"$ref": "#/$defs/none"}}}, "reference can only"),
-        ({**SCHEMA, "allOf": []}, "'allOf' is not permitted"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "words"), rows("strict_schema_rules"))
 def test_strict_schema_rules(client: openai.OpenAI, schema: dict[str, Any], words: str) -> None:
     with pytest.raises(openai.BadRequestError, match="Invalid schema for response_format 'grades'") as caught:
         respond(client, text=response_format(schema))
@@ -80,21 +66,7 @@ def test_strict_schemas_nest_and_refer() -> None:
         check_strict(schema)
 
 
-@pytest.mark.parametrize(
-    ("params", "param"),
-    [
-        ({"extra_body": {"colour": "red"}}, "colour"),
-        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
-        ({"reasoning": {"depth": 1}}, "reasoning.depth"),
-        ({"model": "gpt-4.1", "reasoning": {"effort": "low"}}, "reasoning.effort"),
-        ({"reasoning": {"effort": "low"}, "temperature": 0}, "temperature"),
-        ({"max_output_tokens": 4}, "max_output_tokens"),
-        ({"text": {"format": {"type": "json_object"}}}, "input"),
-        ({"text": {"format": {"type": "json_schema", "name": "a b", "schema": SCHEMA}}}, "text.format.name"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]}, "input[0].content[0].type"),
-    ],
-)
+@pytest.mark.parametrize(("params", "param"), rows("a_bad_question_is_named"))
 def test_a_bad_question_is_named(client: openai.OpenAI, params: Any, param: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         respond(client, **params)
@@ -127,17 +99,7 @@ def test_bad_detail_is_refused(client: openai.OpenAI) -> None:
         respond(client, input=[{"role": "user", "content": [part]}])
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"max_tokens": 10}, "max_completion_tokens"),
-        ({"model": "gpt-5", "temperature": 0}, "does not support 0"),
-        ({"response_format": {"type": "json_object"}}, "must contain the word 'json'"),
-        ({"messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'"),
-        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}, "preceeding message"),
-        ({"extra_body": {"colour": 1}}, "Unknown parameter: 'colour'"),
-    ],
-)
+@pytest.mark.parametrize(("params", "words"), rows("a_bad_chat_is_refused"))
 def test_a_bad_chat_is_refused(client: openai.OpenAI, params: Any, words: str) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
         chat(client, **params)
