@@ -6,7 +6,8 @@ compressed and decompressed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -56,7 +57,7 @@ def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
     return ProviderError(message, kind="unusable", may_be_billed=True)
 
 
-class TruncatedError(Exception):
+class _TruncatedError(Exception):
     """The rest of an error reply is not read."""
 
 
@@ -90,38 +91,46 @@ class ReplyContent:
             del response.headers["content-encoding"]  # the content is decompressed already
         response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decompressed pieces of a part of the content.
+    async def read(self, wire: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """The decompressed pieces of the content on the wire.
 
-        Raises ``ProviderError`` over the limit, ``CodingError`` for damaged content, ``TruncatedError`` in an error.
+        Raises ``ProviderError`` over the limit, and ``CodingError`` for content that is damaged or incomplete.
         """
-        self._compressed += len(data)
-        try:
-            for piece in self._inflater.feed(data):
-                self._decompressed += len(piece)
-                self._check(self._decompressed)
-                yield piece
-        except CodingError:
-            self._end_error()
-            raise
-        self._check(self._compressed)
-
-    def finish(self) -> None:
-        """Raises ``CodingError`` if the content is incomplete, and ``TruncatedError`` in an error."""
-        try:
+        with self._truncated():
+            async for data in wire:
+                for piece in self._decompress(data):
+                    yield piece
             self._inflater.finish()
-        except CodingError:
-            self._end_error()
-            raise
 
-    def _end_error(self) -> None:
-        """Raises ``TruncatedError`` in an error reply, which ends where it cannot be read further."""
-        if self._is_error:
-            raise TruncatedError from None
+    def read_in_thread(self, wire: Iterable[bytes]) -> Iterator[bytes]:
+        """The same for a wire that is read in a thread."""
+        with self._truncated():
+            for data in wire:
+                yield from self._decompress(data)
+            self._inflater.finish()
+
+    @contextmanager
+    def _truncated(self) -> Iterator[None]:
+        """An error reply ends where it cannot be read further."""
+        try:
+            yield
+        except _TruncatedError:
+            pass
+        except CodingError:
+            if not self._is_error:
+                raise
+
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        self._compressed += len(data)
+        for piece in self._inflater.feed(data):
+            self._decompressed += len(piece)
+            self._check(self._decompressed)
+            yield piece
+        self._check(self._compressed)
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self.is_video)
+            raise _TruncatedError if self._is_error else _too_large(self._limit, is_video=self.is_video)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -134,15 +143,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces: list[bytes] = []
         try:
-            async for data in self._wire:
-                for piece in self._content.feed(data):
-                    if self._content.is_video:
-                        yield piece
-                    else:
-                        pieces.append(piece)
-            self._content.finish()
-        except TruncatedError:
-            pass
+            async for piece in self._content.read(self._wire):
+                if self._content.is_video:
+                    yield piece
+                else:
+                    pieces.append(piece)
         except CodingError as error:
             raise httpx2.DecodingError(str(error)) from None
         yield b"".join(pieces)

@@ -57,8 +57,11 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
         return 4_096
 
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
-        stated = params.get("duration_seconds")
-        return float(stated) if isinstance(stated, int) else longest_video_s(params.get("model"))
+        stated, model = params.get("duration_seconds"), params.get("model")
+        if isinstance(stated, int):
+            return float(stated)
+        name = "veo-" if is_veo(model) else str(model).rpartition("/")[2]
+        return next((seconds for start, seconds in _LONGEST_S.items() if name.startswith(start)), _LONGEST_UNKNOWN_S)
 
     def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
         return veo_inputs_problem(VideoInputs.of_case(case)) if is_veo(params.get("model")) else None
@@ -104,8 +107,7 @@ class GeminiJudge(BaseJudge, GeminiOptions):
 
 _VEO = re.compile(r"(^|/)veo-")
 _OMNI = re.compile(r"(^|/)gemini-omni")
-_LONGEST_VEO_S = 8.0
-_LONGEST_OMNI_S = {"gemini-omni-flash": 10.0, "gemini-omni-1.1": 10.0}
+_LONGEST_S = {"veo-": 8.0, "gemini-omni-flash": 10.0, "gemini-omni-1.1": 10.0}
 _LONGEST_UNKNOWN_S = 15.0
 
 DELIVERY = frozenset({"background", "delivery", "output_gcs_uri"})
@@ -158,14 +160,6 @@ def is_veo(model: object) -> bool:
 def is_video_model(model: object) -> bool:
     """Whether a model of Google generates videos."""
     return isinstance(model, str) and (is_veo(model) or _OMNI.search(model) is not None)
-
-
-def longest_video_s(model: object) -> float:
-    """The length of the longest video of a model, in seconds."""
-    if is_veo(model):
-        return _LONGEST_VEO_S
-    name = str(model).rpartition("/")[2]
-    return next((seconds for start, seconds in _LONGEST_OMNI_S.items() if name.startswith(start)), _LONGEST_UNKNOWN_S)
 
 
 def veo_inputs_problem(inputs: VideoInputs) -> str | None:

@@ -25,7 +25,7 @@ from visioneval.providers.image_replies import unusable
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.reply_json import read_answer
-from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
+from visioneval.suite.remote import GeminiOptions, is_vertex_host
 
 # A reason of a newer API is kept by its name; the SDK would warn on standard error.
 warnings.filterwarnings("ignore", r".* is not a valid \w+$", UserWarning, r"google\.genai\.")
@@ -57,7 +57,20 @@ def client_for(options: GeminiOptions) -> genai.Client:
     """
     try:
         if options.google is not None:
-            return _vertex(options.google, options.base_url)
+            cloud = options.google
+            try:
+                credentials, _ = google.auth.default(scopes=_SCOPES)
+            except GoogleAuthError as error:
+                message = f"Vertex AI: no credentials for the project {cloud.project!r}: {error}"
+                raise UsageError(message) from None
+            http = _http(options.base_url or cloud.url, VERTEX_API_VERSION)
+            return genai.Client(
+                vertexai=True,
+                project=cloud.project,
+                location=cloud.location,
+                credentials=credentials,
+                http_options=http,
+            )
         key = os.environ.get(options.key_variable)
         if not key:
             raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'the Gemini API'}")
@@ -65,20 +78,6 @@ def client_for(options: GeminiOptions) -> genai.Client:
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise UsageError(f"gemini: cannot create a client: {error}") from None
-
-
-def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
-    try:
-        credentials, _ = google.auth.default(scopes=_SCOPES)
-    except GoogleAuthError as error:
-        raise UsageError(f"Vertex AI: no credentials for the project {cloud.project!r}: {error}") from None
-    return genai.Client(
-        vertexai=True,
-        project=cloud.project,
-        location=cloud.location,
-        credentials=credentials,
-        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
-    )
 
 
 def _http(base_url: str, api_version: str) -> types.HttpOptions:
@@ -166,9 +165,8 @@ def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
     async def check(request: httpx2.Request) -> None:
         is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
         if not is_allowed:
-            raise ProviderError(
-                f"blocked a request to {request.url.host!r}: calls may only go to {host!r}", kind="invalid"
-            )
+            message = f"blocked a request to {request.url.host!r}: calls may only go to {host!r}"
+            raise ProviderError(message, kind="invalid")
 
     return check
 
@@ -182,10 +180,8 @@ def provider_errors() -> Iterator[None]:
         wait = retry_after(error.code, getattr(error.response, "headers", None) or {}, _reply(error))
         raise ProviderError(_message(error), kind=_kind(error), retry_after=wait) from None
     except GoogleAuthError as error:
-        is_retryable = isinstance(error, TransportError) or error.retryable
-        raise ProviderError(
-            f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
-        ) from None
+        kind: ProviderErrorKind = "transient" if isinstance(error, TransportError) or error.retryable else "auth"
+        raise ProviderError(f"Vertex AI: {error}"[:_MAX_MESSAGE], kind=kind) from None
     except httpx2.ProxyError as error:  # "407 Proxy Authentication Required"
         raise refused_by_proxy(str(error)) from None
     except (httpx2.HTTPError, OSError) as error:

@@ -284,9 +284,8 @@ async def bucket_video(name: str, uri: str, folder: object) -> bytes:
     Raises ``OperationError`` if there is no such object, or if the answer names one elsewhere.
     """
     if not isinstance(folder, str) or not uri.startswith(f"{folder.rstrip('/')}/") or "/../" in uri:
-        raise OperationError(
-            f"the operation {name} names its video by an address that is not below output_gcs_uri", kind="invalid"
-        )
+        message = f"the operation {name} names its video by an address that is not below output_gcs_uri"
+        raise OperationError(message, kind="invalid")
     try:
         return await asyncio.to_thread(fetch, uri, MAX_BYTES)
     except UsageError as error:

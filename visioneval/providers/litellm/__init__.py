@@ -25,16 +25,8 @@ from visioneval.suite.messages import Loc
 from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, Remote, not_own_host
 
 CLOUD_NAMES = frozenset(
-    {
-        "api_version",
-        "aws_region_name",
-        "region_name",
-        "vertex_ai_location",
-        "vertex_ai_project",
-        "vertex_location",
-        "vertex_project",
-        "watsonx_region_name",
-    }
+    {"api_version", "aws_region_name", "region_name", "watsonx_region_name"}
+    | {"vertex_ai_location", "vertex_ai_project", "vertex_location", "vertex_project"}
 )
 """Parameters of LiteLLM that become part of a host or a path, so they may only be names."""
 _CLOUD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
@@ -74,11 +66,8 @@ _OUTPUT_HOSTS = {
 
 
 _NAMES_IN_GENAI_PRICES = {
-    "anthropic": "anthropic",
+    **{name: name for name in ("anthropic", "mistral", "openai", "openrouter")},
     "gemini": "google",
-    "mistral": "mistral",
-    "openai": "openai",
-    "openrouter": "openrouter",
     "vertex_ai": "google",
     "xai": "x-ai",
 }

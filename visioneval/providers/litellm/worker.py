@@ -37,7 +37,7 @@ from visioneval.providers.error_replies import read_error
 from visioneval.providers.litellm import CLOUD_NAMES
 from visioneval.providers.litellm.generator import FAILURE, is_setting
 from visioneval.providers.refusals import is_refusal
-from visioneval.providers.replies import ACCEPT_ENCODING, ReplyContent, TruncatedError
+from visioneval.providers.replies import ACCEPT_ENCODING, ReplyContent
 from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 
@@ -56,12 +56,15 @@ class Trace:
     problem: ProviderError | None = None
     """Why a request was blocked, or its reply was."""
 
-    def begin(self, request: httpx.Request) -> None:
-        """Raises ``ProviderError`` for a request to another host, and ``RepeatedError`` for a call that was made."""
+    @contextmanager
+    def call(self, request: httpx.Request) -> Iterator[None]:
+        """Notes a request, and why it has no usable reply.
+
+        Raises ``ProviderError`` for a request to another host, and ``RepeatedError`` for a call that was made.
+        """
         if self.host is not None and request.url.host != self.host:
-            self.problem = ProviderError(
-                f"blocked a request to {request.url.host!r}: calls may only go to {self.host!r}", kind="invalid"
-            )
+            message = f"blocked a request to {request.url.host!r}: calls may only go to {self.host!r}"
+            self.problem = ProviderError(message, kind="invalid")
             raise self.problem
         url = str(request.url)
         if request.method == "POST":
@@ -70,10 +73,6 @@ class Trace:
             self.posts.add(url)
         self.status, self.failure, self.body = None, None, b""
         request.headers.update(ACCEPT_ENCODING)
-
-    @contextmanager
-    def failures(self) -> Iterator[None]:
-        """Notes why a request has no usable reply."""
         try:
             yield
         except ProviderError as error:
@@ -112,8 +111,7 @@ class GuardedClient(httpx.AsyncClient):
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Raises ``RepeatedError`` and ``ProviderError`` besides the errors of httpx."""
         trace = TRACE.get()
-        trace.begin(request)
-        with trace.failures():
+        with trace.call(request):
             response = await super().send(request, **{**options, "follow_redirects": False})
             if response.is_error:
                 await response.aread()
@@ -129,8 +127,7 @@ class GuardedThreadClient(httpx.Client):
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Raises ``RepeatedError`` and ``ProviderError`` besides the errors of httpx."""
         trace = TRACE.get()
-        trace.begin(request)
-        with trace.failures():
+        with trace.call(request):
             response = super().send(request, **{**options, "follow_redirects": False})
             if response.is_error:
                 response.read()
@@ -156,22 +153,11 @@ class _Stream(httpx.AsyncByteStream, httpx.SyncByteStream):
         self._wire = wire
         self._content = content
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for data in self._wire:
-                for piece in self._content.feed(data):
-                    yield piece
-            self._content.finish()
-        except TruncatedError:
-            pass
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._content.read(self._wire)
 
     def __iter__(self) -> Iterator[bytes]:
-        try:
-            for data in self._wire:
-                yield from self._content.feed(data)
-            self._content.finish()
-        except TruncatedError:
-            pass
+        return self._content.read_in_thread(self._wire)
 
     async def aclose(self) -> None:
         await self._wire.aclose()
@@ -396,11 +382,10 @@ def _of_answer(error: Exception, answer: bytes, *, is_chat: bool) -> ProviderErr
 
 def _unsent(error: Exception) -> ProviderError:
     """Of a call that LiteLLM did not send: it needs another parameter, or a key."""
-    message = _text(error)
+    message = f"LiteLLM did not send the call: {_text(error)}"
     if _MISSING_KEY.search(message):
-        hint = "set api_key_env, or env for several variables"
-        return ProviderError(f"LiteLLM did not send the call: {message}: {hint}", kind="auth")
-    return ProviderError(f"LiteLLM did not send the call: {message}", kind="invalid")
+        return ProviderError(f"{message}: set api_key_env, or env for several variables", kind="auth")
+    return ProviderError(message, kind="invalid")
 
 
 def _text(error: BaseException) -> str:

@@ -259,11 +259,8 @@ def _lines_to_draw(case: TestCase) -> tuple[str, ...]:
     if isinstance(stated, list) and all(isinstance(line, str) and line for line in stated):
         return tidy(stated)
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError(
-            "mock: metadata.text must be a string, the text to render in the mask, or a list of strings, one for each "
-            "separate region of the mask",
-            kind="invalid",
-        )
+        message = "mock: metadata.text must be a string, the text to render in the mask, or a list of strings, one for"
+        raise ProviderError(f"{message} each separate region of the mask", kind="invalid")
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
     return tidy(lines[:1])
 

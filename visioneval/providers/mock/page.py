@@ -185,9 +185,8 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
             break
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
-        raise ProviderError(
-            f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
-        )
+        message = f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size"
+        raise ProviderError(message, kind="invalid")
     art, column, parts, gap, _ = best
     if art[2] - art[0] == size[0]:  # the landscape is above the column and takes the free space
         space = column[1] - art[3]

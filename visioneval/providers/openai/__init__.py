@@ -34,7 +34,13 @@ class ImagesOrVideos(GeneratingProvider):
         return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
 
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
-        return longest_video_s(params)
+        seconds = params.get("seconds")
+        if isinstance(seconds, (int, str)) and str(seconds).isdecimal():
+            return float(seconds)
+        frames, fps = params.get("num_frames"), params.get("fps", _DEFAULT_FPS)
+        if isinstance(frames, int) and isinstance(fps, int) and fps > 0:
+            return frames / fps
+        return LONGEST_S
 
     def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
         return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
@@ -136,17 +142,6 @@ class OpenAIVideoParams(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] | None = None
     user: Text | None = None
     extra: dict[Text, str | int | float | bool] = Field(default_factory=dict)
-
-
-def longest_video_s(params: Mapping[str, Any]) -> float:
-    """The length of a video by its parameters, in seconds."""
-    seconds = params.get("seconds")
-    if isinstance(seconds, (int, str)) and str(seconds).isdecimal():
-        return float(seconds)
-    frames, fps = params.get("num_frames"), params.get("fps", _DEFAULT_FPS)
-    if isinstance(frames, int) and isinstance(fps, int) and fps > 0:
-        return frames / fps
-    return LONGEST_S
 
 
 def inputs_problem(inputs: VideoInputs) -> str | None:

@@ -117,10 +117,9 @@ class OpenAIGenerator:
             usage = None if is_cut_off else flat_usage(fields.get("usage")) or None
             if why := moderated(fields) or moderated_images(fields.get("data")):
                 return Generation(refused=why, usage=usage, run_params=sent)
-            outputs, problem = await read_outputs(
-                fields.get("data"), self._allowed, len(request.samples), is_cut_off=is_cut_off
-            )
-            if fields.get("error") and len(outputs) < len(request.samples):
+            count = len(request.samples)
+            outputs, problem = await read_outputs(fields.get("data"), self._allowed, count, is_cut_off=is_cut_off)
+            if fields.get("error") and len(outputs) < count:
                 words = read_error(fields).message
                 problem = "; ".join(filter(None, (problem, f"the answer has an error: {words}")))
         return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply)
