@@ -146,10 +146,7 @@ def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
 
 
 def test_pipe_is_escaped_only_in_tables() -> None:
-    result = compare(
-        side([cell("a|b"), cell("gone|x")]),
-        side([cell("a|b", "FAIL")], "b"),
-    )
+    result = compare(side([cell("a|b"), cell("gone|x")]), side([cell("a|b", "FAIL")], "b"))
     text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
     assert "| **`a\\|b`** |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text

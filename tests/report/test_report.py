@@ -86,10 +86,7 @@ def test_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["report", "nowhere"], "'nowhere': no such run"),
-        (["report", "demo-run@no-such"], "no model run 'no-such'"),
-    ],
+    [(["report", "nowhere"], "'nowhere': no such run"), (["report", "demo-run@no-such"], "no model run 'no-such'")],
 )
 def test_reports_a_missing_run(tmp_path: Path, arguments: list[str], message: str) -> None:
     run = demo(tmp_path)

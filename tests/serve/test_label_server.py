@@ -292,10 +292,7 @@ def test_help_fits_80_columns_and_names_the_page(toy: Toy, arguments: list[str])
 def test_reports_a_run_without_images(toy: Toy) -> None:
     run = write_run(toy.folder / "runs", change=lambda at: {"artifact_path": None})
     result = toy("label", "latest", "--no-open", "--port", "0")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"{run.relative_to(toy.folder)}: no images to label\n",
-    )
+    assert (result.exit_code, result.stderr) == (2, f"{run.relative_to(toy.folder)}: no images to label\n")
 
 
 def test_without_the_extra_names_the_package_to_install(toy: Toy, tmp_path: Path) -> None:
