@@ -183,22 +183,3 @@ def test_a_hostile_judge_of_pairs_and_unreadable_answers(tmp_path: Path, call: A
     done = call("r")
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
     assert "preferences.jsonl:1: no schema_version" in done.stderr
-
-
-@pytest.mark.slow
-def test_large_run(tmp_path: Path, call: Any) -> None:
-    folder = write(tmp_path, [])
-    line = record(run_id="r", scores={"good": True}).model_dump_json()
-    answer = label("a", "ann", "usable", True).model_dump_json()
-    with (folder / "results.jsonl").open("w") as cells, (folder / "labels.jsonl").open("w") as labels:
-        for number in range(40_000):
-            case, good = "abcdefgh"[number % 8], str(number % 3 == 0).lower()
-            cells.write(line.replace('"one"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
-                        .replace('"good":true', f'"good":{good}') + "\n")  # fmt: skip
-            if number % 4 == 0:
-                labels.write(answer.replace('"a"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
-                             .replace('"answer":true', f'"answer":{good}') + "\n")  # fmt: skip
-    done = call("r", "--json", "--min-point", "good:0.99")
-    assert done.exit_code == 0, done.output
-    (data,) = [entry for entry in json.loads(done.stdout)["graders"] if entry["metric"] == "good"]
-    assert (data["cells"], data["measures"]["kappa"]["value"]) == (10_000, 1)
