@@ -139,11 +139,6 @@ def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
     return PooledCell(**fields, cells=cells)
 
 
-def newest_cell(cell: Cell) -> Cell:
-    """The cell in the newest run that has it."""
-    return next(item for item in cell.cells if item is not None) if isinstance(cell, PooledCell) else cell
-
-
 def _mean(scores: list[Score]) -> Score:
     """The mean; of words, the one of most runs, or else of the newest."""
     if words := [score for score in scores if isinstance(score, str)]:
@@ -369,8 +364,10 @@ def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:
         return side
-    cells = listed(newest_cell(cell) for cell in side.cells)
-    return replace(side, cells=cells, runs=1, run_ids=side.run_ids[:1])
+    newest = (
+        next(item for item in cell.cells if item) if isinstance(cell, PooledCell) else cell for cell in side.cells
+    )
+    return replace(side, cells=listed(newest), runs=1, run_ids=side.run_ids[:1])
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:
