@@ -11,7 +11,7 @@ from toys import Toy
 
 import visioneval as ve
 from visioneval.report.html.pages import PageFrame
-from visioneval.serve.reports import render_comparison
+from visioneval.serve.site import render_comparison
 
 FINE: list[dict[str, Any]] = [{"id": f"c{at}"} for at in range(6)]
 LOST_IN_A = [{**case, "metadata": {"look": "raises"}} if at < 2 else case for at, case in enumerate(FINE)]
