@@ -152,25 +152,6 @@ def test_interrupted_run_exits_3(toy: Toy) -> None:
     assert (result.exit_code, "interrupted: INCOMPLETE" in result.stdout) == (3, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["a", "nope"], "'nope': no such run in runs"),
-        (["a", "b", "--map", "x"], "--map 'x': write OLD=NEW"),
-        (["a", "b", "--fail-on", "x"], "--fail-on 'x': unknown gate"),
-        (["a", "b", "--fail-on", "lvl:1"], "no metric 'lvl' in both runs (did you mean 'level'?)"),
-        (["a", "b", "--metric", "zzz"], "--metric 'zzz': no match in either run"),
-        (["a", "b", "--markdown", "."], ".: cannot write"),
-        (["a"], "Missing argument"),
-    ],
-)
-def test_wrong_usage(toy: Toy, arguments: list[str], message: str) -> None:
-    two_runs(toy, [{}], [{}])
-    result = toy("compare", *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
 def test_control_characters_of_a_model_are_escaped(toy: Toy) -> None:
     refusing = {"metadata": {"generate": "refuses"}}
     two_runs(toy, [{}], [refusing])
