@@ -25,8 +25,7 @@ from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files
 from visioneval.report.text import one_line
-from visioneval.serve.index import BACK, RunListing, RunRow, index_page, run_address, series
-from visioneval.serve.server import STYLE, read_asset
+from visioneval.serve.index import BACK, STYLE, RunListing, RunRow, index_page, read_asset, run_address, series
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.model import Suite
 

@@ -44,7 +44,9 @@ from visioneval.report.sections import quoted
 from visioneval.report.text import one_line
 from visioneval.serve.index import (
     BACK,
+    FOLDER,
     INDEX_SCRIPT,
+    STYLE,
     RunListing,
     Stamp,
     digest,
@@ -54,7 +56,7 @@ from visioneval.serve.index import (
     stamp,
 )
 from visioneval.serve.label import application as label_application
-from visioneval.serve.server import FOLDER, STYLE, Log, asset_response, listening
+from visioneval.serve.server import Log, asset_response, listening
 from visioneval.serve.site import live_notice, render_comparison
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.entries.graders import KINDS
