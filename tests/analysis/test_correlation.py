@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visioneval.analysis.stats.agreement import pairwise_accuracy_measure
@@ -37,6 +37,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0.1, 0.2, 0.3, 0.3
 
 
 @given(ROWS)
+@settings(max_examples=50)
 def test_the_accuracy_is_that_of_the_best_threshold(rows: list[tuple[int, float]]) -> None:
     people, metric = ([float(value) for value in column] for column in zip(*rows, strict=True))
     accuracy = pairwise_accuracy(people, metric)
@@ -47,6 +48,7 @@ def test_the_accuracy_is_that_of_the_best_threshold(rows: list[tuple[int, float]
 
 
 @given(ROWS, st.integers(0, 11))
+@settings(max_examples=50)
 def test_rows_that_are_left_out_are_in_no_pair(rows: list[tuple[int, float]], at: int) -> None:
     people, metric = ([float(value) for value in column] for column in zip(*rows, strict=True))
     pairs, kept = PairwiseAccuracy(people, metric), [row for row in range(len(rows)) if row % 5 != at % 5]

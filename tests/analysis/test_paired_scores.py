@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from compare_factory import cell, side
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visioneval.analysis.compare.differences import scores_difference
@@ -32,6 +32,7 @@ def columns(rows: list[tuple[int, float | None, float | None]]) -> PairScores:
 
 
 @given(ROWS, st.booleans())
+@settings(max_examples=50)
 def test_sums_are_rounded_once_in_any_order(rows: list[tuple[int, float | None, float | None]], in_order: bool) -> None:
     rows = sorted(rows, key=lambda row: row[0]) if in_order else rows
     measured = [(case, a, b) for case, a, b in rows if a is not None and b is not None]
@@ -49,6 +50,7 @@ def test_sums_are_rounded_once_in_any_order(rows: list[tuple[int, float | None, 
 
 
 @given(NAMES, NAMES, st.sampled_from([{"m": "m", "n": "n"}, {"m": "n"}, {"n": "m", "m": "n"}, {}]))
+@settings(max_examples=50)
 def test_cells_are_matched_by_their_names(
     a: list[tuple[str, str, int]], b: list[tuple[str, str, int]], renamed: dict[str, str]
 ) -> None:

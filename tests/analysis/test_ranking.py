@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranked_runs import JUDGE, answered, judged, label
 
@@ -358,6 +358,7 @@ def test_too_many_model_runs_and_cases_are_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))
+@settings(max_examples=40)
 def test_correlations_with_ties_match_scipy(rows: list[tuple[int, float]]) -> None:
     from scipy import stats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import fsum
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visioneval.analysis.scores import Scores
@@ -15,6 +15,7 @@ SCALE = st.sampled_from([0, 1, True, False, 2.5, 0.1, -3])
 
 
 @given(st.lists(NUMBERS, max_size=60))
+@settings(max_examples=40)
 def test_a_sum_is_exact_whatever_the_order(numbers: list[float]) -> None:
     for order in (numbers, sorted(numbers), numbers[::-1]):
         money = Money()
@@ -24,6 +25,7 @@ def test_a_sum_is_exact_whatever_the_order(numbers: list[float]) -> None:
 
 
 @given(st.lists(st.tuples(SCALE | NUMBERS | st.none(), st.integers(0, 3)), max_size=80))
+@settings(max_examples=40)
 def test_scores_are_those_of_a_list(rows: list[tuple[float | None, int]]) -> None:
     scores = Scores()
     for score, case in rows:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
 from visioneval.analysis.stats.agreement import (
@@ -172,12 +171,8 @@ class RaterAgreement(Frozen):
     split_items: tuple[SplitItem, ...]
 
 
-def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
-    """Returns one finding per answered question, in suite order."""
-    return tuple(_agreement_on(facet) for facet in answers.all_facets if facet.answers)
-
-
-def _agreement_on(facet: Facet) -> RaterAgreement:
+def agreement_on(facet: Facet) -> RaterAgreement:
+    """The agreement of raters on a question that has answers."""
     shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
     values, codes = np.unique([code for by_rater in shared.values() for code in by_rater.values()], return_inverse=True)
     counts = np.zeros((len(shared), len(values)), dtype=np.int64)
@@ -187,7 +182,14 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     alpha = dict.fromkeys(levels, Statistic(note=_NO_OVERLAP))
     for level in levels if shared else ():
         alpha[level] = alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
-    fleiss, size = _fleiss(counts, cases)
+    fleiss, size = Statistic(note=_NO_OVERLAP), None
+    if shared:  # over the items with the most common number of answers, as it allows no missing ones
+        sizes = counts.sum(axis=1)
+        size = int(max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0])
+        rows = np.flatnonzero(sizes == size)
+        of_size, of_cases = counts[rows], [cases[row] for row in rows]
+        kappa = fleiss_kappa(of_size)
+        fleiss = category_measure(kappa, of_size, of_cases, correction=1.0, undefined=_ALL_EQUAL)
     has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
     pairs = () if has_too_many else _cohen(facet, shared)
     weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
@@ -210,18 +212,6 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         cohen_mean=cohen_mean,
         split_items=_split_items(facet, shared),
     )
-
-
-def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:
-    """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
-    if not len(counts):
-        return Statistic(note=_NO_OVERLAP), None
-    sizes = counts.sum(axis=1)
-    size = max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0]
-    rows = np.flatnonzero(sizes == size)
-    complete, complete_cases = counts[rows], [cases[row] for row in rows]
-    value = fleiss_kappa(complete)
-    return category_measure(value, complete, complete_cases, correction=1.0, undefined=_ALL_EQUAL), int(size)
 
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:

@@ -26,10 +26,7 @@ from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from visioneval.analysis.stats.agreement import Floats
+    pass
 
 
 class Disagreement(Frozen):
@@ -312,33 +309,33 @@ def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
     by_judge: dict[str, list[Preference]] = {}
     for preference in preferences:
         by_judge.setdefault(preference.judge, []).append(preference)
-    return tuple(_pair_card(judge, by_judge[judge]) for judge in sorted(by_judge))
+    cards = []
+    for judge, lines in sorted(by_judge.items()):
+        by_case: dict[str, list[float]] = {}
+        for line in lines:
+            if line.answer in ("a", "b"):
+                by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
+        sums = case_sums(by_case)
+        answers, interval = sum(number for _, number in sums), rate_interval(sums)
+        card = PairCard(
+            judge=judge,
+            answers=answers,
+            ties=sum(line.answer == "tie" for line in lines),
+            cases=len(sums),
+            first_shown=sum(total for total, _ in sums) / answers if answers else None,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
+            unanswered=sum(line.answer is None and not line.never_asked for line in lines),
+            refused=sum(line.refused for line in lines),
+            repaired=sum(line.read == REPAIRED for line in lines),
+        )
+        cards.append(card)
+    return tuple(cards)
 
 
 def read_pair_cards(folder: Path) -> tuple[PairCard, ...]:
     """The cards of the judges that compared outputs of a run; empty if none did. Raises ``RunFormatError``."""
     return pair_cards(read_preferences(folder)) if (folder / PREFERENCES).is_file() else ()
-
-
-def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
-    by_case: dict[str, list[float]] = {}
-    for line in lines:
-        if line.answer in ("a", "b"):
-            by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
-    sums = case_sums(by_case)
-    answers, interval = sum(number for _, number in sums), rate_interval(sums)
-    return PairCard(
-        judge=judge,
-        answers=answers,
-        ties=sum(line.answer == "tie" for line in lines),
-        cases=len(sums),
-        first_shown=sum(total for total, _ in sums) / answers if answers else None,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        unanswered=sum(line.answer is None and not line.never_asked for line in lines),
-        refused=sum(line.refused for line in lines),
-        repaired=sum(line.read == REPAIRED for line in lines),
-    )
 
 
 class PanelMetric(Frozen):
@@ -433,13 +430,14 @@ def _alpha(rows: array[float]) -> Statistic:
     shared = moments[0] >= 2
     if not shared.any():
         return Statistic(note="no cell has answers of two judges")
-    columns = np.array(moments)[:, shared]
+    sizes, sums, squares = columns = np.array(moments)[:, shared]
+    # cells in which a judge gave another score than the one that most cells have from all judges
+    is_unanimous, means = np.isclose(squares * sizes, sums * sums), np.round(sums / sizes, 9)
+    values, times = np.unique(means[is_unanimous], return_counts=True)
+    is_other = ~is_unanimous | (means != values[times.argmax()]) if len(values) else np.ones(len(sizes), dtype=bool)
     undefined = "all answers are the same: alpha is undefined"
     return row_measure(
-        lambda chosen: interval_alpha(*columns[:, chosen]),
-        _is_other(*columns),
-        cases[shared].tolist(),
-        undefined=undefined,
+        lambda chosen: interval_alpha(*columns[:, chosen]), is_other, cases[shared].tolist(), undefined=undefined
     )
 
 
@@ -461,15 +459,3 @@ def _word_alpha(rows: Sequence[tuple[int, Counter[str]]]) -> Statistic:
         [case for case, _ in shared],
         undefined="all answers are the same: alpha is undefined",
     )
-
-
-def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
-    """The cells in which a judge gave another score than the one that most cells have from all judges."""
-    import numpy as np
-
-    is_unanimous = np.isclose(squares * sizes, sums * sums)
-    means = np.round(sums / sizes, 9)
-    values, times = np.unique(means[is_unanimous], return_counts=True)
-    if not len(values):
-        return np.ones(len(sizes), dtype=bool)
-    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)
