@@ -15,7 +15,7 @@ from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.graders import Confusion
 from visioneval.analysis.preferences import Result, summarize_preferences
 from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, ends, grouped
 from visioneval.analysis.stats.intervals import rate_interval
 from visioneval.analysis.summary.judges import Disagreements, JudgeCard, JudgeCards, PairCard, pair_cards
 from visioneval.records.between_cells import Preference
@@ -223,10 +223,8 @@ def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
                 record = records.get(anchor.cell)
                 if code is not None and record is not None and metric in record.scores:
                     agreed[anchor.cell] = code, facet.coded(record.scores[metric])
-            gaps: dict[str, list[float]] = {}
-            for cell, (answer, score) in agreed.items():
-                if score is not None:
-                    gaps.setdefault(chain_of(cell[0]), []).append(score - answer)
+            measured = ((cell, score - answer) for cell, (answer, score) in agreed.items() if score is not None)
+            gaps = grouped((chain_of(cell[0]), gap) for cell, gap in measured)
             if agreed:
                 yield _anchor_match(facet, metric, writers[metric], len(agreed), gaps)
 
@@ -236,7 +234,7 @@ def _anchor_match(facet: Facet, metric: str, grader: str, anchors: int, gaps: Ma
     differences = [gap for case in gaps.values() for gap in case]
     n = len(differences)
     sums = [(float(sum(gap == 0 for gap in case)), len(case)) for case in gaps.values()]
-    interval = rate_interval(sums)
+    low, high = ends(rate_interval(sums))
     has_distance = facet.is_ordered and n > 0
     return AnchorMatch(
         grader=grader,
@@ -245,8 +243,8 @@ def _anchor_match(facet: Facet, metric: str, grader: str, anchors: int, gaps: Ma
         n=n,
         unmeasured=anchors - n,
         same=fsum(total for total, _ in sums) / n if n else None,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        low=low,
+        high=high,
         higher=fsum(differences) / n if has_distance else None,
         distance=fsum(map(abs, differences)) / n if has_distance else None,
     )

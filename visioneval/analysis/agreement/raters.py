@@ -17,7 +17,7 @@ from visioneval.analysis.stats.agreement import (
     fleiss_kappa,
     quadratic_kappa,
 )
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, grouped
 from visioneval.records.labels import Label
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
@@ -67,13 +67,12 @@ class RaterFinding(Frozen):
 
 def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
     """Returns one finding per rater, most answers first."""
-    repeats: dict[str, list[Compared]] = {}
+    repeats: list[tuple[str, Compared]] = []
     anchored: dict[str, list[tuple[str, Compared]]] = {}
     for run in runs:
         cells = {record.cell for record in run.records}
         labels = [label for label in run.labels if label.cell in cells]
-        for rater, compared in _compare_repeats(run, labels, answers):
-            repeats.setdefault(rater, []).append(compared)
+        repeats += _compare_repeats(run, labels, answers)
         anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
         for label in labels:
             if (anchor := anchors.get((label.question, unit_of(run, label)))) is not None:
@@ -81,14 +80,12 @@ def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterF
                 anchored.setdefault(label.rater, []).extend(compared_to_anchor)
     findings = []
     for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0])):
-        by_day: dict[str, list[Compared]] = {}
-        for day, compared in anchored.get(rater, ()):
-            by_day.setdefault(day, []).append(compared)
+        by_day = grouped(anchored.get(rater, ()))
         findings.append(
             RaterFinding(
                 rater=rater,
                 answers=count,
-                repeats=_match_count(repeats.get(rater, ())),
+                repeats=_match_count([compared for name, compared in repeats if name == rater]),
                 anchors=_match_count([compared for _, compared in anchored.get(rater, ())]),
                 days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(by_day.items())),
             )
@@ -216,10 +213,11 @@ def agreement_on(facet: Facet) -> RaterAgreement:
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:
     """Returns the pairs of raters with two or more common items, most common items first."""
-    columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for by_rater in shared.values():
-        for first_rater, second_rater in combinations(sorted(by_rater), 2):
-            columns.setdefault((first_rater, second_rater), []).append((by_rater[first_rater], by_rater[second_rater]))
+    columns = grouped(
+        ((first, second), (by_rater[first], by_rater[second]))
+        for by_rater in shared.values()
+        for first, second in combinations(sorted(by_rater), 2)
+    )
     statistic = quadratic_kappa if facet.is_ordered else cohen_kappa
     pairs = []
     for raters, rows in columns.items():

@@ -11,7 +11,7 @@ from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, ends, grouped
 from visioneval.analysis.stats.intervals import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
@@ -306,25 +306,19 @@ def _vote_agreement(name: str, votes: Counter[_Votes]) -> VoteAgreement:
 
 def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
     """One card for each judge of pairs, by name."""
-    by_judge: dict[str, list[Preference]] = {}
-    for preference in preferences:
-        by_judge.setdefault(preference.judge, []).append(preference)
-    cards = []
+    by_judge, cards = grouped((line.judge, line) for line in preferences), []
     for judge, lines in sorted(by_judge.items()):
-        by_case: dict[str, list[float]] = {}
-        for line in lines:
-            if line.answer in ("a", "b"):
-                by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
-        sums = case_sums(by_case)
-        answers, interval = sum(number for _, number in sums), rate_interval(sums)
+        decided = ((line.test_id, float(line.answer == line.first)) for line in lines if line.answer in ("a", "b"))
+        sums = case_sums(grouped(decided))
+        answers, (low, high) = sum(number for _, number in sums), ends(rate_interval(sums))
         card = PairCard(
             judge=judge,
             answers=answers,
             ties=sum(line.answer == "tie" for line in lines),
             cases=len(sums),
             first_shown=sum(total for total, _ in sums) / answers if answers else None,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
+            low=low,
+            high=high,
             unanswered=sum(line.answer is None and not line.never_asked for line in lines),
             refused=sum(line.refused for line in lines),
             repaired=sum(line.read == REPAIRED for line in lines),

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.scores import Scores, case_of, counted_metrics, word_shares
-from visioneval.analysis.stats.basic import t_quantile, wilson_interval
+from visioneval.analysis.stats.basic import grouped, t_quantile, wilson_interval
 from visioneval.analysis.stats.intervals import case_sums, effective_number
 from visioneval.analysis.stats.variance import (
     CaseTable,
@@ -110,12 +110,7 @@ class Noises:
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
-                strata = []
-                for rows in self._votes[name].values():
-                    by_case: dict[str, list[SampleVotes]] = {}
-                    for case, votes in rows:
-                        by_case.setdefault(case, []).append(votes)
-                    strata.append(list(map(case_of_votes, by_case.values())))
+                strata = [list(map(case_of_votes, grouped(rows).values())) for rows in self._votes[name].values()]
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
