@@ -126,8 +126,7 @@ def compare(
     from visioneval.analysis.redaction import Redaction
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import ProgressCounts, plain_listener
-    from visioneval.cli.results import check_reports
+    from visioneval.cli.results import ProgressCounts, check_reports, plain_listener
 
     if confirm is None:
         unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]

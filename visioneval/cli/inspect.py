@@ -406,11 +406,11 @@ def export(
 
 
 def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Sequence[str]) -> None:
-    from visioneval.api.trackers import send_run, tracking_of_options
+    from visioneval.api.runs import track_stored, tracking_of_options
     from visioneval.report.text import clean
 
     with options.prints_on_stderr():
-        address = send_run(run, tracking_of_options(tracker, values), runs, options.say, redact)
+        address = track_stored(run, tracking_of_options(tracker, values), runs, options.say, redact)
     print(clean(address))
 
 

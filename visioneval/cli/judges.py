@@ -108,7 +108,7 @@ def agreement(
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
-    from visioneval.api.graders import agreement as compare_with_labels
+    from visioneval.api.comparisons import agreement as compare_with_labels
     from visioneval.report.agreement import agreement_report
 
     result = compare_with_labels(
@@ -339,8 +339,7 @@ def probe(
     Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import plain_listener
-    from visioneval.cli.results import check_reports
+    from visioneval.cli.results import check_reports, plain_listener
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
     from visioneval.report.probe import probe_report

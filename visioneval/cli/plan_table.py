@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from visioneval.analysis.planning import MAX_CASES, Detect, GateRates
-from visioneval.api.runs import SuitePlan
+from visioneval.api.suites import SuitePlan
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section
 from visioneval.report.terminal import key_values, section_part

@@ -373,7 +373,7 @@ def plan(
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
     from visioneval.api.options import run_options
-    from visioneval.api.runs import detect_options, estimate_plan
+    from visioneval.api.suites import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.running.estimate import size_notes
     from visioneval.running.loading import load_plans

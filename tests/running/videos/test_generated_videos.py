@@ -28,7 +28,7 @@ from visioneval.running.calls.outputs import OperationCall, check_media, with_vi
 from visioneval.running.calls.prices import Prices, bound_of, smallest_size
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import Sanitizer
-from visioneval.scale.ray.outputs import ExclusiveWriter
+from visioneval.scale.ray.worker import ExclusiveWriter
 from visioneval.suite.entries.providers import Price
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
