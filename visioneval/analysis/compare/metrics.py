@@ -388,6 +388,10 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
     )
     noise = run_noise(passes)
     has_samples = any(measured > 1 for row in passes for _, measured in row)
+    p_values: list[float | None] = [None] * len(baselines)
+    if passes and len(baselines) > 1:  # of the cases of each run against those of the others, adjusted by Holm
+        worse = [worse_p([_against_others(row, at) for row in passes]) or 0.0 for at in range(len(baselines))]
+        p_values = list(holm(list(map(two_sided, worse))))
     runs = tuple(
         RunOfBaseline(
             run=baseline.header.run,
@@ -395,7 +399,7 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
             pass_rate=verdict_rate((line.test_id, line.verdict) for line in baseline.lines),
             p=p,
         )
-        for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
+        for baseline, p in zip(baselines, p_values, strict=True)
     )
     is_known = noise.runs > 1
     return BaselineSummary(
@@ -416,18 +420,7 @@ def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
             )
 
 
-def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[float | None]:
-    """For each run, the two-sided p of its cases against those of the other runs, adjusted by Holm."""
-    if runs < 2 or not passes:
-        return [None] * runs
-    p_values = []
-    for number in range(runs):
-        cases = []
-        for row in passes:
-            passed, measured = row[number]
-            others = [counts for at, counts in enumerate(row) if at != number]
-            cases.append(Counts(sum(n for n, _ in others), sum(n for _, n in others), passed, measured))
-        worse = worse_p(cases)
-        assert worse is not None
-        p_values.append(two_sided(worse))
-    return list(holm(p_values))
+def _against_others(runs: Sequence[Passes], at: int) -> Counts:
+    """The passes of a case in the run at a position, and in all others."""
+    others = [counts for number, counts in enumerate(runs) if number != at]
+    return Counts(sum(passed for passed, _ in others), sum(number for _, number in others), *runs[at])

@@ -438,16 +438,15 @@ def scores_of(cell: Cell | None, metrics: Sequence[str], words: Mapping[str, Met
     """The scores of a cell as numbers, a word as its place among the choices. ``words`` are the metrics of words."""
     scores: Mapping[str, Any] = {} if cell is None else cell.scores
     numbers = [nan if (score := scores.get(name, ABSENT)) is None else score for name in metrics]
-    if words or str in map(type, numbers):
-        return [_code(number, words.get(name)) for name, number in zip(metrics, numbers, strict=True)]
-    return numbers
 
+    def coded(name: str, score: Any) -> float:
+        """The number; nan for an unknown word, for one in the place of a number, and the other way round."""
+        choices = words[name].choices if name in words else ()
+        if isinstance(score, str):
+            return choices.index(score) if score in choices else nan
+        return nan if name in words and score != ABSENT else float(score)
 
-def _code(score: Any, words: Metric | None) -> float:
-    """A score as a number; nan for an unknown word, for one in the place of a number, and the other way round."""
-    if isinstance(score, str):
-        return words.choices.index(score) if words is not None and score in words.choices else nan
-    return nan if words is not None and score != ABSENT else float(score)
+    return list(map(coded, metrics, numbers)) if words or str in map(type, numbers) else numbers
 
 
 def _has_no_output(cell: Cell) -> bool:

@@ -20,7 +20,7 @@ from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import PREFERENCES
-from visioneval.suite.filters import VerdictRule, chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric
@@ -62,15 +62,26 @@ class Disagreements:
 def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
     """Returns a function that maps the rubric keys of a cell to whether judge and rules disagree.
 
-    A rubric is left out if the judge or the rules have no verdict.
+    A rubric is left out if the judge or the rules have no verdict, or the judge was not asked for what the rules are
+    about.
     """
     rubrics = _rubrics(suite)
     rules = {case.id: case.verdict for case in suite.cases if case.verdict is not None}
 
     def disagreements_of(cell: Record) -> dict[str, bool]:
-        cell_rules = rules.get(cell.test_id, suite.verdict)
-        answers = ((key, _is_disagreement(cell_rules, cell, key, metrics)) for key, metrics in rubrics.items())
-        return {key: answer for key, answer in answers if answer is not None}
+        deciding = {
+            parse_rule(rule.rule).metric
+            for rule in rules.get(cell.test_id, suite.verdict)
+            if rule.level == "fail" and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+        }
+        failed = {parse_rule(rule).metric for rule in cell.failed_rules}
+        verdicts = {grader.key: grader.details.get("judge_verdict") for grader in reversed(cell.graders)}
+        disagreements = {}
+        for key, metrics in rubrics.items():
+            asked = (failed | deciding) & metrics & cell.scores.keys()
+            if verdicts.get(key) is not None and asked and all(cell.scores[name] is not None for name in asked):
+                disagreements[key] = (verdicts[key] == "FAIL") is not bool(failed & asked)
+        return disagreements
 
     return disagreements_of
 
@@ -83,23 +94,6 @@ def _rubrics(suite: Suite) -> dict[str, Set[str]]:
         if asked := grader.label_questions.keys():
             rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if read and asked >= set(read))}
     return rubrics
-
-
-def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Set[str]) -> bool | None:
-    """Whether judge and rules disagree, or ``None`` if either has no verdict, or the judge was not asked for what the
-    rules are about.
-    """
-    verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    failed = {parse_rule(rule).metric for rule in cell.failed_rules} & metrics
-    deciding = failed | {
-        parse_rule(rule.rule).metric
-        for rule in rules
-        if rule.level == "fail" and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
-    }
-    asked = deciding & metrics & cell.scores.keys()
-    if verdict is None or not asked or any(cell.scores[name] is None for name in asked):
-        return None
-    return (verdict == "FAIL") is not bool(failed & asked)
 
 
 class ReviewPriority:
