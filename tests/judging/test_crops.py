@@ -172,7 +172,7 @@ def test_the_tool_is_a_strict_schema() -> None:
     assert parameters["required"] == list(parameters["properties"]) == ["image_id", "x1", "y1", "x2", "y2"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data(), width=st.integers(1, 1500), height=st.integers(1, 1500))
 def test_nested_crops_are_bounded_and_inside_the_image(data: st.DataObject, width: int, height: int) -> None:
     tool = tool_of(attachment("output", Image.new("RGB", (width, height), (7, 8, 9))))

@@ -103,8 +103,10 @@ class Sanitizer:
         """The raw answer of a server without secrets, nor the users and queries of URLs, which may be signatures."""
         for secret in self.secrets:
             data = data.replace(secret.encode("utf-8", "replace"), HIDDEN.encode())
-            if b"\\" in data:
-                data = re.sub(_in_json(secret), HIDDEN.encode(), data)
+            if b"\\" in data:  # as JSON of any server, which may escape each character: as \/ or \u002b
+                plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
+                escaped = (rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
+                data = re.sub(b"".join(escaped), HIDDEN.encode(), data)
         data = _USER.sub(rb"\1***@", data)
         return _QUERY.sub(rb"\1\2?***", data)
 
@@ -158,12 +160,6 @@ class Sanitizer:
             return None
         numbers = {self.text(name): amount(item) for name, item in value.items()}
         return {name: int(number) for name, number in numbers.items() if number is not None}
-
-
-def _in_json(secret: str) -> bytes:
-    """A pattern for a secret in the JSON of any server, which may escape each character: as ``\\/`` or ``\\u002b``."""
-    plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
-    return b"".join(rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
 
 
 def scalar(value: Any) -> Any:

@@ -309,21 +309,6 @@ def test_incomplete_generation_is_generated_again_if_that_is_asked_for(runner: S
     assert runner.run("--offline", run_id="s").exit_code == 0
 
 
-def test_damaged_cached_image_is_reported_and_generated_again(runner: SuiteRunner) -> None:
-    runner.write("tree")
-    cache = runner.folder / "cache"
-    assert runner.run("--cache", cache).exit_code == 0
-    (file,) = cache.glob("files/*/*")
-    file.unlink()
-    file.write_bytes(b"zeroed")
-    result = runner.run("--cache", cache, "--reuse", "all", run_id="s")
-    assert (result.exit_code, runner.called) == (0, (2, 1))
-    assert f"{file}: ignoring a damaged image in the cache" in result.stderr
-    file.unlink()
-    assert runner.run("--cache", cache, "--offline", run_id="t").exit_code == 3
-    assert runner.called == (2, 1)
-
-
 def test_log_has_one_line_per_attempt_without_content(runner: SuiteRunner, tmp_path: Path) -> None:
     runner.write("tree", limits={"openai": {"max_concurrency": 1}})
     runner.api.faults.queue(Fault("rate_limit", retry_after=0.01))

@@ -196,24 +196,18 @@ def differing(single: dict[str, str], other: dict[str, str]) -> set[str]:
 CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [
     ({}, {}, set(), set()),
     ({"prompt": "a bush"}, {}, {"prompt"}, {"case"}),
-    ({"criteria": "green"}, {}, set(), {"case"}),
-    ({}, {"verdict": ["fine", "level > 0"]}, set(), {"rules"}),
-    ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, set(), {"grader.look"}),
     ({}, {"graders": [{**LOOK, "when": {"cases": ["case0"]}}]}, set(), {"grader.look"}),
-    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 1}}]}, {"params"}, set()),
     ({}, {"models": [{"provider": "mine:Generate", "label": "renamed"}]}, set(), set()),
-    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}, {"model"}, set()),
     ({}, {"name": "another"}, set(), set()),
 ]
 
 
-@pytest.mark.parametrize(("case", "changes", "generation", "grading"), CHANGES)
-def test_keys_change_with_their_inputs(
-    toy: Toy, case: dict[str, Any], changes: dict[str, Any], generation: set[str], grading: set[str]
-) -> None:
-    before, after = keys_of(toy, {}), keys_of(toy, case, **changes)
-    assert differing(before[0], after[0]) == generation
-    assert differing(before[1], after[1]) == grading
+def test_keys_change_with_their_inputs(toy: Toy) -> None:
+    """Others are in ``test_engine_resume.py``."""
+    before = keys_of(toy, {})
+    for case, changes, generation, grading in CHANGES:
+        after = keys_of(toy, case, **changes)
+        assert (differing(before[0], after[0]), differing(before[1], after[1])) == (generation, grading)
 
 
 def test_keys_depend_on_image_bytes_not_paths(toy: Toy) -> None:
@@ -240,10 +234,10 @@ def test_keys_do_not_depend_on_working_directory(toy: Toy, monkeypatch: pytest.M
 
 
 def test_many_cells_write_one_record_each(toy: Toy) -> None:
-    result = toy.run(*[{} for _ in range(150)], samples=2)
+    result = toy.run(*[{} for _ in range(40)], samples=2)
     lines = (toy.latest / "results.jsonl").read_text().splitlines()
-    assert len(lines) == 300
-    assert len({(cell["test_id"], cell["sample_index"]) for cell in map(json.loads, lines)}) == 300
+    assert len(lines) == 80
+    assert len({(cell["test_id"], cell["sample_index"]) for cell in map(json.loads, lines)}) == 80
     assert result.exit_code == 0
 
 

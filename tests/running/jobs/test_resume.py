@@ -110,13 +110,13 @@ def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: in
     assert len(run.toy.info.resumed_at) == 1
 
 
-def test_resume_reuses_the_command_line_unless_a_suite_is_named(run: Resumed) -> None:
-    suite = str(run.toy.write(*CASES, **COUNTING, vars={"mood": "calm"}))
+def test_resume_reuses_the_command_line_unless_a_suite_is_named(run: Resumed, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = str(run.toy.write(case("a"), **COUNTING, vars={"mood": "calm"}))
 
     def command_line_of(*arguments: str) -> tuple[str, ...]:
-        program = run.toy.program("run", *arguments, "--trust-suite")
-        program.communicate(timeout=60)
-        assert program.returncode == 0
+        words = ("run", *arguments, "--trust-suite")
+        monkeypatch.setattr("sys.argv", ["visioneval", *words])
+        assert run.toy(*words).exit_code == 0
         return run.toy.info.command_line
 
     first = command_line_of(suite, "--run-id", "r", "--var", "mood=loud")
@@ -369,35 +369,30 @@ def test_stored_suite_works_from_any_folder(run: Resumed, tmp_path: Path, monkey
     assert (run.folder / str(run.toy.records["a"].artifact_path)).is_file()
 
 
-WRONG: list[tuple[list[str], str]] = [
-    (["--resume", "nothing"], "'nothing': no such run in runs"),
-    (["--resume", ""], "matches 2 runs"),
-    (
-        ["--resume", "r", "suite.yaml", "suite.yaml"],
-        "--resume takes at most one suite, and neither --run-id nor --note",
-    ),
-    (["--resume", "r", "--run-id", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
-    (["--resume", "r", "--note", "s"], "--resume takes at most one suite, and neither --run-id nor --note"),
-    (["--resume", "r", "--var", "a=b"], "--var and --judge change the suite: name the suite as well as --resume"),
-    (
-        ["--resume", "r", "--judge", "default=openai:m"],
-        "--var and --judge change the suite: name the suite as well as --resume",
-    ),
-    (["--resume", "r", "--limit", "1"], "--resume applies to the whole run: leave out --case, --tag, --model"),
-    (["suite.yaml", "--keep-errors"], "--keep-errors needs --resume"),
-    ([], "name a suite, or a run to resume"),
-]
+ONE_SUITE = "--resume takes at most one suite, and neither --run-id nor --note"
+CHANGES_SUITE = "--var and --judge change the suite: name the suite as well as --resume"
+WRONG = {
+    "--resume nothing": "'nothing': no such run in runs",
+    "--resume=": "matches 2 runs",
+    "--resume r suite.yaml suite.yaml": ONE_SUITE,
+    "--resume r --run-id s": ONE_SUITE,
+    "--resume r --note s": ONE_SUITE,
+    "--resume r --var a=b": CHANGES_SUITE,
+    "--resume r --judge default=openai:m": CHANGES_SUITE,
+    "--resume r --limit 1": "--resume applies to the whole run: leave out --case, --tag, --model",
+    "suite.yaml --keep-errors": "--keep-errors needs --resume",
+    "": "name a suite, or a run to resume",
+}
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_conflicting_flags_are_a_usage_error(run: Resumed, arguments: list[str], message: str) -> None:
-    run.begin()
+def test_conflicting_flags_are_a_usage_error(run: Resumed) -> None:
+    run.begin(case("a"))
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
-    result = run.toy("run", *arguments, "--trust-suite")
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert message in line
+    for arguments, message in WRONG.items():
+        result = run.toy("run", *arguments.split(), "--trust-suite")
+        (line,) = result.stderr.splitlines()
+        assert (result.exit_code, message in line) == (2, True), line
     assert run.results.read_bytes() == before
 
 

@@ -191,7 +191,7 @@ class TestResume:
         assert "to generate: 0; to grade again: 0; unchanged: 3" in self.resume(turns)
         assert not turns.api.requests
 
-    @pytest.mark.parametrize("missing", [1, 2, 3])
+    @pytest.mark.parametrize("missing", [1, 3])
     def test_a_missing_turn_and_all_after_it_are_generated(self, turns: TurnRuns, missing: int) -> None:
         before = hashes(turns.turns())
         turns.rewrite("r", lambda record: None if record["test_id"] == f"cat/{missing}" else record)
