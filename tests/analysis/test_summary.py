@@ -15,7 +15,7 @@ from visioneval.records.model import RunState
 from visioneval.report.outcome import outcome
 from visioneval.suite.filters import Scope
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}
@@ -240,7 +240,7 @@ def test_gate_without_cells_in_a_full_run_is_unmeasured() -> None:
 
 
 def result(rule: str, gate_state: str) -> GateFinding:
-    return GateFinding(rule=rule, scope="", value=None, n=0, errors=0, state=gate_state)  # type: ignore[arg-type]
+    return GateFinding(rule=rule, scope="", value=None, n=0, errors=0, state=gate_state)
 
 
 CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [

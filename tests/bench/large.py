@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.bench.engine import Used
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Shard, cases_of_shard
+from visioneval.suite.runs import Shard, cases_of_shard
 
 CELLS = (3_000, 30_000)
 """What ``make bench`` measures; 10,000, 100,000 and 1,000,000 are the figures of docs/scale.md."""

@@ -18,7 +18,7 @@ from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 from visioneval.probing.kinds import KINDS, Kind, Level, planted
 from visioneval.probing.subject import CannotPlantError, Subject, decode, encode
-from visioneval.suite.cases.case import Expect
+from visioneval.suite.case import Expect
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIDE = 448

@@ -25,7 +25,7 @@ from visioneval.graders.text import ocr
 from visioneval.graders.text.check import check, other_spaces, with_spaces
 from visioneval.graders.text.spaces import look_at_lines
 from visioneval.media.images import load_image
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 LINES = (
     "Fresh bread from 7 am", "Grand Opening Saturday", "Only 12.50 per basket", "SUMMER SALE ENDS SOON", "AVIATION TODAY",

@@ -32,7 +32,7 @@ from visioneval.graders.measures import Measure
 from visioneval.graders.text import TextGrader
 from visioneval.graders.text.grader import Text
 from visioneval.running.cells.measurements import measure_key
-from visioneval.suite.cases.case import Expect
+from visioneval.suite.case import Expect
 
 KEY = "copy"
 OUTCOMES = ("right", "undecided", "wrong")

@@ -19,7 +19,7 @@ from tests.support.images.lone_words import draw_word, word_cells
 from tests.support.images.typefaces import ONE_CASE
 from visioneval.probing import copy
 from visioneval.probing.subject import CannotPlantError
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "copy"
 NEVER_FAIL = ("curved", "other-script")

@@ -11,7 +11,7 @@ from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
 from toys import Toy
 
-from visioneval.suite.loading.messages import explain
+from visioneval.suite.messages import explain
 
 DRAW, ANSWER, LOOK = "suite.yaml:4:16: ours:Draw: ", "suite.yaml:6:23: ours:Answer: ", "suite.yaml:8:23: ours:Look: "
 INIT = "def __init__(self, config): self.options = config.options\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from visioneval.suite.cases.questions import (
+from visioneval.suite.questions import (
     GeckoQuestion,
     dependency_problems,
     without_bad_dependencies,

@@ -8,7 +8,7 @@ import pytest
 
 from visioneval.graders.gecko import choice_of
 from visioneval.graders.gecko.answers import answer_faults, read_answers
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 YES_NO = GeckoQuestion(id="q1", question="Is there a dog?")
 COLOUR = GeckoQuestion(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.graders.gecko.grader import OnUnanswered, points, shares
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 
 def gecko_questions(*questions: tuple[str, str, tuple[str, ...]]) -> list[GeckoQuestion]:

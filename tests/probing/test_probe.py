@@ -41,7 +41,7 @@ from visioneval.probing.subject import CannotPlantError
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Listener
-from visioneval.suite.cases.case import Expect, ExpectText
+from visioneval.suite.case import Expect, ExpectText
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from visioneval.probing import copy, pixels
 from visioneval.probing.kinds import KINDS, Kind, matching, planted
 from visioneval.probing.subject import CannotPlantError, PlantedFile, Subject, TextLine, decode, encode
 from visioneval.providers.mock.text import font
-from visioneval.suite.cases.case import Expect, ExpectText
+from visioneval.suite.case import Expect, ExpectText
 
 TEXT = "Slow Mornings, daily"
 BOX = ((28.0, 18.0), (196.0, 18.0), (196.0, 44.0), (28.0, 44.0))

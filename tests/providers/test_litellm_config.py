@@ -20,7 +20,7 @@ from visioneval.providers.litellm.process import Environment
 from visioneval.running.calls.prices import Prices
 from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 Problems = Callable[..., list[str]]
 FLUX = "fal_ai/fal-ai/flux-pro/v1.1"

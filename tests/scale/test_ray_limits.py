@@ -16,7 +16,7 @@ from visioneval.errors import ClosingError
 from visioneval.running.calls.prices import CostBound
 from visioneval.running.keys import RateLimitKey
 from visioneval.scale.ray.limits import Grant, LeasedBudget, LeasedThrottle, Leases, SharedLimits, leased
-from visioneval.suite.entries.limits import Limits
+from visioneval.suite.entries.providers import Limits
 
 KEY = RateLimitKey("openai", "model", "generate")
 JUDGE = RateLimitKey("openai", "judge", "judge")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from visioneval import TestCase, read_records
 from visioneval.cli import app
-from visioneval.suite.selection import Shard, cases_of_shard
+from visioneval.suite.runs import Shard, cases_of_shard
 
 CASES: list[dict[str, Any]] = [
     {"id": "boat", "prompt": "a red boat"},

@@ -16,7 +16,7 @@ from visioneval.graders.text import TextGrader
 from visioneval.graders.text.check import check
 from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.reasons import details
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 if TYPE_CHECKING:
     from browser import OpenPage

@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.resources import builtin
-from visioneval.suite.loading.yaml_reader import read_yaml
+from visioneval.installation import builtin
+from visioneval.suite.loading.document import read_yaml
 
 SUITES = 3000
 SEED = 12

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from toys import Toy
 
-from visioneval.suite.cases.outputs import ExistingOutput, output_of_cell
+from visioneval.suite.files import ExistingOutput, output_of_cell
 
 
 def contents(*parts: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from suite_text import suite
 
-from visioneval.suite.loading.paths import Trust, rebased, rebased_case
+from visioneval.suite.files import Trust, rebased, rebased_case
 
 Problems = Callable[..., list[str]]
 OUTSIDE = "is outside the suite's folder and the working directory: pass --trust-suite if you trust this suite"

@@ -23,7 +23,7 @@ from visioneval.running.estimate import estimate
 from visioneval.running.keys import call_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.questions import prompt_tasks
-from visioneval.suite.cases.prompts import without_prompt
+from visioneval.suite.case import without_prompt
 from visioneval.suite.load import LoadedSuite
 
 PLAIN = {"label": "plain", "template": "{{ case.prompt }}"}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from visioneval import SuiteError
-from visioneval.suite.loading import yaml_reader
+from visioneval.suite.loading import document
 
 ROOT = Path(__file__).parents[2]
 SUITES = sorted((ROOT / "suites").glob("*/suite.yaml"))
@@ -39,16 +39,16 @@ def test_every_shipped_suite_is_valid() -> None:
 
 @pytest.mark.parametrize(("name", "text"), BLOCKS, ids=[name for name, _ in BLOCKS])
 def test_every_example_loads_the_same_without_libyaml(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = yaml_reader.read_yaml(text, name)
-    monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
-    assert yaml_reader.read_yaml(text, name) == known
+    known = document.read_yaml(text, name)
+    monkeypatch.setattr(document, "_LOADER", yaml.SafeLoader)
+    assert document.read_yaml(text, name) == known
 
 
 @pytest.mark.parametrize("text", ["a: {b: c?, d}", "a: [{b: 1, ]", "a: {b: 1"])
 def test_a_problem_with_braces_is_one_line_without_libyaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(document, "_LOADER", yaml.SafeLoader)
     with pytest.raises(SuiteError, match=r"^suite.yaml:1:\d+: invalid YAML: expected .*$"):
-        yaml_reader.read_yaml(text, "suite.yaml")
+        document.read_yaml(text, "suite.yaml")
 
 
 def test_there_are_examples() -> None:

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from suite_text import suite
 
-from visioneval.suite.loading.yaml_reader import read_yaml
+from visioneval.suite.loading.document import read_yaml
 from visioneval.suite.model import json_schema
 
 Problems = Callable[..., list[str]]

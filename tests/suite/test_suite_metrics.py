@@ -15,7 +15,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval import Metric, read_records
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Selection, selected
+from visioneval.suite.runs import Selection, selected
 
 
 def metrics_of(**changes: Any) -> SuiteMetrics:

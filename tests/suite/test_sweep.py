@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite_text import suite
 
-from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.entries.sweep import grid_sweep
+from visioneval.suite.entries.providers import grid_sweep
+from visioneval.suite.files import split_run
 from visioneval.suite.load import LoadedSuite
-from visioneval.suite.loading.yaml_reader import read_yaml
+from visioneval.suite.loading.document import read_yaml
 from visioneval.suite.runs import model_runs
 
 

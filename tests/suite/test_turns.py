@@ -11,12 +11,11 @@ import jsonschema
 import pytest
 
 from visioneval import TaskType, TestCase
-from visioneval.suite.cases.case import with_output_sources
-from visioneval.suite.filters import When, any_case
+from visioneval.suite.case import with_output_sources
+from visioneval.suite.filters import When, any_case, chain_of, first_turn, previous_turn
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.model import suite_schema
-from visioneval.suite.selection import Shard, cases_of_shard
-from visioneval.suite.turns import chain_of, first_turn, previous_turn
+from visioneval.suite.runs import Shard, cases_of_shard
 
 Load = Callable[..., LoadedSuite]
 SaveImage = Callable[..., Path]
@@ -162,7 +161,7 @@ def test_turns_of_datasets(
     dataset: dict[str, Any],
     expected: dict[str, tuple[str, str | None]],
 ) -> None:
-    from visioneval.suite.cases.prompts import rendered
+    from visioneval.suite.case import rendered
 
     (tmp_path / name).write_text(content)
     defaults = {"images": ["a.png"], **dataset.get("defaults", {})}

@@ -168,9 +168,9 @@ def test_an_output_that_nothing_here_can_read_is_a_warning(validate, monkeypatch
     outputs = f"{scheme}://datasets/owner/name/a.png"
     text = GOOD.replace("a tree}", f'a tree, outputs: {{x: ["{outputs}"]}}}}')
     Path("far.yaml").write_text(text.replace("{provider: openai, params: {model: gpt-image-2}}", "{provider: files}"))
-    monkeypatch.setattr("visioneval.suite.checks.files.is_installed", lambda name: name != module)
+    monkeypatch.setattr("visioneval.suite.checks.suite.is_installed", lambda name: name != module)
     result = validate("far.yaml", "--trust-suite")
     assert (result.exit_code, f"far.yaml:2:47: warning: {scheme}:// needs an extra" in result.stdout) == (0, True)
     assert validate("far.yaml", "--trust-suite", "--strict").exit_code == 2
-    monkeypatch.setattr("visioneval.suite.checks.files.is_installed", lambda _: True)
+    monkeypatch.setattr("visioneval.suite.checks.suite.is_installed", lambda _: True)
     assert "warning" not in validate("far.yaml", "--trust-suite").stdout

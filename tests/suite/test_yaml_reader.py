@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval import SuiteError
-from visioneval.suite.entries.sweep import as_written
-from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, parse_scalar, read_positions, read_yaml
+from visioneval.suite.loading.document import MAX_DEPTH, decode, parse_scalar, read_positions, read_yaml
+from visioneval.suite.messages import as_written
 
 
 def refusal(text: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
-from visioneval.suite.loading.datasets.cases import literal
+from visioneval.suite.loading.row_cases import literal
 from visioneval.templates import render as render_module
 from visioneval.templates import sandbox, steps
 from visioneval.templates.render import MAX_CHARACTERS, ReadOnceLoader, Templates, render

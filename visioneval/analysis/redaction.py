@@ -15,9 +15,9 @@ from visioneval.analysis.sides import Cell, PooledCell, Side
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.model import CellError, GraderRecord, Record, RunInfo
 from visioneval.records.reader import Records
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
+from visioneval.suite.filters import chain_of
 from visioneval.suite.model import Suite
-from visioneval.suite.turns import chain_of
 from visioneval.types import Score
 
 REDACTED = "(redacted)"

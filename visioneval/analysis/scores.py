@@ -9,7 +9,7 @@ from sys import intern
 
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.intervals import case_sums, mean_interval, rate_interval
-from visioneval.suite.turns import chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Metric, Score, Verdict
 
 RATE = Metric(type="bool")

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.stores.locations import cache_folder
-from visioneval.records.stores.lookup import find_named_run, runs_folder
+from visioneval.records.stores.lookup import cache_folder, find_named_run, runs_folder
 from visioneval.running.calls.calls import Reuse
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.loading import SuiteOptions
 from visioneval.running.prepare import ClusterOptions, RunOptions
 from visioneval.settings import SETTINGS, CommandKeywords, Setting, as_text, as_words, settings_of
-from visioneval.suite.selection import Selection, Shard
+from visioneval.suite.runs import Selection, Shard
 
 Options = TypeVar("Options", SuiteOptions, CallSettings, RunOptions)
 

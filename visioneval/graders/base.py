@@ -16,7 +16,7 @@ from visioneval.judging.attachments import Attachment, Show, as_parts, load_atta
 from visioneval.media.images import image_at
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import ShowingGrader
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Output, Score, TaskType

@@ -15,7 +15,7 @@ from typing import Any
 from visioneval.judging.ask import median
 from visioneval.records.model import JudgeAnswer
 from visioneval.rules import show_score
-from visioneval.suite.entries.judge_prompt import Combine
+from visioneval.suite.entries.judges import Combine
 from visioneval.types import Metric, Score
 
 VERDICT = "judge_verdict"

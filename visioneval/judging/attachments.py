@@ -13,8 +13,8 @@ from visioneval.media import images
 from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.media.video import check_whole, sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
-from visioneval.suite.cases.case import shown_role
-from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
+from visioneval.suite.case import shown_role
+from visioneval.suite.entries.judges import ASKED, DEFAULT_PARTS, ShownPart
 from visioneval.types import CaseFiles, Output, TaskType
 
 PASSTHROUGH_FORMATS = {"image/png", "image/jpeg", "image/webp"}

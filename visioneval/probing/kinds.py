@@ -33,7 +33,7 @@ from visioneval.probing.subject import (
     seeded,
 )
 from visioneval.running.plan import Call
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 
 _DECODING = (0xE0, 0xEE)
 """Application segments of a JPEG that change how it decodes: JFIF, and the color transform of Adobe."""

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from visioneval.errors import ImageError
 from visioneval.graders.text.layout import Corners
 from visioneval.media.images import opened
-from visioneval.suite.cases.case import Expect
+from visioneval.suite.case import Expect
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """``(height, width, 3)`` RGB or ``(height, width, 4)`` RGBA, 0 to 255."""

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 

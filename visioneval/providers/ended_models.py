@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.findings import Loc
+from visioneval.suite.messages import Loc
 
 _OPENAI = "https://developers.openai.com/api/docs/deprecations"
 _GEMINI = "https://ai.google.dev/gemini-api/docs/deprecations"

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.loading.messages import explain
+from visioneval.suite.case import TestCase
+from visioneval.suite.messages import explain
 
 LAST_FRAME, REFERENCE, STYLE = "last_frame", "reference", "style"
 """The roles of images that are not the first frame of a video."""

@@ -34,13 +34,10 @@ from visioneval.rules import is_true
 from visioneval.running.calls.prices import CallSize, Prices, bound_of, budget_warnings, generation_size, prices_of
 from visioneval.running.keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.running.plan import Call, Plan, asks
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.prompts import without_prompt
-from visioneval.suite.entries.graders import BaseGrader, is_video
-from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.kinds import QUESTIONS, of_kind
+from visioneval.suite.case import TestCase, without_prompt
+from visioneval.suite.entries.graders import QUESTIONS, BaseGrader, is_video, of_kind
+from visioneval.suite.filters import BUILT_IN, chain_of
 from visioneval.suite.metrics import meanings_of
-from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, ModelRun, TaskType
 
 Basis = Literal["prices", "list", "earlier runs", "tokens", "none"]

@@ -13,7 +13,7 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import is_url
 from visioneval.records.model import digest, short_digest
 from visioneval.running.plan import Call
-from visioneval.suite.cases.case import BASE_ROLE
+from visioneval.suite.case import BASE_ROLE
 from visioneval.suite.entries.judges import BaseJudge
 
 HashOf = Callable[[Path], str]

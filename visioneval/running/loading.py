@@ -9,21 +9,20 @@ from functools import lru_cache
 from pathlib import Path
 
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.installation import builtin
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import existing_outputs
 from visioneval.records.stores.lookup import find_run
-from visioneval.resources import builtin
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.settings import RUNS
-from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.findings import WARNING
+from visioneval.suite.files import split_run
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
+from visioneval.suite.messages import WARNING
 from visioneval.suite.model import template_folders
-from visioneval.suite.runs import cell_problem, model_runs
-from visioneval.suite.selection import Selection, check_selection, selected
+from visioneval.suite.runs import Selection, cell_problem, check_selection, model_runs, selected
 from visioneval.templates.render import Templates
 from visioneval.types import ModelRun
 

@@ -13,19 +13,16 @@ from typing import Any
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import options_hash, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
-from visioneval.suite.cases.case import BASE_ROLE, TestCase, dependents_by_case
-from visioneval.suite.cases.outputs import ExistingOutput, Finished
-from visioneval.suite.cases.prompts import rendered, sent_prompt
+from visioneval.suite.case import BASE_ROLE, TestCase, dependents_by_case, rendered, sent_prompt
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.filters import VerdictRule
+from visioneval.suite.files import ExistingOutput, Finished
+from visioneval.suite.filters import VerdictRule, chain_of, first_turn
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.runs import RunCoverage, addressed
-from visioneval.suite.selection import Selection, selected
-from visioneval.suite.turns import chain_of, first_turn
+from visioneval.suite.runs import RunCoverage, Selection, addressed, selected
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType
 

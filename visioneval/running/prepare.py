@@ -13,14 +13,13 @@ from pathlib import Path
 
 from visioneval.analysis.redaction import check_redact
 from visioneval.errors import SuiteError, UsageError
-from visioneval.extras import has_extra, needs
+from visioneval.installation import has_extra, needs
 from visioneval.media.video import can_read_videos
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import writing_ended
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import resume_command
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.runs import resume_command
+from visioneval.records.stores.lookup import display_name, fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session
@@ -38,9 +37,9 @@ from visioneval.running.loading import (
 )
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, of_kind
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.selection import merged, narrowed_further
+from visioneval.suite.runs import merged, narrowed_further
 from visioneval.types import TaskType
 from visioneval.version import __version__
 

@@ -19,9 +19,8 @@ from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Plan, applies
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import QUESTIONS, of_kind
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import QUESTIONS, BaseGrader, of_kind
 
 AT_ONCE = 8
 

@@ -18,10 +18,10 @@ from typing import Literal, TypeVar, cast
 from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StoppedError, StorageError
 from visioneval.graders.base import SampleDistance, SampleGrader
-from visioneval.records.diversity import CaseDiversity, update_diversity
+from visioneval.records.between_cells import CaseDiversity, update_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import stopped_text
+from visioneval.records.runs import stopped_text
 from visioneval.running.calls.judges import Meter
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
@@ -32,8 +32,7 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key
 from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
-from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.kinds import PAIR, SAMPLES, GraderKind
+from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from visioneval.suite.cases.case import Name, Text
-from visioneval.suite.cases.outputs import FilePath
+from visioneval.suite.case import Name, Text
+from visioneval.suite.files import FilePath
 from visioneval.types import Frozen, Metric, TaskType, declared_word, plain_word, repeated_word, text_or_list
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]

@@ -14,17 +14,13 @@ from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.plugins import plugin_names
-from visioneval.registry import JUDGES, config_of
+from visioneval.plugins import JUDGES, config_of, plugin_names
 from visioneval.settings import SUITE_FILE
-from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
-from visioneval.suite.findings import NOTE, WARNING, Loc, SuiteNote, SuiteWarning
-from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
-from visioneval.suite.loading.paths import Trust
-from visioneval.suite.loading.pinned_questions import with_pinned_questions
-from visioneval.suite.loading.yaml_reader import cut_texts, decode, parse_scalar, read_yaml
+from visioneval.suite.files import RunLabels, Trust
+from visioneval.suite.loading.document import Document, Source, cut_texts, decode, parse_scalar, read_yaml
+from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths, with_pinned_questions
+from visioneval.suite.messages import NOTE, WARNING, Loc, SuiteNote, SuiteWarning
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.suite.plugins import has_known_metrics, with_declarations
 from visioneval.suite.remote import SECRET_NAME

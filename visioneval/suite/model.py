@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.plugins import plugin_names
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of
-from visioneval.suite.cases.case import Name, TestCase, Text
-from visioneval.suite.cases.outputs import FilePath
-from visioneval.suite.cases.prompts import PromptEntry
-from visioneval.suite.entries.datasets import CaseDataset
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, plugin_names
+from visioneval.suite.case import Name, PromptEntry, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
-from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
-from visioneval.suite.entries.providers import BaseProvider, CustomProvider
+from visioneval.suite.entries.providers import (
+    CELL_TIMEOUT_S,
+    BaseProvider,
+    CustomProvider,
+    LimitName,
+    Limits,
+    Price,
+    Seconds,
+)
+from visioneval.suite.files import CaseDataset, FilePath
 from visioneval.suite.filters import GateEntry, GateRule, MetricEntry, RuleEntry
 from visioneval.suite.labels import Labels, resolve_labels
 from visioneval.suite.tracking import Tracking

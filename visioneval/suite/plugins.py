@@ -19,22 +19,23 @@ from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError, did_you_mean
 from visioneval.plugins import (
+    BUILT_IN,
     NAME,
     CustomClass,
+    Part,
     Plugin,
     describe_user_error,
     installed_plugins,
     load_class,
+    load_object,
     read_attribute,
 )
-from visioneval.registry import BUILT_IN, Part, load_object
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.custom import CustomEntry, Declared
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries import CustomEntry, Declared
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import CustomJudge
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.messages import document_path, explain
+from visioneval.suite.messages import Loc, document_path, explain
 from visioneval.suite.metrics import describe_meaning, same_meaning
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, TaskType

@@ -14,7 +14,7 @@ from visioneval import CellRef, Problem, ProviderError, Question, SuiteError, Us
 from visioneval.providers.recorded.checks import problems
 from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.providers.recorded.judge import Recorded
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from tests.calibration.copy_cases import Case, copy_images, is_shown, look_alike
 from visioneval import GraderError
 from visioneval.graders.measures import Measure
 from visioneval.probing.subject import CannotPlantError
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 

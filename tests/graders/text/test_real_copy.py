@@ -12,7 +12,7 @@ from PIL import Image
 from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.check import CopyCheck, check
 from visioneval.graders.text.reasons import doubts_of
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 COPY = Path(__file__).resolve().parents[4] / "shared" / "data" / "copy"
 LIMIT = 0.5

@@ -13,9 +13,9 @@ import pytest
 from test_docs import ROOT, _section
 
 from visioneval import TestCase
-from visioneval.suite.entries import datasets
+from visioneval.suite import files as datasets
 from visioneval.suite.load import LoadedSuite
-from visioneval.suite.loading.yaml_reader import read_yaml
+from visioneval.suite.loading.document import read_yaml
 from visioneval.suite.model import suite_schema
 from visioneval.templates.render import render
 

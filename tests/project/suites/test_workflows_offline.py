@@ -17,7 +17,7 @@ from visioneval import Record, TestCase, Verdict, read_records
 from visioneval.cli import app
 from visioneval.graders.rubric import RubricGrader, ScaleScore
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.case import rendered
 
 SUITES = Path(__file__).parents[3] / "suites"
 

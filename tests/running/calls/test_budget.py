@@ -30,8 +30,7 @@ from visioneval.running.calls.prices import (
 )
 from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
-from visioneval.suite.entries.limits import Price
-from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.entries.providers import BaseProvider, Price
 from visioneval.types import TaskType
 
 pytestmark = pytest.mark.slow

@@ -34,7 +34,7 @@ from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 pytestmark = pytest.mark.slow
 

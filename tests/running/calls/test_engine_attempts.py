@@ -13,7 +13,7 @@ from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedA
 from visioneval.running.calls.prices import CallSize, Prices
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.keys import RateLimitKey
-from visioneval.suite.entries.limits import Price
+from visioneval.suite.entries.providers import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
 SIZE = CallSize(images=1, input_tokens=1_000_000, max_output_tokens=1_000_000)

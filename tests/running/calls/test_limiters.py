@@ -11,7 +11,7 @@ from visioneval import ProviderError
 from visioneval.errors import ClosingError
 from visioneval.running.calls import throttle
 from visioneval.running.calls.throttle import CallRate, ConcurrencyLimiter
-from visioneval.suite.entries.limits import MAX_ATTEMPTS
+from visioneval.suite.entries.providers import MAX_ATTEMPTS
 
 
 @pytest.fixture

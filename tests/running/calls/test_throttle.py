@@ -16,7 +16,7 @@ from visioneval.errors import ClosingError
 from visioneval.running.calls import throttle
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.keys import RateLimitKey
-from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
+from visioneval.suite.entries.providers import MAX_ATTEMPTS, Limits
 
 GENERATE = RateLimitKey("openai", "painter", "generate")
 OTHER = RateLimitKey("openai", "sketcher", "generate")

@@ -25,7 +25,7 @@ from visioneval import (
 from visioneval.analysis.run_lookup import read_side
 from visioneval.graders.base import Choice
 from visioneval.judging.ask import Ask
-from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.records.between_cells import Preference, append_preferences, read_preferences
 from visioneval.records.writer import OutputWriter, RunWriter
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import JudgeMeters
@@ -43,8 +43,8 @@ from visioneval.running.pairs import (
     pairwise_plan,
 )
 from visioneval.running.plan import Plan
-from visioneval.suite.entries.limits import Price
-from visioneval.suite.kinds import PAIR, of_kind
+from visioneval.suite.entries.graders import PAIR, of_kind
+from visioneval.suite.entries.providers import Price
 
 PAIRWISE = {"key": "better", "type": "pairwise"}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}

@@ -15,7 +15,7 @@ from visioneval import CaseFiles, UsageError
 from visioneval.records.model import changed_parts
 from visioneval.running.keys import generation_key, grade_key
 from visioneval.running.plan import Call
-from visioneval.suite.selection import Selection, check_selection, selected
+from visioneval.suite.runs import Selection, check_selection, selected
 
 BASE, MASK, REFERENCE = Path("base.png"), Path("mask.png"), Path("reference.png")
 CONTENTS: dict[Path, str] = {BASE: "1", MASK: "1", REFERENCE: "1"}

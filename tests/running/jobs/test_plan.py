@@ -12,9 +12,9 @@ from toys import LOOK, SECOND, Toy
 from visioneval import RunInfo, SuiteError, UsageError, read_info
 from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.running.plan import Plan
+from visioneval.suite.files import Trust
 from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.loading.paths import Trust
-from visioneval.suite.selection import Selection
+from visioneval.suite.runs import Selection
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from visioneval.running.loading import SuiteOptions, load_plan, load_plans, load
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import describe_run, new_run_id, now, resumed_info
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.selection import Selection
+from visioneval.suite.runs import Selection
 
 SECRET = "hunter2-hunter2"
 TRUSTED = SuiteOptions(trust=True)

@@ -21,7 +21,7 @@ from toys import Toy
 from visioneval import UsageError
 from visioneval.media import network
 from visioneval.media.urls import client_message, fetch
-from visioneval.suite.loading.datasets.tables import read_rows
+from visioneval.suite.loading.tables import read_rows
 
 pytestmark = pytest.mark.slow
 

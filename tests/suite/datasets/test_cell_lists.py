@@ -16,7 +16,7 @@ from suite_text import suite
 
 from visioneval import SuiteError
 from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.loading.datasets.cells import MAX_PYTHON, cell_data, cell_items, is_python
+from visioneval.suite.loading.cells import MAX_PYTHON, cell_data, cell_items, is_python
 
 Load = Callable[..., LoadedSuite]
 

@@ -15,7 +15,7 @@ from toys import Toy
 import visioneval as ve
 from visioneval import TestCase
 from visioneval.suite.load import LoadedSuite
-from visioneval.suite.loading.datasets import tables
+from visioneval.suite.loading import tables
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from suite_text import suite
 from visioneval import TestCase
 from visioneval.bounds import CELLS
 from visioneval.suite.load import LoadedSuite
-from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.loading.rows import Row
 from visioneval.templates.render import render
 
 Problems = Callable[..., list[str]]

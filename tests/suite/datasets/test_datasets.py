@@ -15,9 +15,9 @@ from suite_text import suite
 
 from visioneval import SuiteError, TestCase, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.loading.datasets.cases import RowReader, prompt_id
-from visioneval.suite.loading.datasets.entry import Variables
-from visioneval.suite.loading.datasets.tables import read_rows
+from visioneval.suite.loading.datasets import Variables
+from visioneval.suite.loading.row_cases import RowReader, prompt_id
+from visioneval.suite.loading.tables import read_rows
 from visioneval.suite.runs import dataset_outputs, model_runs
 from visioneval.templates.render import render
 

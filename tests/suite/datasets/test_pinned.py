@@ -11,9 +11,9 @@ from suite_text import suite
 
 from visioneval.graders.gecko import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.report.questions import pinned_yaml
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.report.judges import pinned_yaml
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.questions import GeckoQuestion
 
 Problems = Callable[..., list[str]]
 JUDGE = "judges: {eye: {provider: gemini, model: g}}"

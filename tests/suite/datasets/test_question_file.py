@@ -15,7 +15,7 @@ from visioneval.records.questions import (
     prompt_sha256,
     read_questions,
 )
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 DOG = GeckoQuestion(id="q1", question="Is there a dog?", type="animal")
 PINNED = PromptQuestions(prompt_sha256=prompt_sha256("a dog"), source="pinned", questions=(DOG,))

@@ -17,9 +17,8 @@ from suite_text import suite
 from toys import Toy
 
 from visioneval import SuiteError, read_records
-from visioneval.suite.cases.question_forms import question_list
-from visioneval.suite.cases.questions import GeckoQuestion, PinnedQuestions
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.questions import GeckoQuestion, PinnedQuestions, question_list
 
 Load = Callable[..., LoadedSuite]
 Problems = Callable[..., list[str]]

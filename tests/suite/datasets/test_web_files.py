@@ -16,7 +16,7 @@ from web_pages import Page, web
 from visioneval import read_records
 from visioneval.cli import app
 from visioneval.providers.files import generator as files
-from visioneval.suite.loading.datasets import tables
+from visioneval.suite.loading import tables
 
 pytestmark = pytest.mark.slow
 

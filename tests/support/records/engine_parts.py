@@ -25,7 +25,7 @@ from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import describe_run
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.selection import Selection
+from visioneval.suite.runs import Selection
 
 
 class StubJudge:

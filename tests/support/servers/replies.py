@@ -21,7 +21,7 @@ from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Tool, ToolCall
 from visioneval.providers.conversation import run_tool
 from visioneval.providers.reply_json import UnreadableReplyError
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.questions import GeckoQuestion
 
 METRICS = {
     "clear": PassFail(type="pass_fail", description="Is it clear?"),

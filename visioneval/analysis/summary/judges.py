@@ -15,15 +15,14 @@ from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.intervals import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.rules import parse_rule
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.filters import VerdictRule
-from visioneval.suite.kinds import PREFERENCES
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import PREFERENCES
+from visioneval.suite.filters import VerdictRule, chain_of
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from visioneval.suite.cases.case import TestCase, Text
+from visioneval.suite.case import TestCase, Text
 from visioneval.suite.entries.graders import ShowingGrader
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeTemplate, RecordedAnswer
+from visioneval.suite.entries.judges import LOOKED_UP, JudgeTemplate, RecordedAnswer
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"

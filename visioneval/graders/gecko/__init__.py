@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from visioneval.suite.cases.case import TestCase, Text
-from visioneval.suite.cases.outputs import FilePath, FrameCount
-from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, dependency_problems, folded_text, id_problems
-from visioneval.suite.entries.datasets import QuestionRows
-from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
-from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, names_of
-from visioneval.suite.kinds import QUESTIONS, GraderKind
+from visioneval.suite.case import TestCase, Text
+from visioneval.suite.entries.graders import QUESTIONS, SHARE_UP, BaseGrader, GraderKind
+from visioneval.suite.entries.judges import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, names_of
+from visioneval.suite.files import FilePath, FrameCount, QuestionRows
+from visioneval.suite.questions import TYPES, GeckoQuestion, Media, dependency_problems, folded_text, id_problems
 from visioneval.types import Metric, TaskType
 
 if TYPE_CHECKING:
     from visioneval.suite.checks.rules import Problems, SuiteContext
-    from visioneval.suite.findings import Loc
+    from visioneval.suite.messages import Loc
 
 
 NONE = "none of them"

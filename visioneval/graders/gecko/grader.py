@@ -36,8 +36,8 @@ from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
 from visioneval.records.model import digest
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.case import TestCase
+from visioneval.suite.questions import GeckoQuestion
 from visioneval.templates.render import Templates
 from visioneval.types import Score
 

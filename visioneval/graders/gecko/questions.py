@@ -23,9 +23,8 @@ from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.records.model import digest
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.question_forms import question_list
-from visioneval.suite.cases.questions import (
+from visioneval.suite.case import TestCase
+from visioneval.suite.questions import (
     MAX_QUESTIONS,
     TYPES,
     YES_NO,
@@ -33,6 +32,7 @@ from visioneval.suite.cases.questions import (
     Media,
     dependency_problems,
     folded_text,
+    question_list,
     without_bad_dependencies,
     without_dependencies_if_any_is_bad,
 )

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from visioneval.errors import did_you_mean
-from visioneval.suite.cases.case import TestCase, Text
-from visioneval.suite.entries.graders import ShowingGrader
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, JudgeNames
+from visioneval.suite.case import TestCase, Text
+from visioneval.suite.entries.graders import PAIR, GraderKind, ShowingGrader
+from visioneval.suite.entries.judges import LOOKED_UP, JudgeNames
 from visioneval.suite.filters import any_glob
-from visioneval.suite.kinds import PAIR, GraderKind
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

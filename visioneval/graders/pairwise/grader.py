@@ -10,7 +10,7 @@ from visioneval.graders.pairwise import PairwiseGrader
 from visioneval.judging.ask import Ask, ask_for_json, object_schema
 from visioneval.judging.attachments import Attachment, cell_attachments, output_attachments
 from visioneval.providers.base import Question
-from visioneval.suite.entries.judge_prompt import REASON
+from visioneval.suite.entries.judges import REASON
 from visioneval.types import Output
 
 ANSWER = "answer"

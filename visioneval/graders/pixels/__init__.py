@@ -7,9 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
-from visioneval.suite.kinds import SAMPLES, GraderKind
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import (
+    AMOUNT_DOWN,
+    SAMPLES,
+    SHARE_DOWN,
+    SSIM,
+    YES,
+    BaseGrader,
+    GraderKind,
+    Share,
+    is_video,
+)
 from visioneval.types import Metric
 
 _OF_OTHERS = ("max_changed_outside", "max_worst_window", "max_isolated_change")

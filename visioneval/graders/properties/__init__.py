@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from visioneval.suite.cases.case import TestCase, YesNo
+from visioneval.suite.case import TestCase, YesNo
 from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric, TaskType
 

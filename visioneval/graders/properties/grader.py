@@ -33,7 +33,7 @@ from visioneval.graders.pixels.registration import decoded
 from visioneval.graders.properties import PropertiesGrader, keeps_alpha
 from visioneval.media.color import color_space
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
-from visioneval.suite.cases.case import Expect, pixel_size
+from visioneval.suite.case import Expect, pixel_size
 from visioneval.types import Score
 
 BLANK_LEVELS = 12

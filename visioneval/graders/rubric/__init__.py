@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from visioneval.suite.cases.case import Name, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import YES, ShowingGrader, is_video
-from visioneval.suite.entries.judge_prompt import LOOKED_UP, REASON, SHOWN, RecordedAnswer, is_text, is_texts
+from visioneval.suite.entries.judges import LOOKED_UP, REASON, SHOWN, RecordedAnswer, is_text, is_texts
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS, LabelQuestion
 from visioneval.types import MOST_CHOICES, Frozen, Metric, Word, repeated_word

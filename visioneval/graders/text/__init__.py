@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.cases.case import ExpectText, TestCase
+from visioneval.suite.case import ExpectText, TestCase
 from visioneval.suite.entries.graders import (
     AMOUNT_DOWN,
     AMOUNT_UP,
@@ -18,7 +18,7 @@ from visioneval.suite.entries.graders import (
     Share,
     is_video,
 )
-from visioneval.suite.entries.judge_prompt import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, is_texts
+from visioneval.suite.entries.judges import JudgeNames, JudgeTemplate, PanelOptions, RecordedAnswer, is_texts
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

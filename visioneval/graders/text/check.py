@@ -39,7 +39,7 @@ from visioneval.graders.text.match import (
 )
 from visioneval.graders.text.missing import CopyPair, Hit, Lines, Miss, in_whole_readings, pairs, settle
 from visioneval.graders.text.spaces import LineLook, SpaceFinding, findings
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 _MARKS = frozenset(f".,:;!?{ELLIPSIS}。，、：；！？")
 """Punctuation behind a line."""

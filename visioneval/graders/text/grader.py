@@ -45,7 +45,7 @@ from visioneval.judging.ask import (
 from visioneval.media.images import load_image, room_for, size_of
 from visioneval.providers.base import Question
 from visioneval.records.model import digest
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 

@@ -25,7 +25,7 @@ from visioneval.graders.text.match import (
     page_of,
     skeleton,
 )
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 Hit = tuple[Copy, Match]
 """An expected line and its match."""

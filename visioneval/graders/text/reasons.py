@@ -11,7 +11,7 @@ from visioneval.graders.text.check import CopyCheck, Extra
 from visioneval.graders.text.layout import Corners, Reading
 from visioneval.graders.text.missing import CopyPair, Miss
 from visioneval.graders.text.spaces import SpaceFinding
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 
 def reason(

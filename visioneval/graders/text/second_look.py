@@ -21,7 +21,7 @@ from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.check import candidates, check, torn_lines
 from visioneval.graders.text.layout import Corners, Reading, apart, around, merged, overlap
 from visioneval.graders.text.match import copy_of
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 SURE = -3.0
 """The log-likelihood from which a line counts as read, in its box and in a wider one. Of 1,202 lines with one mistake

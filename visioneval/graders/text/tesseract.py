@@ -24,7 +24,7 @@ from visioneval.graders.text.layout import Reading, apart
 from visioneval.graders.text.match import Copy, Match, Page, copy_of, occurrences, page_of
 from visioneval.graders.text.ocr import CONFIDENCE_DIGITS
 from visioneval.media.images import encode_png, load_image, on_background, room_for
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 
 _MAX_EDITS = 2
 """As many other characters are a misspelled line; more may be another text, or a misread one."""

@@ -23,7 +23,7 @@ from visioneval.graders.text.match import copy_of
 from visioneval.graders.text.missing import CopyPair, Miss
 from visioneval.graders.text.reasons import extra_doubt, forbidden_doubt, line_doubt, no_text, quoted, read_instead
 from visioneval.media.video import sample_images
-from visioneval.suite.cases.case import ExpectText
+from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from visioneval.suite.cases.case import PRINTABLE
+from visioneval.suite.case import PRINTABLE
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc
 
 Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 

@@ -13,16 +13,23 @@ from pydantic import Field, model_validator
 
 from visioneval.errors import UsageError
 from visioneval.media.urls import is_url, public_address
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.outputs import ExistingOutput, FilePath, Finished, RunLabels, output_of_cell, split_run
-from visioneval.suite.cases.prompts import rendered
-from visioneval.suite.entries.datasets import TableFile
+from visioneval.suite.case import TestCase, rendered
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.datasets.cases import prompt_id
-from visioneval.suite.loading.datasets.rows import Row, missing_columns
-from visioneval.suite.loading.datasets.tables import file_stem, located_table, read_cell_rows, table_name
-from visioneval.suite.loading.paths import Trust, rebased
+from visioneval.suite.files import (
+    ExistingOutput,
+    FilePath,
+    Finished,
+    RunLabels,
+    TableFile,
+    Trust,
+    output_of_cell,
+    rebased,
+    split_run,
+)
+from visioneval.suite.loading.row_cases import prompt_id
+from visioneval.suite.loading.rows import Row, missing_columns
+from visioneval.suite.loading.tables import file_stem, located_table, read_cell_rows, table_name
+from visioneval.suite.messages import Loc
 from visioneval.types import TaskType
 
 

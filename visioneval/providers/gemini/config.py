@@ -12,11 +12,11 @@ from pydantic import Field, StringConstraints, field_validator
 
 from visioneval.providers.ended_models import end_warnings, named_models
 from visioneval.providers.video_inputs import VideoInputs, model_problems
-from visioneval.suite.cases.case import AspectRatio, TestCase, Text, YesNo
+from visioneval.suite.case import AspectRatio, TestCase, Text, YesNo
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc
 from visioneval.suite.remote import GeminiOptions, is_vertex_host
 from visioneval.types import Frozen, TaskType
 

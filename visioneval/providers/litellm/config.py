@@ -15,10 +15,10 @@ from visioneval.media.urls import trusted_hosts
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.catalog import listed_price
 from visioneval.providers.openai.config import ImagesOrVideos
-from visioneval.suite.cases.case import Text
+from visioneval.suite.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
-from visioneval.suite.findings import Loc
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc
 from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, Remote, not_own_host
 
 CLOUD_NAMES = frozenset(

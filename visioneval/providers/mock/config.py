@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from visioneval.suite.cases.case import SIZE, Size, pixel_size
+from visioneval.suite.case import SIZE, Size, pixel_size
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.loading.messages import explain
+from visioneval.suite.messages import explain
 from visioneval.types import Frozen, TaskType
 
 Flaw = Literal[

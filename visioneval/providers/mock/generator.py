@@ -42,7 +42,7 @@ from visioneval.providers.mock.edit import (
 )
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, other_size, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
-from visioneval.suite.cases.case import ExpectText, TestCase, pixel_size
+from visioneval.suite.case import ExpectText, TestCase, pixel_size
 from visioneval.types import TaskType
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"

@@ -9,10 +9,10 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from visioneval.providers.ended_models import end_warnings
 from visioneval.providers.video_inputs import VideoInputs, model_problems
-from visioneval.suite.cases.case import Size, TestCase, Text
+from visioneval.suite.case import Size, TestCase, Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.findings import Loc
+from visioneval.suite.messages import Loc
 from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
 from visioneval.types import Frozen, TaskType
 

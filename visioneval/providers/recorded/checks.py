@@ -12,14 +12,14 @@ from visioneval.errors import Problem, SuiteError, VisionEvalError, count_of, di
 from visioneval.media.urls import public_address
 from visioneval.providers.recorded.config import RecordedJudge, cell_text, is_empty, recorded_value
 from visioneval.providers.reply_json import YES_NO
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import RecordedAnswer
-from visioneval.suite.findings import Loc, SuiteWarning
-from visioneval.suite.loading.datasets.rows import Row, missing_columns
-from visioneval.suite.loading.datasets.tables import read_rows
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.entries.judges import RecordedAnswer
+from visioneval.suite.files import Trust
+from visioneval.suite.loading.rows import Row, missing_columns
+from visioneval.suite.loading.tables import read_rows
+from visioneval.suite.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import dataset_outputs, samples_of
 from visioneval.types import ModelRun

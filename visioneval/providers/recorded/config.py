@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from visioneval.providers.reply_json import yes_or_no
-from visioneval.suite.cases.case import Text
+from visioneval.suite.case import Text
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.loading.datasets.cells import cell_items
-from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.loading.cells import cell_items
+from visioneval.suite.loading.rows import Row
 from visioneval.types import Frozen, declared_word
 
 

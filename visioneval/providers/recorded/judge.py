@@ -9,7 +9,7 @@ from typing import Any
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.recorded.config import RecordedJudge, cell_text, is_empty, recorded_value
-from visioneval.suite.loading.datasets.tables import read_rows
+from visioneval.suite.loading.tables import read_rows
 
 Key = tuple[str, str | None, str | None]
 

@@ -17,7 +17,7 @@ from visioneval.providers.base import (
     OperationGenerator,
     Reply,
 )
-from visioneval.records.operations import DownloadFiles, OperationFile
+from visioneval.records.outputs import DownloadFiles, OperationFile
 from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedAttempts, as_generation, generation_of
 from visioneval.running.calls.cache import Cache, Content, content_digest
 from visioneval.running.calls.cache_files import CacheEntry, Kind
@@ -35,7 +35,7 @@ from visioneval.running.keys import HashOf, call_key, generation_limit_key, oper
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, usd
 from visioneval.settings import ReuseChoice
-from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
+from visioneval.suite.entries.providers import OPERATION_TIMEOUT_S
 from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 

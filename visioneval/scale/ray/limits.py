@@ -20,7 +20,7 @@ from visioneval.running.calls.attempts import Budget, Claim, Reservation
 from visioneval.running.calls.prices import CostBound
 from visioneval.running.calls.throttle import Admission, Throttle
 from visioneval.running.keys import RateLimitKey
-from visioneval.suite.entries.limits import Limits
+from visioneval.suite.entries.providers import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, TemplateError, did_you_mean
-from visioneval.registry import JUDGES, check_of
-from visioneval.resources import builtin
-from visioneval.suite.checks.cases import CaseTexts
+from visioneval.installation import builtin
+from visioneval.plugins import JUDGES, check_of
+from visioneval.suite.checks.generation import CaseTexts
 from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import JudgeTemplate, combinations_of
-from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.findings import Loc, SuiteWarning, untrusted_code_message
-from visioneval.suite.loading.paths import Trust
+from visioneval.suite.entries.judges import BaseJudge, JudgeTemplate, combinations_of
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.remote import Remote
 from visioneval.templates.render import Templates, set_values, shown_values

@@ -10,12 +10,11 @@ from itertools import chain
 
 from visioneval.errors import did_you_mean
 from visioneval.rules import COUNTING, Rule, can_fail, is_never_met, parse_gate, parse_rule
-from visioneval.suite.cases.outputs import ONE_LINE
-from visioneval.suite.deciding import left_out
 from visioneval.suite.entries.graders import CustomGrader
+from visioneval.suite.files import ONE_LINE
 from visioneval.suite.filters import BUILT_IN, RESERVED_NAMES, GateRule, Scope, VerdictRule, When, any_case, any_glob
-from visioneval.suite.findings import Loc
-from visioneval.suite.metrics import SuiteMetrics, describe_meaning
+from visioneval.suite.messages import Loc
+from visioneval.suite.metrics import SuiteMetrics, describe_meaning, left_out
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun

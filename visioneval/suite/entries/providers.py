@@ -1,19 +1,91 @@
-"""Base class for the options of providers, and the options of a custom provider. Contains no generation code."""
+"""The options that all providers share, those of a custom one, sweeps, limits and prices. Generates nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from visioneval.suite.cases.case import Name, TestCase
-from visioneval.suite.cases.outputs import Finished, RunLabels
-from visioneval.suite.entries.custom import CLASS, ClassName, CustomEntry
-from visioneval.suite.entries.sweep import grid_sweep
+from visioneval.suite.case import Name, TestCase
+from visioneval.suite.entries import CLASS, ClassName, CustomEntry
+from visioneval.suite.files import Finished, RunLabels
+from visioneval.suite.messages import as_written
 from visioneval.suite.remote import SECRET_NAME, EnvName
 from visioneval.types import Frozen, TaskType
+
+
+def grid_sweep(
+    base: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The Cartesian product of ``grid`` over ``params``, as ``(label, params)`` in the grid's order.
+
+    The last key varies fastest. A label is ``base,key=value,...`` with values as written in the suite; without a
+    grid, it is ``base``.
+    """
+    runs = []
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        label = ",".join([base, *(f"{key}={as_written(value)}" for key, value in chosen.items())])
+        runs.append((label, {**params, **chosen}))
+    return runs
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, strict=True)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000, strict=True)]
+LimitName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=300)]
+
+MAX_ATTEMPTS = 6
+TIMEOUT_S = 300.0
+OPERATION_TIMEOUT_S = 1800.0
+"""How long a run waits for the end of a video's generation."""
+CELL_TIMEOUT_S = 3600.0
+
+
+class Limits(Frozen):
+    """Limits of one ``provider:model``, or of all calls of a provider together.
+
+    ``timeout_s`` and ``max_attempts`` of a provider are the defaults for its models.
+    """
+
+    max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
+        default=None, description="Concurrent calls, separately for generation and judging; default: --max-concurrency."
+    )
+    requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
+        default=None, description="Calls per minute to one model."
+    )
+    images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
+        default=None, description="Images generated."
+    )
+    max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
+        default=None, description=f"Attempts per call before its cell becomes an ERROR; default: {MAX_ATTEMPTS}."
+    )
+    timeout_s: Seconds | None = Field(
+        default=None,
+        description=f"Timeout of one attempt, in seconds; default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f}"
+        " for the generation of a video.",
+    )
+
+
+class Price(Frozen):
+    """In US dollars: per image, second of video, call, or million tokens. Missing prices count as zero."""
+
+    per_image: Usd | None = Field(default=None, description="US dollars for each generated image.")
+    per_second: Usd | None = Field(default=None, description="Per second of generated video.")
+    per_call: Usd | None = Field(default=None, description="US dollars for each call.")
+    input_per_million: Usd | None = Field(default=None, description="US dollars for a million input tokens.")
+    output_per_million: Usd | None = Field(default=None, description="US dollars for a million output tokens.")
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> Self:
+        if all(value is None for value in self.model_dump().values()):
+            raise ValueError(
+                "the price is empty: set per_image, per_second, per_call, input_per_million or output_per_million"
+            )
+        return self
+
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})

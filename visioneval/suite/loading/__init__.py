@@ -1,4 +1,5 @@
-"""From a YAML file to a resolved suite: positions, files, datasets, paths and messages.
+"""From a YAML file to a resolved suite: positions, files, and datasets.
 
-Imports the suite model and below.
+``tables`` reads a file of rows, ``cells`` the data in its texts, ``rows`` joins and filters, ``datasets`` a dataset of
+a suite. ``row_cases`` turns rows into raw cases, and ``gather`` puts all cases together.
 """

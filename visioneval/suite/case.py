@@ -1,0 +1,416 @@
+"""The model of a test case, its rendered prompt, and the ``prompts`` that a suite makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from visioneval.suite.files import FilePath, OutputEntry
+from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, RuleEntry, When, previous_turn
+from visioneval.suite.questions import Questions, question_list
+from visioneval.templates.render import render
+from visioneval.types import Frozen, TaskType
+
+CaseId = Annotated[str, StringConstraints(pattern=rf"^{CASE_ID}({TURN})?$", max_length=120, strict=True)]
+"""The id of a case, or that of a turn (see ``turns``), which a suite cannot write as an ``id``."""
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
+TAG = r"^[^\s\x00-\x1f\x7f-\x9f,;|](?:[^\x00-\x1f\x7f-\x9f,;|]*[^\s\x00-\x1f\x7f-\x9f,;|])?$"
+"""One line without what separates tags where several are written as one text, and without spaces around it."""
+PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
+Prompt = Annotated[str, StringConstraints(pattern=PRINTABLE)]
+YesNo = Annotated[bool, Field(strict=True)]
+SIZE = re.compile(r"[0-9]+x[0-9]+")
+Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
+ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
+AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
+
+
+BASE_ROLE = "base"
+"""The role of an input image that has none."""
+
+
+class InputImage(Frozen):
+    """An input image of a case. YAML also accepts a plain path."""
+
+    path: FilePath = Field(description="The image file, relative to this file.")
+    role: Name = Field(default=BASE_ROLE, description="What the image is for; the first image is edited.")
+
+
+def shown_role(index: int, role: str) -> str:
+    """The role of an input image, counted from 0, to people and judges: only the first one without a role is a base."""
+    return f"image {index + 1}" if index and role == BASE_ROLE else role
+
+
+ImageEntry = Annotated[
+    InputImage,
+    BeforeValidator(
+        lambda value: {"path": value} if isinstance(value, str) else value,
+        json_schema_input_type=FilePath | InputImage,
+    ),
+]
+
+
+ImageFormat = Annotated[
+    Literal["png", "jpeg", "webp", "gif", "bmp", "tiff", "svg"],
+    BeforeValidator(
+        lambda value: "jpeg" if value == "jpg" else value,
+        json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"],
+    ),
+]
+
+
+def _check_alpha(value: Any) -> Any:
+    if value == "any" or value is None or isinstance(value, bool):  # to a Literal, 1 is True
+        return value
+    raise ValueError("write true, false or any")
+
+
+Alpha = Annotated[
+    Literal[True, False, "any"], BeforeValidator(_check_alpha, json_schema_input_type=Literal[True, False, "any"])
+]
+
+
+class Masks(Frozen):
+    """Mask files, the same size as the base image. Transparent and partly transparent pixels are inside the mask."""
+
+    editable: FilePath | None = Field(
+        default=None,
+        description="May change: the transparent pixels of this mask, which is as large as the base image.",
+    )
+    clothing: FilePath | None = Field(default=None, description="The clothing of a person, by transparent pixels.")
+    occluders: FilePath | None = Field(
+        default=None, description="What lies before the clothing, by transparent pixels."
+    )
+
+
+class ExpectText(Frozen):
+    """The text that an image must and must not contain, line by line."""
+
+    required: tuple[Text, ...] = Field(default=(), description="Lines that must be in the output, letter by letter.")
+    forbidden: tuple[Text, ...] = Field(default=(), description="Texts that must not be in the output.")
+    allowed: tuple[Text, ...] = Field(
+        default=(), description="Lines that are neither required nor extra, such as a brand name."
+    )
+    extra: Literal["allow", "forbid"] = Field(
+        default="allow",
+        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+    )
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> Self:
+        if not self.required and not self.forbidden and self.extra == "allow":
+            raise ValueError("expect.text is empty: add 'required' or 'forbidden' lines, or set 'extra: forbid'")
+        return self
+
+
+class Expect(Frozen):
+    """Expected properties of the image, for graders that measure."""
+
+    text: ExpectText | None = Field(default=None, description="The copy that the grader text checks.")
+    size: ExpectedSize | None = Field(
+        default=None, description="WIDTHxHEIGHT, or 'requested' for the size in the model's parameters."
+    )
+    aspect_ratio: AspectRatio | None = Field(default=None, description='Width to height, such as "2:3".')
+    format: ImageFormat | None = Field(default=None, description="The file format of the output.")
+    alpha: Alpha | None = Field(
+        default=None,
+        description="Whether the image must contain transparent pixels, or 'any'. "
+        "Default: the edit of an image with transparent pixels must contain some, unless format is jpeg.",
+    )
+    aligned: YesNo = Field(
+        default=True, description="false marks a counterexample: the image does not match the prompt."
+    )
+    refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        if self.alpha is True and self.format == "jpeg":
+            raise ValueError("expect.alpha is true, but a jpeg has no transparency: remove one of the two")
+        return self
+
+
+class _CaseFields(Frozen):
+    """What a case and a turn of a case can say."""
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
+        )
+    )
+
+    prompt: Prompt = Field(
+        default="",
+        json_schema_extra={"minLength": 1},
+        description="Required unless no model has images (outputs: none), or the case has turns.",
+    )
+    criteria: str | None = Field(
+        default=None, description="What matters for this case, for judges and people; models do not see it."
+    )
+    images: tuple[ImageEntry, ...] = Field(
+        default=(), description="Input images, in the order in which models get them. The first one is edited."
+    )
+    masks: Masks | None = Field(
+        default=None, description="Masks by what they select; mask: X is short for masks: {editable: X}."
+    )
+    region: str | None = Field(default=None, description="The same as the mask in words.")
+    reference: FilePath | None = Field(
+        default=None, description="An image of the correct result, for the grader reference and judges."
+    )
+    expect: Expect = Field(default=Expect(), description="What local graders expect of the output.")
+    outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
+        "a {provider: files} model without a source reads it.",
+    )
+    questions: Questions | None = Field(
+        default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
+    )
+    add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
+    tags: tuple[Annotated[str, StringConstraints(pattern=TAG, max_length=120)], ...] = Field(
+        default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
+    )
+    flaky: YesNo = Field(
+        default=False, description="Later comparisons with this run report the case but never fail on it."
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="Any values, for templates and for custom classes."
+    )
+    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Replaces the suite's rules for this case."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_mask(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "mask" not in data:
+            return data
+        if "masks" in data:
+            raise ValueError("'mask' and 'masks' are both set: use only one")
+        rest = {key: value for key, value in data.items() if key != "mask"}
+        return {**rest, "masks": {"editable": data["mask"]}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_added_questions(cls, data: Any) -> Any:
+        """Questions without an id are numbered on from the pinned ones."""
+        if not isinstance(data, dict) or "questions" not in data or "add_questions" not in data:
+            return data
+        with suppress(ValueError):  # each field reports its own
+            pinned = question_list(data["questions"])
+            if isinstance(pinned, list):
+                return {**data, "add_questions": question_list(data["add_questions"], pinned)}
+        return data
+
+
+class CaseTurn(_CaseFields):
+    """One turn of an edit. What it does not say, the case says for all turns."""
+
+    prompt: Annotated[Prompt, StringConstraints(min_length=1)] = Field(description="What this turn asks for.")
+    images: tuple[ImageEntry, ...] = Field(
+        default=(), description="More input images of this turn, after the image that it edits."
+    )
+
+
+TurnEntry = Annotated[
+    CaseTurn,
+    BeforeValidator(
+        lambda value: {"prompt": value} if isinstance(value, str) else value,
+        json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn,
+    ),
+]
+Turns = Annotated[tuple[TurnEntry, ...], Field(min_length=1, max_length=MAX_TURNS)]
+
+
+class TestCase(_CaseFields):
+    """One image or video to generate, or one image to edit."""
+
+    __test__ = False  # pytest would collect a class of this name
+
+    id: CaseId = Field(
+        json_schema_extra={"pattern": f"^{CASE_ID}$"},
+        description="Unique in the suite; part of file names and of every record.",
+    )
+    task: TaskType | None = Field(
+        default=None,
+        description="Default: image_editing for a case with an input image, else image_generation.",
+    )
+    output_of: CaseId | None = Field(
+        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of what a suite writes: also ``turns``, which the loader replaces by a case for each."""
+        schema = handler(core)
+        handler.resolve_ref_schema(schema)["properties"]["turns"] = {
+            **handler(TypeAdapter(Turns).core_schema),
+            "description": "Edits of an image, one after the other: each edits the output of the one before.",
+        }
+        return schema
+
+    @property
+    def previous_turn(self) -> str | None:
+        """The id of the case whose output it edits: the turn before, if this is a later turn."""
+        return previous_turn(self.id)
+
+    @property
+    def shown_roles(self) -> list[str]:
+        """The role of each of its images, to people. A later turn edits an image before them."""
+        first = 0 if self.previous_turn is None else 1
+        return [shown_role(index, image.role) for index, image in enumerate(self.images, first)]
+
+    @property
+    def edits_image(self) -> bool:
+        """Whether it has an image to edit: its first input image, or the output of the turn before."""
+        return bool(self.images) or self.previous_turn is not None
+
+    @property
+    def task_type(self) -> TaskType:
+        """The case's ``task``; without one, editing if the case has images, else generation."""
+        if self.task is not None:
+            return self.task
+        return TaskType.IMAGE_EDITING if self.images else TaskType.IMAGE_GENERATION
+
+
+def pixel_size(text: str) -> tuple[int, int]:
+    """Parses ``"1024x1536"`` into ``(width, height)``. Raises ``ValueError`` for any other form."""
+    if SIZE.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a size such as 1024x1536")
+    width, height = map(int, text.split("x"))
+    return width, height
+
+
+def with_inherited_tasks(cases: Sequence[Any]) -> list[Any]:
+    """Raw cases, where a case with ``output_of`` and no task gets the task of its source case."""
+    by_id = {case["id"]: case for case in cases if isinstance(case, dict) and isinstance(case.get("id"), str)}
+    return [_with_task(case, by_id) if isinstance(case, dict) else case for case in cases]
+
+
+def _with_task(case: dict[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    source = by_id.get(case["output_of"]) if isinstance(case.get("output_of"), str) else None
+    if source is None or "task" in case:
+        return case
+    task = source.get("task") or (TaskType.IMAGE_EDITING if source.get("images") else TaskType.IMAGE_GENERATION)
+    return {**case, "task": task}
+
+
+def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
+    """The cases that use another case's images, by that case's id."""
+    dependents: dict[str, list[TestCase]] = {}
+    for case in cases:
+        if case.output_of is not None:
+            dependents.setdefault(case.output_of, []).append(case)
+    return dependents
+
+
+def with_output_sources(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
+    """The chosen cases and those whose images they use or edit, with all earlier turns, in the order of ``cases``."""
+    ids: set[str] = set()
+    for case in chosen:
+        name: str | None = case.output_of or case.previous_turn
+        while name is not None and name not in ids:
+            ids.add(name)
+            name = previous_turn(name)
+        ids.add(case.id)
+    return tuple(case for case in cases if case.id in ids)
+
+
+RESERVED = ("case", "expect", "metadata")
+
+
+def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a case's templates: ``vars``, ``metadata``, ``expect`` and ``case``.
+
+    ``expect.aligned`` is excluded: a judge must not know which cases are counter-examples.
+    """
+    return {
+        **variables,
+        "metadata": case.metadata,
+        "expect": case.expect.model_dump(exclude_none=True, exclude={"aligned"}),
+        "case": {
+            "id": case.id,
+            "tags": list(case.tags),
+            "region": case.region,
+            "metadata": case.metadata,
+            "task": str(case.task_type),
+        },
+    }
+
+
+def rendered(case: TestCase, variables: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Prompt and criteria as text. Raises ``TemplateError``."""
+    if "{" not in case.prompt and "{" not in (case.criteria or ""):
+        return case.prompt, case.criteria
+    values = context(case, variables)
+    return render(case.prompt, values), None if case.criteria is None else render(case.criteria, values)
+
+
+def sent_prompt(template: str, case: TestCase, prompt: str, variables: Mapping[str, Any]) -> str:
+    """The prompt that a template of the suite's ``prompts`` makes of a case's ``prompt``, which is rendered.
+
+    Raises ``TemplateError``.
+    """
+    values = context(case, variables)
+    return render(template, {**values, "case": {**values["case"], "prompt": prompt}})
+
+
+class PromptEntry(Frozen):
+    """One value of the prompts axis. Every entry of ``models`` that generates has a model run with it."""
+
+    label: Name = Field(description="Added to the model run's label, as ',prompt=LABEL'.")
+    template: Text = Field(description="The prompt that is sent: a template in which case.prompt is the case's own.")
+    when: When | None = Field(default=None, description="The cases that it applies to. Default: all.")
+    graded_as: Literal["case", "sent"] = Field(
+        default="case", description="The prompt that graders and raters see: the case's, or the one that was sent."
+    )
+
+    def is_for(self, case: TestCase) -> bool:
+        """Whether it applies to a case that generates."""
+        return self.when is None or self.when.fits(case.id, case.task_type, case.tags)
+
+    def model_run_label(self, label: str) -> str:
+        """The label of the model run with this prompt. A label that already names the prompt stays as it is."""
+        suffix = f"{PROMPT_PART}{self.label}"
+        return label if label.endswith(suffix) else f"{label}{suffix}"
+
+
+PROMPT_PART = ",prompt="
+"""Precedes the prompt at the end of a model run's label."""
+
+
+def without_prompt(label: str) -> str:
+    """The label of a model run without its prompt; other labels stay as they are."""
+    before, part, prompt = label.rpartition(PROMPT_PART)
+    return before if part and "," not in prompt else label
+
+
+def paired_by_prompt(first: Iterable[str], second: Iterable[str]) -> dict[str, str]:
+    """Labels of model runs and their counterparts that differ only in the prompt, where both are the only ones."""
+    in_first, in_second = (_by_label_without_prompt(labels) for labels in (first, second))
+    return {
+        labels[0]: in_second[base][0]
+        for base, labels in in_first.items()
+        if len(labels) == len(in_second.get(base, ())) == 1
+    }
+
+
+def _by_label_without_prompt(labels: Iterable[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(without_prompt(label), []).append(label)
+    return groups

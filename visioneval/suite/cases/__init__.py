@@ -1,1 +1,0 @@
-"""A case: its prompt, inputs, questions and existing outputs."""

@@ -1,0 +1,398 @@
+"""Files that a suite names: which paths it may read, existing outputs, and datasets with what their columns mean."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from visioneval.errors import TRUST_HINT
+from visioneval.media.urls import beside, is_url, public_address, unreadable, url_problem
+from visioneval.types import Frozen
+
+
+@lru_cache(maxsize=16)
+def _real(folder: Path) -> str:
+    return os.path.realpath(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a suite may access: its own folder and the working directory, or everything."""
+
+    folder: Path
+    working: Path
+    everything: bool = False
+    is_from_run: bool = False
+    """Whether the suite comes from a run and may access only the working directory."""
+
+    @classmethod
+    def for_run_suite(cls, *, everything: bool = False) -> Self:
+        """Trust for the suite in a run. The run may come from a stranger, so its recorded folder is not trusted."""
+        return cls(Path.cwd(), Path.cwd(), everything, is_from_run=True)
+
+    @property
+    def _tops(self) -> tuple[str, str]:
+        return _real(self.folder), _real(self.working)
+
+    def refusal(self, path: str, start: Path, *, remote: bool = False) -> str | None:
+        """Why ``path``, named in a file of the folder ``start``, must not be read; ``None`` if it may.
+
+        ``remote`` allows URLs.
+        """
+        if "\x00" in path:
+            return "a path cannot contain a NUL character"
+        shown = repr(public_address(path))
+        if is_url(path) and remote:
+            return unreadable(path) if self.everything else url_problem(path)
+        if is_url(path):
+            return f"{shown} is a URL: only datasets and existing outputs can be read from URLs"
+        if self.everything:
+            return None
+        real = os.path.realpath(start / path)
+        if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
+            return None
+        if self.is_from_run:
+            return f"{shown} is outside the working directory: run visioneval from the suite's folder, or {TRUST_HINT}"
+        return f"{shown} is outside the suite's folder and the working directory: {TRUST_HINT}"
+
+
+def located(name: str, folder: Path) -> Path | str:
+    """Resolves ``name``, written in a file of ``folder``, to a path. A URL stays unchanged."""
+    return name if is_url(name) else folder / name
+
+
+def rebased(path: str, start: Path | str, folder: Path) -> str:
+    """Rewrites ``path``, relative to the folder or URL ``start``, to be relative to ``folder``."""
+    if start == folder or Path(path).is_absolute() or is_url(path) or "\x00" in path:
+        return path
+    if isinstance(start, str):
+        return beside(start, path)
+    return Path(os.path.relpath(start / path, folder)).as_posix()
+
+
+def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> dict[str, Any]:
+    """Rewrites the file paths of a raw case to be relative to ``folder``. Leaves invalid values to the schema."""
+    if start == folder:
+        return dict(case)
+    named = {key: value for key, value in case.items() if key in ("mask", "masks", "reference", "images", "outputs")}
+    moved = {key: _moved(value, start, folder, key) for key, value in named.items()}
+    if isinstance(turns := case.get("turns"), list):
+        moved["turns"] = [rebased_case(turn, start, folder) if isinstance(turn, dict) else turn for turn in turns]
+    return {**case, **moved}
+
+
+def _moved(value: Any, start: Path | str, folder: Path, key: str) -> Any:
+    """Rewrites every path in a value: text, a list, a mapping of names to paths, or the ``path`` of an image."""
+    if isinstance(value, str):
+        return rebased(value, start, folder)
+    if isinstance(value, list):
+        return [_moved(item, start, folder, "image") for item in value]
+    if isinstance(value, dict):
+        paths = value.keys() if key in ("masks", "outputs") else {"path"}
+        return {name: _moved(item, start, folder, key) if name in paths else item for name, item in value.items()}
+    return value
+
+
+ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
+FrameCount = Annotated[
+    int,
+    Field(ge=1, le=64, strict=True, description="Number of video frames for a judge that does not accept videos."),
+]
+MimeType = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+$", max_length=100)]
+
+
+class ExistingOutput(Frozen):
+    """An existing image or video. YAML also accepts a plain path."""
+
+    path: FilePath | None = Field(default=None, description="A path, or a gs://, s3:// or https:// URL.")
+    mime: MimeType | None = Field(default=None, description="Its MIME type, if the dataset has one.")
+    row: str | None = Field(default=None, description="The dataset and line of its row.")
+    problem: str | None = Field(default=None, description="Why the row has no image; the cell becomes an ERROR.")
+
+    @model_validator(mode="after")
+    def _path_or_problem(self) -> Self:
+        if (self.path is None) == (self.problem is None):
+            raise ValueError("an existing output needs a 'path'")
+        return self
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Its fields in a record."""
+        return {"path": self.path or "", **self.model_dump(include={"mime", "row", "problem"}, exclude_none=True)}
+
+
+class RecordedOutput(ExistingOutput):
+    """An output of another run. A file with another hash is not the one that the run generated."""
+
+    sha256: str
+    """Empty if its record has none."""
+
+    @property
+    def params(self) -> dict[str, str]:
+        return {**super().params, "sha256": self.sha256}
+
+
+Finished = Mapping[str, Sequence[ExistingOutput | None]]
+"""Existing outputs by case id, in sample order, with paths relative to the suite's folder."""
+RunLabels = Callable[[str], Sequence[str]]
+"""Returns the labels of the model runs of another run; raises ``VisionEvalError`` if there is no such run."""
+
+
+def split_run(text: str) -> tuple[str, str | None]:
+    """Splits ``RUN@label`` into run and label; ``RUN`` alone means all of its model runs."""
+    run, _, label = text.partition("@")
+    return run, label or None
+
+
+OutputEntry = Annotated[
+    ExistingOutput,
+    BeforeValidator(
+        lambda value: {"path": value} if isinstance(value, str) else value,
+        json_schema_input_type=FilePath | ExistingOutput,
+    ),
+]
+
+
+def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
+    """Parses a dataset's cell into a raw ``ExistingOutput``: a path, a URL, or a Vertex ``contents`` object.
+
+    A cell without an image results in a ``problem``.
+    """
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            return {"problem": "the value is neither a path nor valid JSON", "row": row}
+    if isinstance(cell, Mapping):
+        return {**_in_contents(cell), "row": row}
+    cell = cell.strip() if isinstance(cell, str) else cell
+    if cell in (None, ""):
+        return {"problem": "the row has no output: fill in its path", "row": row}
+    if not isinstance(cell, str) or not cell.isprintable():
+        return {"problem": "the value is not a path", "row": row}
+    return {"path": cell, "row": row}
+
+
+def _in_contents(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The first file of ``{"contents": [{"parts": [{"file_data": {"mime_type", "file_uri"}}]}]}``."""
+    for data in _file_data(cell):
+        uri, mime = (data.get(key) or data.get(other) for key, other in _NAMES)
+        if isinstance(uri, str) and uri and uri.isprintable():
+            return {"path": uri, **({"mime": mime} if isinstance(mime, str) and mime else {})}
+    return {"problem": "the value has no contents with a file_uri"}
+
+
+_NAMES = (("file_uri", "fileUri"), ("mime_type", "mimeType"))
+
+
+def _file_data(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    contents = cell.get("contents")
+    turns = contents if isinstance(contents, list) else [contents]
+    parts = [part for turn in turns if isinstance(turn, Mapping) for part in _as_list(turn.get("parts"))]
+    entries = [part.get("file_data") or part.get("fileData") for part in parts if isinstance(part, Mapping)]
+    return [data for data in entries if isinstance(data, Mapping)]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+Column = Annotated[str, StringConstraints(min_length=1)]
+_COLUMN_SCHEMA = {"type": "string", "minLength": 1}
+_SCALARS = (str, int, float)
+
+
+Columns = Annotated[
+    tuple[Column, ...],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value,
+        json_schema_input_type=Column | tuple[Column, ...],
+    ),
+]
+Separator = Annotated[str, StringConstraints(pattern=r'^[^"\r\n]$')]
+
+
+def _check_source(value: Any) -> Any:
+    """A column, a template, a list of columns (an ID), or a mapping of keys to columns (questions)."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple | dict) and value:
+        columns = value.values() if isinstance(value, dict) else value
+        if all(isinstance(column, str) and column for column in columns):
+            return value
+        raise ValueError("a column must be text")
+    raise PydanticCustomError("string_type", "Input should be text")
+
+
+FieldSource = Annotated[
+    Any,
+    BeforeValidator(_check_source),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _COLUMN_SCHEMA,
+                {"type": "array", "items": _COLUMN_SCHEMA, "minItems": 1},
+                {"type": "object", "additionalProperties": _COLUMN_SCHEMA, "minProperties": 1},
+            ]
+        }
+    ),
+]
+
+
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
+_VALUES_SCHEMA = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
+
+
+def _check_condition(value: Any) -> Any:
+    values = value if isinstance(value, list) else [value]
+    if isinstance(value, dict):
+        return _check_limits(value)
+    if not values:
+        raise ValueError("a filter needs a value, a list of values, or min, max and not")
+    if not all(item is None or isinstance(item, _SCALARS) for item in values):
+        raise ValueError("a value of a filter must be text, a number, true, false or null")
+    return value
+
+
+def _check_limits(value: dict[str, Any]) -> Any:
+    if unknown := sorted(value.keys() - {"min", "max", "not"}):
+        raise ValueError(
+            f"unknown key {unknown[0]!r} in a filter: write a value, a list of values, or min, max and not"
+        )
+    if not value:
+        raise ValueError("a filter needs a value, a list of values, or min, max and not")
+    for key in ("min", "max"):
+        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], (int, float))):
+            raise ValueError(f"{key} must be a number")
+    if "not" in value:
+        _check_condition(value["not"] if not isinstance(value["not"], dict) else [value["not"]])
+    return value
+
+
+Condition = Annotated[
+    Any,
+    BeforeValidator(_check_condition),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_VALUES_SCHEMA["anyOf"],
+                {
+                    "type": "object",
+                    "properties": {
+                        "min": {"type": "number", "description": "The lowest number that is read."},
+                        "max": {"type": "number", "description": "The highest number that is read."},
+                        "not": {**_VALUES_SCHEMA, "description": "Values that are not read."},
+                    },
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+"""A value, a list of values, or a mapping with ``min``, ``max`` and ``not``."""
+
+
+class TableFile(Frozen):
+    """A file of rows: JSONL, JSON, CSV, TSV or Parquet, or a folder of images with its metadata."""
+
+    path: FilePath = Field(description="A path or a URL; {{ vars.NAME }} is a variable of the suite.")
+    separator: Separator | None = Field(
+        default=None, description="The separator of a CSV file. Default: a comma, or a tab for .tsv."
+    )
+
+
+class Join(TableFile):
+    """A second file, whose columns are added to the rows with the same values."""
+
+    model_config = ConfigDict(serialize_by_alias=True)  # a run stores it under the key that it is read from
+
+    on: Annotated[
+        dict[Column, Column],
+        Field(min_length=1),
+        BeforeValidator(
+            lambda value: (
+                {column: column for column in value}
+                if isinstance(value, list)
+                else {value: value}
+                if isinstance(value, str)
+                else value
+            ),
+            json_schema_input_type=Column | tuple[Column, ...] | dict[Column, Column],
+        ),
+    ] = Field(description="The columns to compare: a column, a list, or {column: column of the second file}.")
+    name: Column | None = Field(
+        default=None, alias="as", description="Puts the columns of the second file under this name: NAME.column."
+    )
+    many: bool = Field(default=False, strict=True, description="Add all rows that match, as a list under 'as'.")
+    optional: bool = Field(
+        default=False, strict=True, description="Keep rows without a match, without the columns of the second file."
+    )
+
+
+class Rows(TableFile):
+    """A file of rows, and the column of each key."""
+
+    fields: dict[str, FieldSource] = Field(
+        min_length=1, description="The column of each key: a name, a path such as meta.size, or a template."
+    )
+    group_by: Columns = Field(default=(), description="Rows with equal values in these columns are one case.")
+    join: Annotated[
+        tuple[Join, ...],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, dict) else value,
+            json_schema_input_type=Join | tuple[Join, ...],
+        ),
+    ] = Field(default=(), description="Other tables whose columns are added to each row by an equal key.")
+    filter: dict[Column, Condition] = Field(
+        default_factory=dict, description="Conditions by column; a row is used if it meets all of them."
+    )
+    limit: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="Use only this many cases, from the start."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty_group(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run stores what can be read again, and an empty ``group_by`` is an error."""
+        return {key: value for key, value in serialize(self).items() if key != "group_by" or value}
+
+
+class CaseRows(Rows):
+    """Cases in a file of rows. Keys of ``fields`` may be dotted, such as ``masks.editable``.
+
+    ``output`` and ``model`` are an existing output and the label of its model.
+    """
+
+    defaults: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Keys of a case where a row has no value; text with {{ row.COLUMN }} is rendered for each row.",
+    )
+
+
+class QuestionRows(Rows):
+    """Pinned questions in a file of rows: ``fields`` names ``case`` or ``prompt``, and ``questions``."""
+
+
+class CaseDataset(Frozen):
+    """Cases from a file of rows."""
+
+    dataset: CaseRows = Field(description="A table or folder with a case in each row.")
