@@ -57,7 +57,7 @@ def test_a_redirect_is_reported_by_host_only(
     ), record.error.message
 
 
-@pytest.mark.parametrize(("call", "kind"), zip(CALLS, ["bad_chunk", "bad_status_line"] * 3, strict=True))
+@pytest.mark.parametrize(("call", "kind"), list(zip(CALLS, ["bad_chunk", "bad_status_line"] * 3, strict=True)))
 def test_broken_http_is_tried_again_like_a_reset(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
     failing = FailingCall(tmp_path, api, call)
     record = failing.run_with_fault(Fault(kind), "--log-file", str(tmp_path / "log"))
@@ -272,7 +272,7 @@ def test_no_reply_fills_the_memory(tmp_path: Path, api: FakeAPI, call: str) -> N
     assert peak < 200_000_000
 
 
-@pytest.mark.parametrize(("call", "kind"), zip(FEW, ["endless", "bomb", "endless_gzip", "bomb"], strict=True))
+@pytest.mark.parametrize(("call", "kind"), list(zip(FEW, ["endless", "bomb", "endless_gzip", "bomb"], strict=True)))
 def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api: FakeAPI, call: str, kind: str) -> None:
     failing = FailingCall(tmp_path, api, call)
     record = failing.run_with_fault(Fault(kind, status=503, size=40), "--log-file", str(tmp_path / "log"))
@@ -286,7 +286,7 @@ TWICE, BROTLI, ZSTD = (
 )
 
 
-@pytest.mark.parametrize(("call", "fault"), zip(FEW, [TWICE, BROTLI, ZSTD, TWICE], strict=True))
+@pytest.mark.parametrize(("call", "fault"), list(zip(FEW, [TWICE, BROTLI, ZSTD, TWICE], strict=True)))
 def test_an_unrequested_encoding_is_not_decompressed(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
     failing = FailingCall(tmp_path, api, call)
     record = failing.run_with_fault(fault, "--log-file", str(tmp_path / "log"))
