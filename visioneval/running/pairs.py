@@ -18,15 +18,7 @@ from pydantic import TypeAdapter
 from visioneval.analysis.compare.pairing import pair_cells, parse_map
 from visioneval.analysis.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.analysis.sides import Side
-from visioneval.errors import (
-    NEVER_ASKED,
-    ExitCode,
-    GraderError,
-    StoppedError,
-    UsageError,
-    count_of,
-    did_you_mean,
-)
+from visioneval.errors import NEVER_ASKED, ExitCode, GraderError, StoppedError, UsageError, count_of, did_you_mean
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
 from visioneval.plugins import GRADERS, config_of

@@ -296,13 +296,7 @@ def new_run_id(suite: str) -> str:
     return f"{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', suite)}-{secrets.token_hex(2)}"
 
 
-def describe_run(
-    plan: Plan,
-    *,
-    run_id: str | None,
-    note: str | None,
-    command_line: tuple[str, ...],
-) -> RunInfo:
+def describe_run(plan: Plan, *, run_id: str | None, note: str | None, command_line: tuple[str, ...]) -> RunInfo:
     """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
     sanitizer = sanitizer_for(plan)
     text = sanitizer.text

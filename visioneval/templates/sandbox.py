@@ -49,7 +49,7 @@ _REFUSED_FILTERS = {
     *("urlize", "wordwrap", "xmlattr"),
 }
 _BY_ATTRIBUTE = {
-    *("groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"),
+    *("groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique")
 }
 _REFUSED_NODES = (
     *(nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.Import),

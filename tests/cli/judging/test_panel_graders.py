@@ -72,11 +72,7 @@ class TestOtherGraders:
 
     @pytest.mark.parametrize(("lines", "asked"), [(["SALE"], 0), ([], 3)])
     def test_ocr_runs_once_and_a_panel_only_where_it_does_not_pass(
-        self,
-        panel: Callable[..., SuiteRunner],
-        monkeypatch: pytest.MonkeyPatch,
-        lines: list[str],
-        asked: int,
+        self, panel: Callable[..., SuiteRunner], monkeypatch: pytest.MonkeyPatch, lines: list[str], asked: int
     ) -> None:
         reads: list[str] = []
         monkeypatch.setattr(
@@ -151,12 +147,7 @@ class Odd:
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("says", "quorum", "expected", "code"),
-        [
-            ("BAA", None, "a", 0),
-            ("BB!", None, "error", 3),
-            ("BB!", 2, "b", 0),
-            ("BA!", 2, "tie", 0),
-        ],
+        [("BAA", None, "a", 0), ("BB!", None, "error", 3), ("BB!", 2, "b", 0), ("BA!", 2, "tie", 0)],
     )
     def test_a_pairwise_panel(
         self, panel: Callable[..., SuiteRunner], says: str, quorum: int | None, expected: str, code: int

@@ -50,7 +50,6 @@ def test_failed_generation_stops_no_other_cell(toy: Toy) -> None:
 
 def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
     assert toy.run({"metadata": {"wait": 600}}, cell_timeout_s=0.05).exit_code == 3
-    assert toy.record.error is not None
     assert (toy.record.error.stage, toy.record.error.kind) == ("generate", "timeout")
     assert toy.record.error.message == "exceeded the cell timeout of 0.05 s (cell_timeout_s)"
 
@@ -95,7 +94,6 @@ def test_cell_without_applicable_rule_is_an_error(toy: Toy) -> None:
     result = toy.run({}, graders=[LOOK, SECOND], verdict=["fine"], arguments=("--grader", "second"))
     record = toy.record
     assert (record.verdict, record.scores, record.skipped_rules) == ("ERROR", {"second": True}, ("fine",))
-    assert record.error is not None
     assert (record.error.stage, record.error.kind) == ("verdict", "no_rule")
     assert result.exit_code == 3
 
@@ -114,7 +112,6 @@ def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     model = {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"}
     path = toy.write({"metadata": {"generate": "leaks_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
-    assert toy.record.error is not None
     assert toy.record.error.message == f"RuntimeError: 401 for the key *** {at('401 for the key')}"
     assert toy.info.note == "with ***"
     written = b"".join(path.read_bytes() for path in toy.latest.rglob("*") if path.is_file())
@@ -159,7 +156,6 @@ def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, mo
         0: "completed", 1: "error", 2: "completed", 3: "error"
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
-    assert records[1].error is not None
     assert records[1].error.message.startswith("images requested: 2, received: 1; ")
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 

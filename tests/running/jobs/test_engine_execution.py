@@ -15,15 +15,7 @@ from engine_parts import calls_for, info_of, open_services, plan_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval import (
-    AuthError,
-    Generation,
-    GenerationRequest,
-    Grade,
-    GradingContext,
-    Record,
-    StorageError,
-)
+from visioneval import AuthError, Generation, GenerationRequest, Grade, GradingContext, Record, StorageError
 from visioneval.errors import ClosingError
 from visioneval.records.writer import RunWriter
 from visioneval.running import keys as file_hashes

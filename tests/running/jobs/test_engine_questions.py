@@ -10,29 +10,14 @@ import pytest
 from engine_parts import StubJudge, calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval import (
-    AuthError,
-    BudgetError,
-    GraderError,
-    ProviderError,
-    Question,
-    StorageError,
-    TestCase,
-    UsageError,
-)
+from visioneval import AuthError, BudgetError, GraderError, ProviderError, Question, StorageError, TestCase, UsageError
 from visioneval.judging.ask import Ask
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.running.calls.calls import Calls
 from visioneval.running.cells.services import Components
 from visioneval.running.jobs import copy_questions
 from visioneval.running.plan import Plan
-from visioneval.running.questions import (
-    PromptResult,
-    QuestionsOutcome,
-    make_questions,
-    prompt_tasks,
-    question_plan,
-)
+from visioneval.running.questions import PromptResult, QuestionsOutcome, make_questions, prompt_tasks, question_plan
 from visioneval.templates.render import Templates
 
 GECKO = {"key": "gecko", "type": "gecko"}

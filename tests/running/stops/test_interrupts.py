@@ -65,7 +65,6 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
 def test_second_interrupt_stops_now(toy: Toy) -> None:
     program = start_program(toy, 600)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
@@ -95,7 +94,6 @@ def test_second_interrupt_waits_for_no_thread(toy: Toy) -> None:
     program = toy.program("run", toy.write({}, graders=[look]), "--trust-suite")
     wait_until((toy.folder / "stuck").exists, program)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting for what has begun" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
@@ -129,7 +127,6 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
     program = toy.program("run", path, "--trust-suite")
     wait_until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)

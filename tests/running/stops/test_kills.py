@@ -74,7 +74,6 @@ def test_run_killed_at_start_can_be_resumed(tmp_path: Path, api: FakeAPI) -> Non
 def interrupt(program: ForkedProgram) -> None:
     """Sends the first interrupt and waits until the program confirms it."""
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
 
@@ -93,7 +92,6 @@ def test_first_interrupt_finishes_paid_calls_and_stops_generating(tmp_path: Path
     for record in api_run.records:
         api_run.check(record)
     message = re.search(r"to resume: visioneval (run --resume \S+)", errors)
-    assert message is not None
     assert (tmp_path / message[1].split()[-1]).samefile(api_run.run_folder)
     api.latency.clear()
     result = api_run.run(resume=True)

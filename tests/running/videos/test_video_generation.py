@@ -28,7 +28,6 @@ class TestAVideo:
         assert (record.status, record.mime, record.width, record.height) == ("completed", "video/mp4", 64, 48)
         assert (runner.out / "r" / str(record.artifact_path)).read_bytes()[4:8] == b"ftyp"
         seconds = 4.0 if kind == "videos" else 1.0  # what the server says, or else what the file says
-        assert record.usage is not None
         assert (record.usage["video_milliseconds"], record.cost_usd) == (1000 * seconds, 0.5 * seconds)
         assert api.videos.prompts == ["A fox runs"]
         assert record.run_params == {"model": MODELS[kind]}

@@ -18,14 +18,7 @@ from typing import Any, Generic, TextIO, TypeVar
 
 from visioneval.errors import BudgetError, ProviderError, StoppedError, UsageError
 from visioneval.plugins import describe_user_error
-from visioneval.providers.base import (
-    CellRef,
-    Generation,
-    GenerationRequest,
-    Judge,
-    Question,
-    Reply,
-)
+from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
 from visioneval.running.calls.prices import CallSize, CostBound, Prices, bound_of, budget_too_small, tokens_of
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.keys import RateLimitKey

@@ -102,12 +102,7 @@ class Cache:
     """Whether ``pull`` and ``put`` make requests, and so belong into a thread."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        run_id: str = "",
-        warn: Callable[[str], None] = print,
-        reads: set[str] | None = None,
+        self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print, reads: set[str] | None = None
     ) -> None:
         """Opens or creates the folder; opens it read-only if it is not writable. Raises ``UsageError``.
 
@@ -380,13 +375,7 @@ class SharedCache(Cache):
     is_shared = True
 
     def __init__(
-        self,
-        folder: Path,
-        url: str,
-        *,
-        run_id: str,
-        warn: Callable[[str], None],
-        reads: set[str] | None = None,
+        self, folder: Path, url: str, *, run_id: str, warn: Callable[[str], None], reads: set[str] | None = None
     ) -> None:
         super().__init__(folder, run_id=run_id, warn=warn, reads=reads)
         self._store = ObjectStore(url)

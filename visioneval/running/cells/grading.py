@@ -324,11 +324,7 @@ class CheckedGrade:
 
 
 def panel_grade(
-    config: BaseGrader,
-    case: TestCase,
-    checked: Sequence[CheckedGrade],
-    meters: JudgeMeters,
-    sanitizer: Sanitizer,
+    config: BaseGrader, case: TestCase, checked: Sequence[CheckedGrade], meters: JudgeMeters, sanitizer: Sanitizer
 ) -> tuple[CheckedGrade, tuple[JudgeAnswer, ...]]:
     """The combined grade of a panel, and the answer of each judge. ``checked`` is in the panel's order."""
     answers = tuple(
