@@ -377,22 +377,16 @@ class CallLog:
         cost: float | None = None,
     ) -> None:
         """Logs one attempt of a call. ``status`` is ``ok`` or the kind of error, ``usage`` as the provider counts."""
-        if self._is_on:
-            tokens = {} if usage is None else tokens_of(usage)
-            self._write(
-                limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=tokens, cost_usd=cost
-            )
+        tokens = {} if usage is None else tokens_of(usage)
+        self._write(limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=tokens, cost_usd=cost)
 
     def hit(self, limit_key: RateLimitKey, key: str) -> None:
         """Logs a reply from the cache."""
-        if self._is_on:
-            self._write(limit_key, key, "cached")
-
-    @property
-    def _is_on(self) -> bool:
-        return self._file is not None or self._echo is not None
+        self._write(limit_key, key, "cached")
 
     def _write(self, limit_key: RateLimitKey, key: str, status: str, **more: object) -> None:
+        if self._file is None and self._echo is None:
+            return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         text = json.dumps({"at": at, **limit_key._asdict(), "status": status, **more, "key": key})
         if self._echo is not None:
