@@ -43,6 +43,15 @@ MAX_ROWS = 20
 _TONES: Mapping[Change, Tone] = {"broken": "fail", "error_after": "error", "fixed": "pass", "error_before": "pass"}
 _MAX_REASON, _MAX_GAPS = 200, 200
 """Characters of a reason, and of the gaps of an image."""
+_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
+"""Fields of a difference that JSON does not have."""
+_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
+_CELL = (
+    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
+    *("artifact_path", "artifact_sha256"),
+)
+_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
+"""Fields of pairs, cells and cases that JSON has."""
 
 
 def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Report:
@@ -199,17 +208,6 @@ def _commands(comparison: Comparison) -> Iterator[str]:
         cell = next(iter(comparison.changed("broken"))).b
         run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
         yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"
-
-
-_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
-"""Fields of a difference that JSON does not have."""
-_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
-_CELL = (
-    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
-    *("artifact_path", "artifact_sha256"),
-)
-_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
-"""Fields of pairs, cells and cases that JSON has."""
 
 
 def comparison_json(

@@ -16,6 +16,10 @@ from visioneval.suite.questions import YES_NO
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""
+HEAD = """\
+# Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
+# For a prompt that is not in this file, the judge generates questions.
+"""
 
 
 def judge_sections(summary: Summary) -> list[Section]:
@@ -106,12 +110,6 @@ def _share(number: int | None, total: int) -> str:
     if number is None:
         return "not recorded"
     return f"{number:,} ({number / total:.0%})" if number else "0"
-
-
-HEAD = """\
-# Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
-# For a prompt that is not in this file, the judge generates questions.
-"""
 
 
 def pinned_yaml(entries: Iterable[tuple[str, Sequence[str], PromptQuestions]]) -> str:
