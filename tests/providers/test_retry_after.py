@@ -22,7 +22,6 @@ MINUTE = pytest.approx(100_000, abs=3600)
 OPENROUTER = {"error": {"code": 429, "metadata": {"headers": {
     "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{SOON.timestamp() * 1000:.0f}",
 }}}}  # fmt: skip
-GEMINI = {"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}]}}
 
 
 def retry_after(status: int, headers: Mapping[str, str], body: str = "") -> float | None:
