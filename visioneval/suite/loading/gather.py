@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
-from visioneval.suite.case import Turns, rendered, with_inherited_tasks
+from visioneval.suite.case import TestCase, Turns, rendered, with_inherited_tasks
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.files import CaseDataset, CaseRows, QuestionRows, Trust, rebased_case
 from visioneval.suite.filters import CASE_ID, TURN, turn_id
@@ -256,9 +256,7 @@ class _Gatherer:
         if str(path) in self.included:
             return self.report(source, loc, f"file: {shown} is already included")
         self.included.add(str(path))
-        content = _read(
-            self.document, self.trust, name, folder, lambda error: self.report(source, loc, f"file: {error}")
-        )
+        content = _read(self.document, self.trust, name, folder, lambda why: self.report(source, loc, f"file: {why}"))
         if content is None:
             return None
         inner, cases = content
@@ -299,6 +297,13 @@ class _Pins:
     is_dataset: bool
     cases: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
     prompts: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
+
+    def of(self, case: TestCase, suite: Suite) -> tuple[Origin, tuple[GeckoQuestion, ...]] | None:
+        """The entry for a case, else the entry for its prompt."""
+        prompt = ""
+        with suppress(TemplateError):  # reported for the case itself
+            prompt = rendered(case, suite.vars)[0]
+        return self.cases.get(case.id) or (self.prompts.get(prompt) if prompt else None)
 
 
 _Entries = list[tuple[Any, Origin]]
@@ -390,10 +395,7 @@ def _with_pins(suite: Suite, document: Document, pins: _Pins, loc: Loc) -> Suite
     used: set[int] = set()
     cases = []
     for case in suite.cases:
-        pinned_entry = pins.cases.get(case.id)
-        if pinned_entry is None:
-            with suppress(TemplateError):  # reported for the case itself
-                pinned_entry = pins.prompts.get(rendered(case, suite.vars)[0])
+        pinned_entry = pins.of(case, suite)
         if pinned_entry is not None:
             used.add(id(pinned_entry[0]))
         applies = pinned_entry is not None and case.questions is None
