@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from visioneval.errors import did_you_mean
 from visioneval.expressions import Kind, Node, for_case, kind_of, names_in, parse_expression
-from visioneval.rules import Rule, can_fail, parse_gate, parse_rule
+from visioneval.rules import can_fail, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import BUILT_IN, ComputedMetric, GateRule, VerdictRule
 from visioneval.suite.model import Suite
@@ -409,10 +409,7 @@ class DecidingRules:
 
     def _of_case(self, case: TestCase) -> Iterable[VerdictRule]:
         metrics = self._metrics.of_case(case)
-        rules = self._suite.verdict if case.verdict is None else case.verdict
-        return (rule for rule in rules if rule.level == "fail" and _can_fail(parse_rule(rule.rule), metrics))
-
-
-def _can_fail(rule: Rule, metrics: Mapping[str, Metric]) -> bool:
-    metric = metrics.get(rule.metric)
-    return metric is not None and can_fail(rule, metric)
+        for entry in self._suite.verdict if case.verdict is None else case.verdict:
+            rule = parse_rule(entry.rule)
+            if entry.level == "fail" and rule.metric in metrics and can_fail(rule, metrics[rule.metric]):
+                yield entry
