@@ -1,17 +1,104 @@
-"""Work in threads: what keeps a processor busy waits for its turn, and all else begins at once."""
+"""Work in threads and coroutines, and how long it works and waits.
+
+What keeps a processor busy waits for its turn, and all else begins at once. Time at work and time spent waiting are
+measured apart, whichever thread does the work.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from heapq import heappop, heappush
-from typing import Any, TypeVar
+from time import perf_counter
+from typing import Any, Self, TypeVar
 
-from visioneval.stopwatch import waiting, working
+from visioneval.errors import ClosingError, StoppedError
+
+
+class Stopwatch:
+    """Time at work and time spent waiting since it was created, of everything in its block and in the threads that it
+    uses too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start = self._changed = perf_counter()
+        self._waits = self._works = 0
+        self._waited = 0.0
+
+    def __enter__(self) -> Self:
+        self._tokens = _current.set(self), _is_at_work.set(False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current, at_work = self._tokens
+        _current.reset(current)
+        _is_at_work.reset(at_work)
+
+    def change(self, *, waits: int, works: int) -> None:
+        """Counts waits and work that begin or end now."""
+        with self._lock:
+            self._settle()
+            self._waits += waits
+            self._works += works
+
+    def _settle(self) -> float:
+        now = perf_counter()
+        if self._waits > 0 and self._works <= 0:
+            self._waited += now - self._changed
+        self._changed = now
+        return now
+
+    def read(self) -> tuple[float, float]:
+        """The seconds at work and the seconds spent waiting so far."""
+        with self._lock:
+            elapsed = self._settle() - self._start
+            return elapsed - self._waited, self._waited
+
+
+_current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
+_is_at_work: ContextVar[bool] = ContextVar("is_at_work", default=False)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Marks a wait for a turn."""
+    stopwatch, works = _here()
+    if stopwatch is None:
+        yield
+        return
+    stopwatch.change(waits=1, works=-works)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=-1, works=works)
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """Marks work that does not end because something else waits, such as a call in flight."""
+    stopwatch, works = _here()
+    if stopwatch is None or works:
+        yield
+        return
+    token = _is_at_work.set(True)
+    stopwatch.change(waits=0, works=1)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=0, works=-1)
+        _is_at_work.reset(token)
+
+
+def _here() -> tuple[Stopwatch | None, int]:
+    """The stopwatch of this code, and how much marked work waits when this code waits: 0 or 1."""
+    return _current.get(), int(_is_at_work.get())
+
 
 T = TypeVar("T")
 SPARE_THREADS = 4
@@ -100,3 +187,32 @@ _unfinished: set[Future[Any]] = set()
 def is_any_busy() -> bool:
     """Whether any thread is at work, which would delay the end of the process."""
     return bool(_unfinished)
+
+
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Like ``asyncio.gather``, but if one fails, the others still finish, since they may be paid for.
+
+    Raises the error to report; see ``primary_error``.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            errors.append(result)
+        else:
+            results.append(result)
+    try:
+        if errors:
+            raise primary_error(errors)
+        return results
+    finally:
+        del errors  # an error whose traceback refers to this list would stay in memory, with all that was sent
+
+
+def primary_error(errors: Sequence[BaseException]) -> BaseException:
+    """The most important of several errors: first errors that stop the run, last calls that never started."""
+
+    def rank(error: BaseException) -> int:
+        return 2 if isinstance(error, ClosingError) else int(not isinstance(error, StoppedError))
+
+    return min(errors, key=rank)

@@ -42,14 +42,12 @@ def test_exact_limit(events: int, n: int) -> None:
     assert exact_low(events, n) == pytest.approx(limits[0], abs=1e-9)
 
 
-@pytest.mark.parametrize("events", range(51))
-def test_only_rates_near_a_limit_have_a_wider_bound(events: int) -> None:
-    cases = [(float(case < events), 1) for case in range(50)]
-    plain, wider = rate_interval(cases), rare_event_interval(cases)
-    assert plain is not None
-    assert wider is not None
-    assert (wider.low < plain.low) == (1 <= events <= 3)
-    assert (wider.high > plain.high) == (47 <= events <= 49)
+def test_only_rates_near_a_limit_have_a_wider_bound() -> None:
+    for events in range(51):
+        cases = [(float(case < events), 1) for case in range(50)]
+        plain, wider = rate_interval(cases), rare_event_interval(cases)
+        assert (wider.low < plain.low) == (1 <= events <= 3)
+        assert (wider.high > plain.high) == (47 <= events <= 49)
 
 
 def test_interval_of_a_rare_failure_covers_where_wilson_does_not() -> None:
@@ -93,8 +91,6 @@ def test_cells_of_a_case_widen_the_interval_of_a_rate() -> None:
     values = np.repeat(np.arange(20) < 15, 3).astype(float)
     together, alone = rate_measure(values, list(np.repeat(np.arange(20), 3))), rate_measure(values, list(range(60)))
     assert together.value == alone.value == 0.75
-    assert together.low is not None
-    assert alone.low is not None
     assert together.low < alone.low
 
 
@@ -172,7 +168,6 @@ def test_jackknife_interval_of_a_correlation_is_close_to_fishers() -> None:
     first = chance.normal(size=400)
     second = 0.8 * first + 0.6 * chance.normal(size=400)
     interval = jackknife_interval(lambda rows: float(np.corrcoef(first[rows], second[rows])[0, 1]), np.arange(400))
-    assert interval is not None
     middle, half = np.arctanh(np.corrcoef(first, second)[0, 1]), 1.96 / np.sqrt(397)
     assert (interval.low, interval.high) == pytest.approx((np.tanh(middle - half), np.tanh(middle + half)), abs=0.01)
 
@@ -190,9 +185,6 @@ def test_groups_of_cases_give_nearly_the_same_interval(monkeypatch: pytest.Monke
     single = interval()
     monkeypatch.setattr(agreement, "MAX_ROWS", 600)
     coarse = interval()
-    assert grouped is not None
-    assert single is not None
-    assert coarse is not None
     assert (grouped.low, grouped.high) == pytest.approx((single.low, single.high), abs=0.02)
     assert coarse.high - coarse.low == pytest.approx(single.high - single.low, rel=0.5)
 
@@ -202,7 +194,6 @@ def test_few_cases_that_decide_everything_widen_the_jackknife() -> None:
     second = first.copy()
     second[:2] = 2
     interval = jackknife_interval(lambda rows: spearman(first[rows], second[rows]), np.arange(54))
-    assert interval is not None
     assert interval.high - interval.low > 0.3
 
 
@@ -237,7 +228,7 @@ def every_pattern(raters: int, values: Sequence[float]) -> Iterator[tuple[float,
         yield from [pattern] * (1 + 3 * (len(set(pattern)) == 1) + 2 * (pattern.count(values[0]) == raters))
 
 
-@pytest.mark.parametrize("raters", [2, 3, 4, 5])
+@pytest.mark.parametrize("raters", [2, 5])
 @pytest.mark.parametrize(("kind", "values"), [("bool", (0, 1)), ("scale", (1, 2, 5)), ("continuous", (1, 2, 5))])
 def test_grader_that_is_one_more_rater_sits_at_the_ceiling(raters: int, kind: Kind, values: tuple[float, ...]) -> None:
     rows = list(every_pattern(raters, values))
@@ -247,7 +238,6 @@ def test_grader_that_is_one_more_rater_sits_at_the_ceiling(raters: int, kind: Ki
         np.asarray([row[0] for row in rows], dtype=float),
         [str(at) for at in range(len(rows))],
     )
-    assert ceiling.value is not None
     assert 0 < ceiling.value < 1
     assert grader.value == pytest.approx(ceiling.value)
     assert ceiling.n == grader.n
@@ -281,7 +271,7 @@ def test_ceiling_without_a_value(answers: list[list[float]], note: str) -> None:
              min_size=1, max_size=40),
     st.sampled_from([1, 2, 7]),
 )  # fmt: skip
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], per_case: int) -> None:
     """Few, many, equal, split or missing labels: each measure has a value in its interval, or a note."""
     scores = {f"c{at}": {"good": good, "layout": layout} for at, (good, layout, _) in enumerate(cells)}
@@ -299,7 +289,6 @@ def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], p
     for measure in measures:
         assert (measure.low is None) == (measure.high is None) == (measure.note is not None)
         if measure.low is not None:
-            assert measure.value is not None
             assert -1 <= measure.low <= measure.value <= measure.high <= 1
             assert measure.low < measure.high
 
@@ -310,7 +299,7 @@ def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("simulation", "repetitions"),
-    [("yes_no", 30), ("raters", 20), ("pairs", 50), ("win_rates", 15), ("scales", 10), ("ceiling_intervals", 15)],
+    [("yes_no", 15), ("raters", 10), ("pairs", 25), ("win_rates", 8), ("scales", 5), ("ceiling_intervals", 8)],
 )
 def test_intervals_keep_their_promise(simulation: str, repetitions: int) -> None:
     """All designs of a simulation together, and none of them far off."""
@@ -325,5 +314,5 @@ def test_intervals_keep_their_promise(simulation: str, repetitions: int) -> None
 
 @pytest.mark.slow
 def test_simulated_rater_sits_at_the_ceiling() -> None:
-    for row in calibration.ceilings(150):
+    for row in calibration.ceilings(75):
         assert abs(row.difference) < 4 * row.error, row

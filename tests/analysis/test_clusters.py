@@ -33,7 +33,6 @@ def apart(values: Iterable[float], first: int = 0) -> dict[int, list[float]]:
 
 
 def ends(interval: Interval | None) -> tuple[float, float]:
-    assert interval is not None
     return interval.low, interval.high
 
 
@@ -183,7 +182,6 @@ def test_a_perfect_auroc_is_not_certain() -> None:
 @given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=2, max_size=40))
 def test_a_paired_test_is_significant_exactly_where_its_interval_excludes_0(differences: list[float]) -> None:
     test = paired_test(differences, scale=1.0)
-    assert test is not None
     assert (test.p < 0.05) == (not test.interval.low <= 0 <= test.interval.high)
     assert test.interval.low <= np.mean(differences) <= test.interval.high
 
@@ -197,7 +195,6 @@ def test_pairs_that_differ_by_one_are_about_as_significant_as_in_mcnemars_exact_
     from scipy import stats
 
     test = paired_test([-1.0] * worse + [1.0] * better + [0.0] * (50 - worse - better))
-    assert test is not None
     assert (test.p < 0.05) is is_significant
     assert (stats.binomtest(worse, worse + better).pvalue < 0.05) == is_significant
 
@@ -207,14 +204,12 @@ def test_many_cases_approach_the_t_test() -> None:
 
     differences = RANDOM.normal(0.2, 1, 3000)
     test = paired_test(list(differences))
-    assert test is not None
     assert test.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, rel=0.01)
 
 
 def test_a_few_large_drops_do_not_contradict_many_small_gains() -> None:
     """36 of 40 cases gain 1 and four lose 20: the mean is negative, and not significantly so."""
     test = paired_test([1.0] * 36 + [-20.0] * 4)
-    assert test is not None
     assert test.p > 0.05
     assert test.interval.low < 0 < test.interval.high
 
@@ -222,7 +217,6 @@ def test_a_few_large_drops_do_not_contradict_many_small_gains() -> None:
 def test_no_difference_at_all_is_not_certainty() -> None:
     assert paired_test([0.0] * 20) is None
     test = paired_test([0.0] * 20, scale=1.0)
-    assert test is not None
     assert test.p == 1
     assert test.interval.high == -test.interval.low == pytest.approx(0.0997, abs=1e-4)
     assert paired_test([1.0]) is None
@@ -262,13 +256,6 @@ def test_the_variance_of_a_separation_has_the_covariance_of_the_shared_cases() -
     apart_low, apart_high = ends(separation_interval(above, {case + 1000: below[case] for case in below}))
     assert (high - low) / (2 * 2.03) == pytest.approx(error, rel=0.06)
     assert high - low < 0.9 * (apart_high - apart_low)
-
-
-def test_one_shared_case_changes_an_interval_only_a_little() -> None:
-    above, below = apart(RANDOM.normal(1, 1, 20)), apart(RANDOM.normal(0, 1, 20), 100)
-    before = ends(separation_interval(above, below))
-    after = ends(separation_interval(above, {**{case: below[case] for case in range(101, 120)}, 0: below[100]}))
-    assert after == pytest.approx(before, abs=0.12)
 
 
 def test_the_auroc_of_cases_on_both_sides_has_their_covariance() -> None:

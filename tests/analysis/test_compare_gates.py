@@ -15,11 +15,10 @@ from visioneval.analysis.compare.confirm import Confirmation, SingleCase, sample
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
-    allow_cannot_tell,
-    check_applicable,
-    check_detectable,
     check_gates,
+    decide,
     exit_code,
+    parse_criteria,
     parse_fail_on,
 )
 from visioneval.analysis.compare.regressed import check_regressed
@@ -33,7 +32,7 @@ def checked(
     before: list[Cell], after: list[Cell], *fail_on: str, state: str = "complete"
 ) -> tuple[tuple[GateResult, ...], int]:
     result = compare(side(before), side(after, "b", state=state))
-    gates = check_applicable(check_gates(result, parse_fail_on(fail_on)))
+    gates = decide(result, parse_criteria(fail_on))[:-4]
     return gates, exit_code(result, gates)
 
 
@@ -237,10 +236,13 @@ def test_a_regression_of_single_cases_beside_equal_gains() -> None:
 )
 def test_a_drop_that_must_be_found(points: float, cases: int, state: str) -> None:
     cells = verdicts("PPPPF" * (cases // 5) + "P" * (cases % 5))
-    result = check_detectable(compare(side(cells), side(cells, "b")), points)
+    comparison = compare(side(cells), side(cells, "b"))
+    result, lifted = (
+        decide(comparison, parse_criteria(["broken"], allow, points))[1] for allow in ([], ["cannot-tell"])
+    )
     assert result.state == state
-    assert allow_cannot_tell([result])[0].state == "passed"
-    assert allow_cannot_tell([result])[0].message.endswith("(allowed)") == (state == "cannot_tell")
+    assert lifted.state == "passed"
+    assert lifted.message.endswith("(allowed)") == (state == "cannot_tell")
 
 
 def test_what_would_be_missed_is_stated_where_nothing_got_worse() -> None:
@@ -256,10 +258,9 @@ def test_the_former_gate_is_refused_with_its_replacement() -> None:
 
 
 def test_gates_that_are_about_nothing_are_not_lifted() -> None:
-    results = check_applicable(
-        check_gates(compare(side(verdicts("PP")), side(verdicts("PP"), "b")), parse_fail_on(["must_pass"]))
-    )
-    assert [item.state for item in allow_cannot_tell(results)] == ["unmeasured"]
+    comparison = compare(side(verdicts("PP")), side(verdicts("PP"), "b"))
+    result = decide(comparison, parse_criteria(["must_pass"], ["cannot-tell"]))[0]
+    assert (result.state, result.message) == ("unmeasured", "no cases tagged must_pass, so no gate could fail")
 
 
 SIX_LOST = (

@@ -19,7 +19,7 @@ from visioneval.analysis.run_lookup import read_side
 from visioneval.suite.metrics import Meaning, describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
 
-SIDES = [("a", "b"), ("baseline", "b"), ("a", "baseline:b"), ("baseline", "baseline:b")]
+SIDES = [("a", "b"), ("baseline", "baseline:b")]
 
 
 def look(**level: Any) -> list[dict[str, Any]]:
@@ -45,11 +45,6 @@ CHANGED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"graders": look(range=[0, 100])},
         f"level means another thing in B: A: {UP}; B: number from 0 to 100, higher",
     ),
-    ({}, {"graders": look(range=[0, None])}, f"A: {UP}; B: number of 0 or more, higher is better"),
-    ({}, {"graders": look(range=None)}, f"A: {UP}; B: number, higher is better"),
-    ({}, {"graders": look(better="lower")}, f"A: {UP}; B: number from 0 to 1, lower is better"),
-    ({}, {"graders": look(better="none")}, f"A: {UP}; B: number from 0 to 1, neither is better"),
-    ({}, {"graders": look(unit="px")}, f"A: {UP}; B: number from 0 to 1 in px, higher is better"),
     (
         double(),
         double("level * 3"),
@@ -57,7 +52,6 @@ CHANGED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         " better, computed as level * 3",
     ),
     (double(), double("level > 0"), "; B: yes or no, higher is better, computed as level > 0"),
-    (double(), double(range=[0, 2]), "; B: number from 0 to 2, higher is better, computed as level * 2"),
     (
         double(),
         {**double(), "graders": look(unit="px")},
@@ -80,18 +74,19 @@ def test_a_metric_of_another_meaning_is_missing(
         changed = {entry["metric"] for entry in comparison["changed_metrics"]}
         assert not changed & {entry["name"] for entry in comparison["metrics"]}
         assert toy("compare", a, b, "--allow", "missing-metrics").exit_code == 0
-        gate = f"{min(changed)}:0.5"
-        assert toy("compare", a, b, "--fail-on", gate, "--allow", "missing-metrics").exit_code == 3
-        assert toy("compare", a, b, "--metric", "fine").exit_code == 0
+    gate = f"{min(changed)}:0.5"
+    assert toy("compare", a, b, "--fail-on", gate, "--allow", "missing-metrics").exit_code == 3
+    assert toy("compare", a, b, "--metric", "fine").exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         (double(), double("level*2")),
-        ({}, {"graders": [{**LOOK, "key": "other"}]}),
-        ({}, double()),  # a new metric
-        ({"graders": look(unit="px")}, {"graders": look(unit="px")}),
+        (
+            {"graders": look(unit="px")},
+            {"graders": [{**look(unit="px")[0], "key": "other"}], **double()},
+        ),  # a new metric
     ],
 )
 def test_the_same_meaning_is_compared(toy: Toy, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -99,22 +94,6 @@ def test_the_same_meaning_is_compared(toy: Toy, before: dict[str, Any], after: d
     for a, b in SIDES:
         result = toy("compare", a, b, "--json")
         assert (result.exit_code, json.loads(result.stdout)["changed_metrics"]) == (0, [])
-
-
-def test_every_output_names_both_meanings(toy: Toy) -> None:
-    runs(toy, {}, {"graders": look(range=[0, 100])})
-    files = ("--markdown", "c.md", "--html", "c.html", "--junit", "c.xml")
-    result = toy("compare", "a", "b", *files)
-    for text in (
-        " ".join(result.stdout.split()),
-        *(Path(name).read_text().replace("<wbr>", "") for name in files[1::2]),
-    ):
-        assert f"level means another thing in B: A: {UP}; B: number from 0 to 100, higher is better" in text
-
-
-def test_a_type_that_changed_is_another_metric(toy: Toy) -> None:
-    runs(toy, {"graders": look(), **double("level")}, double("fine"))
-    assert toy("compare", "a", "b").exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -162,7 +141,16 @@ def test_a_narrowed_run_that_lacks_an_input_means_the_same(toy: Toy) -> None:
 def test_meanings_in_words() -> None:
     metric = Meaning(type="number", range=(0, 5), step=0.5, unit="px")
     assert describe_meaning(metric) == "number from 0 to 5 in px in steps of 0.5, higher is better"
-    assert not same_meaning(metric, metric.model_copy(update={"step": None}))
+    for change, words in (
+        ({"step": None}, "number from 0 to 5 in px, higher is better"),
+        ({"unit": None}, "number from 0 to 5 in steps of 0.5, higher is better"),
+        ({"range": (0, None)}, "number of 0 or more in px in steps of 0.5, higher is better"),
+        ({"range": None}, "number in px in steps of 0.5, higher is better"),
+        ({"better": "lower"}, "number from 0 to 5 in px in steps of 0.5, lower is better"),
+        ({"better": "none"}, "number from 0 to 5 in px in steps of 0.5, neither is better"),
+    ):
+        other = metric.model_copy(update=change)
+        assert (describe_meaning(other), same_meaning(metric, other)) == (words, False)
     assert same_meaning(Metric(), Meaning())
 
 
@@ -187,16 +175,10 @@ def test_plan_refuses_the_noise_of_another_meaning(toy: Toy) -> None:
     assert "means another thing" not in toy(*detect, "b").output
 
 
-@pytest.mark.parametrize(
-    ("change", "refused"),
-    [({}, False), ({"range": [0, 100]}, True), ({"unit": "px"}, True), ({"better": "lower"}, True)],
-)
-def test_agreement_over_runs_refuses_two_meanings(toy: Toy, change: dict[str, Any], refused: bool) -> None:
-    runs(toy, {}, {"graders": look(**change)})
+def test_agreement_over_runs_refuses_two_meanings(toy: Toy) -> None:
+    runs(toy, {}, {"graders": look(range=[0, 100])})
     infos = [read_info(Path("runs") / name) for name in "ab"]
-    if not refused:
-        assert "level" in metrics_of(infos)
-        return
+    assert "level" in metrics_of([infos[0], infos[0]])
     with pytest.raises(UsageError, match=f"b defines metric 'level' differently \\({UP} -> number from 0"):
         metrics_of(infos)
 

@@ -10,8 +10,8 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from fake_api import Fault, GenerationRequest, JudgeRequest, Script
@@ -23,7 +23,7 @@ from typer.testing import Result
 
 import visioneval as ve
 from visioneval import Record, UsageError, read_info
-from visioneval.records.confirmations import NAME, open_confirmations, read_confirmations
+from visioneval.records.stores.writing import NAME, open_confirmations, read_confirmations
 
 pytestmark = pytest.mark.slow
 
@@ -98,11 +98,8 @@ def new_records(runner: SuiteRunner, run_id: str = "b") -> list[Record]:
 @pytest.mark.parametrize(
     ("letters", "code", "text", "samples"),
     [
-        ("FF", 1, "1 of 1 cases tagged must_pass broke: boat (failed 3 of 3)", 2),
-        ("FPF", 1, "broke: boat (failed 3 of 4)", 3),
-        ("FPPF", 1, "broke: boat (failed 3 of 5)", 4),
-        ("PPP", 0, "0 of 1 cases tagged must_pass broke; 1 broke, but new samples did not confirm it: boat (failed 1 of 4)", 3),
-        ("PFPP", 0, "boat (failed 2 of 5)", 4),
+        ("FPF", 1, "1 of 1 cases tagged must_pass broke: boat (failed 3 of 4)", 3),
+        ("PFPP", 0, "0 of 1 cases tagged must_pass broke; 1 broke, but new samples did not confirm it: boat (failed 2 of 5)", 4),
     ],
 )  # fmt: skip
 def test_a_broken_case_is_judged_with_new_samples(
@@ -166,32 +163,6 @@ def test_without_confirm_only_the_samples_of_the_run_count(runner: SuiteRunner, 
     assert "earlier --confirm" not in compare(runner, "--confirm", "4").stdout
 
 
-@pytest.mark.parametrize(
-    ("samples", "letters", "new", "code", "count"),
-    [(3, "FFP", "FF", 1, (4, 5)), (3, "FFP", "PPP", 0, (2, 6)), (3, "FPP", "", 0, None),
-     (8, "FFFFFFFF", "", 1, (8, 8)), (8, "FFFFFPPP", "FF", 1, (7, 10)), (2, "FF", "PPP", 0, (2, 5))],
-)  # fmt: skip
-def test_it_applies_to_any_number_of_samples(
-    runner: SuiteRunner,
-    answers: Answers,
-    samples: int,
-    letters: str,
-    new: str,
-    code: int,
-    count: tuple[int, int] | None,
-) -> None:
-    runner.write(cases=[BOAT], samples=samples)
-    assert runner.run("--quiet", run_id="a").exit_code == 0
-    answers.set(boat=letters)
-    runner.run("--quiet", run_id="b")
-    answers.set(boat=new)
-    result = compare(runner, "--confirm", "4")
-    assert result.exit_code == code, result.output
-    if count is not None:
-        assert f"boat (failed {count[0]} of {count[1]})" in " ".join(result.stdout.split())
-    assert [record.sample_index for record in new_records(runner)] == list(range(samples, samples + len(new)))
-
-
 def test_flaky_cases_are_not_confirmed(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers, cases=[{**BOAT, "flaky": True}, TREE])
     called = runner.called
@@ -209,21 +180,16 @@ def model(runner: SuiteRunner, label: str, **params: Any) -> dict[str, Any]:
 
 
 def test_each_model_run_is_confirmed(runner: SuiteRunner, answers: Answers) -> None:
+    """Also one of them alone."""
     models = [model(runner, "x"), model(runner, "y", quality="low")]
     two_runs(runner, answers, models=models)
-    answers.set(boat="FFFF")
+    assert compare(runner, "--confirm", "4", a="a@x", b="b@y").exit_code == 1
+    assert {record.model_label for record in new_records(runner)} == {"y"}
     result = compare(runner, "--confirm", "4", "--json")
     assert "2 of 2 cases tagged must_pass broke: boat on x (failed 3 of 3), boat on y" in gate_of(result)["message"]
     assert {record.cell for record in new_records(runner)} == {("boat", run, at) for run in "xy" for at in (1, 2)}
     sent = [entry.asked.params for entry in runner.api.requests if isinstance(entry.asked, GenerationRequest)]
     assert [params.get("quality") for params in sent[-4:]].count("low") == 2
-
-
-def test_one_model_run_is_confirmed_alone(runner: SuiteRunner, answers: Answers) -> None:
-    two_runs(runner, answers, models=[model(runner, "x"), model(runner, "y")])
-    answers.set(boat="PPP")
-    assert compare(runner, "--confirm", "4", a="a@x", b="b@y").exit_code == 0
-    assert {record.model_label for record in new_records(runner)} == {"y"}
 
 
 def test_renamed_model_runs_are_confirmed(runner: SuiteRunner, answers: Answers) -> None:
@@ -321,53 +287,16 @@ def test_outdated_new_samples_do_not_count(runner: SuiteRunner, answers: Answers
     assert [record.prompt for record in new_records(runner)] == ["a boat at sea"] * 2 + ["a boat"]
 
 
-def test_a_baseline_can_be_confirmed_against(runner: SuiteRunner, answers: Answers) -> None:
-    two_runs(runner, answers)
-    assert runner("baseline", "set", "a", "--runs", runner.out).exit_code == 0
-    answers.set(boat="PPP")
-    assert compare(runner, "--confirm", "4", a="baseline").exit_code == 0
-
-
 def one_line(result: Result, code: int, text: str) -> None:
     assert result.exit_code == code, result.output
     assert text in result.stderr
     assert result.stderr.count("\n") == 1, result.stderr
 
 
-def test_what_cannot_be_confirmed_is_refused(runner: SuiteRunner, answers: Answers) -> None:
+def test_wrong_usage(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
     called = runner.called
-    runner("baseline", "set", "b", "--runs", runner.out)
-    one_line(compare(runner, "--confirm", "4", b="baseline"), 2, "new samples of B, but baseline is not a run")
-    shutil.copy(runner.out / "b" / "results.jsonl", "b.jsonl")
-    one_line(compare(runner, "--confirm", "4", b="b.jsonl"), 2, "new samples of B, but b.jsonl is not a run")
-    info = json.loads((runner.out / "b" / "run.json").read_text())
-    (runner.out / "b" / "run.json").write_text(json.dumps({**info, "state": "interrupted"}))
-    one_line(compare(runner, "--confirm", "4"), 2, "needs a complete run B, but b is interrupted")
-    (runner.out / "b" / "run.json").write_text(json.dumps(info))
-    lines = (runner.out / "b" / "results.jsonl").read_text().splitlines(keepends=True)
-    (runner.out / "b" / "results.jsonl").write_text("".join(line for line in lines if '"tree"' not in line))
-    assert "needs a complete run B" in compare(runner, "--confirm", "4").stderr
-    assert runner.called == called
-
-
-def test_outputs_that_were_not_generated_are_refused(runner: SuiteRunner, answers: Answers) -> None:
-    two_runs(runner, answers)
-    Image.new("RGB", (32, 24), "red").save(runner.folder / "boat.png")
-    path = runner.write(cases=[BOAT], models=[{"provider": "files", "label": "m", "path": "{case}.png"}], prices={})
-    assert runner("run", path, "--runs", runner.out, "--run-id", "f", "--quiet").exit_code == 1
-    one_line(compare(runner, "--confirm", "4", b="f"), 2, "'m' in")
-    assert "reads existing outputs" in compare(runner, "--confirm", "4", b="f").stderr
-    same = runner("compare", "f", "f", "--runs", runner.out, "--confirm", "4")
-    assert same.exit_code == 0, "nothing is in doubt, so that nothing must be generated"
-    runner.run("--quiet", run_id="g")
-    assert runner("grade", "b", "--runs", runner.out, "--run-id", "graded", "--quiet").exit_code in (0, 1)
-    one_line(compare(runner, "--confirm", "4", b="graded"), 2, "grades the outputs of b")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+    for arguments, text in (
         (["--confirm", "0"], "0"),
         (["--confirm", "101"], "101"),
         (["--confirm", "many"], "many"),
@@ -375,17 +304,9 @@ def test_outputs_that_were_not_generated_are_refused(runner: SuiteRunner, answer
         (["--budget", "1", "--trust-suite"], "--budget, --trust-suite: only for new samples"),
         (["--confirm", "2", "--var", "mood=calm"], "--var changes the suite of B"),
         (["--confirm", "2", "--markdown", "runs"], "runs"),
-    ],
-)
-def test_wrong_usage(runner: SuiteRunner, answers: Answers, arguments: list[str], text: str) -> None:
-    two_runs(runner, answers)
-    called = runner.called
-    result = compare(runner, *arguments)
-    assert (result.exit_code, text in result.stderr, runner.called) == (2, True, called), result.stderr
-
-
-def test_the_gate_must_be_asked_for(runner: SuiteRunner, answers: Answers) -> None:
-    two_runs(runner, answers)
+    ):
+        result = compare(runner, *arguments)
+        assert (result.exit_code, text in result.stderr, runner.called) == (2, True, called), result.stderr
     result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "broken", "--confirm", "2")
     one_line(result, 2, "--confirm is for the gates regressed, must_pass and METRIC:NUMBER: add --fail-on regressed")
 
@@ -511,15 +432,6 @@ def test_a_sample_that_was_paid_for_is_not_generated_twice(runner: SuiteRunner, 
     assert (runner.called[0] - called[0], runner.called[1] - called[1]) == (0, 2)  # sample 4 has passed
 
 
-def test_outputs_show_the_new_samples(runner: SuiteRunner, answers: Answers) -> None:
-    two_runs(runner, answers)
-    answers.set(boat="FF")
-    result = compare(runner, "--confirm", "4", "--markdown", "c.md", "--html", "c.html", "--junit", "c.xml")
-    assert result.exit_code == 1
-    for text in (result.stdout, Path("c.md").read_text(), Path("c.html").read_text(), Path("c.xml").read_text()):
-        assert "failed 3 of 3" in " ".join(text.split())
-
-
 def test_python_api(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
     answers.set(boat="FF")
@@ -624,23 +536,6 @@ def test_a_suite_that_runs_code_needs_trust(toy: Toy) -> None:
     assert "failed 3 of 3" in " ".join(result.stdout.split())
 
 
-def test_recorded_judges_have_no_answers_about_new_samples(toy: Toy) -> None:
-    rubric = {"key": "look", "type": "rubric", "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}}}
-    for name, is_nice in (("a", True), ("b", False)):
-        (toy.folder / f"{name}.csv").write_text(f"case,question,answer\ncase0,nice,{str(is_nice).lower()}\n")
-        path = toy.write(
-            {"tags": ["must_pass"]},
-            models=[{"provider": "mock"}],
-            judges={"default": {"provider": "recorded", "path": f"{name}.csv"}},
-            graders=[rubric],
-            verdict=["nice"],
-        )
-        result = toy("run", path, "--run-id", name, "--quiet")
-        assert result.exit_code in (0, 1), result.output
-    result = toy("compare", "a", "b", "--fail-on", "must_pass", "--confirm", "4")
-    one_line(result, 2, "the judge 'default' of runs/b looks up recorded answers")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 def test_an_interrupt_preserves_what_was_finished(toy: Toy) -> None:
     for name, look in (("a", "fine"), ("b", "bad")):
@@ -666,3 +561,36 @@ def test_an_interrupt_preserves_what_was_finished(toy: Toy) -> None:
     assert toy(*words).exit_code == 1
     assert path.read_bytes().startswith(lines)
     assert path.read_bytes().count(b"\n") == 4
+
+
+def notes_of(runner: SuiteRunner, *flags: str) -> tuple[list[str], str]:
+    """The notes of a comparison in JSON, which JUnit repeats, and what it prints on stderr."""
+    path = runner.folder / "notes.xml"
+    result = runner("compare", "a", "b", "--runs", str(runner.out), "--json", "--junit", str(path), *flags)
+    notes: list[str] = json.loads(result.stdout)["notes"]
+    assert [item.text for item in ET.parse(path).iter("system-out")] == ["\n".join(notes)] * bool(notes)
+    return notes, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "used"),
+    [
+        (["must_pass"], ["used 3 of 4 new samples that would confirm every case"]),
+        (["must_pass", "pass_rate:0.9"], ["used 3 of 8 new samples that would confirm every case"]),
+    ],
+)
+def test_what_was_confirmed_is_in_every_format(
+    runner: SuiteRunner, answers: Answers, fail_on: list[str], used: list[str]
+) -> None:
+    two_runs(runner, answers)
+    gates = [word for gate in fail_on for word in ("--fail-on", gate)]
+    assert notes_of(runner, *gates)[0] == []
+    answers.set(boat="PPP")
+    notes, printed = notes_of(runner, "--confirm", "4", *gates)
+    assert "confirming 1 case in doubt with up to 4 new samples each" in notes[0]
+    assert notes[1:] == [*used, "new samples: 3 pass 0 fail 0 error, 0.1500 USD"]
+    assert printed.splitlines() == notes
+    assert notes_of(runner, "--confirm", "4", *gates)[0] == used, "nothing new was generated"
+    assert notes_of(runner, *gates)[0] == ["B has new samples from an earlier --confirm: not used here"]
+    result = ve.compare("a", "b", runs=runner.out, confirm=4, fail_on=fail_on)
+    assert list(result.confirmation_notes) == used

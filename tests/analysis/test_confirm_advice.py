@@ -87,3 +87,6 @@ def test_new_samples_are_advised_only_where_they_can_be_generated(
     confirmed = toy("compare", "a", b, "--confirm", "1", "--fail-on", "regressed", *flags)
     assert confirmed.exit_code == (2 if refusal else 1), confirmed.output
     assert refusal in confirmed.stderr
+    if make_b is existing_outputs:
+        nothing = toy("compare", b, b, "--confirm", "1", "--fail-on", "regressed", "--trust-suite")
+        assert nothing.exit_code == 0, "nothing is in doubt, so that nothing must be generated"

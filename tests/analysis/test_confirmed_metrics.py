@@ -14,7 +14,7 @@ from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.confirm import METRICS_FIRST_STEP, METRICS_SECOND_STEP, Confirmation, metrics_in_doubt
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, needs_all_cases, parse_fail_on
 from visioneval.analysis.compare.pairing import CaseKey
-from visioneval.analysis.compare.regressed import pooled_metrics
+from visioneval.analysis.compare.regressed import pooled_metric
 from visioneval.analysis.sides import Cell, Side, pooled_cell
 from visioneval.types import Score
 
@@ -45,7 +45,7 @@ def confirmation(new: Values, name: str = "fine", stopped: str | None = None) ->
 
 
 def pooled(comparison: Comparison, new: Values, name: str = "fine") -> tuple[float | None, int]:
-    (item,) = pooled_metrics(comparison, confirmation(new, name), [*comparison.metrics, *comparison.by_type])
+    item = pooled_metric(comparison, confirmation(new, name), (*comparison.metrics, *comparison.by_type)[0])
     return item.change, item.first.n_cases
 
 
@@ -84,15 +84,14 @@ class TestPooling:
         )
         b = side(cells({key: [3] for key in values}), "b", metrics={"fine": SCORE})
         comparison = compare(a, b)
-        (item,) = pooled_metrics(comparison, confirmation({key: [3] for key in values}), comparison.metrics)
+        item = pooled_metric(comparison, confirmation({key: [3] for key in values}), comparison.metrics[0])
         assert [sorted(case.a) for case in item.samples] == [[[1], [5]]] * 4
         assert item.change == 0
 
     def test_a_null_score_lacks(self) -> None:
         comparison = compared({("c", "m"): [5], ("d", "m"): [5]}, {("c", "m"): [5], ("d", "m"): [4]})
-        (item,) = pooled_metrics(
-            comparison, confirmation({("c", "m"): [5, 5], ("d", "m"): [5, None]}), comparison.metrics
-        )
+        new = confirmation({("c", "m"): [5, 5], ("d", "m"): [5, None]})
+        item = pooled_metric(comparison, new, comparison.metrics[0])
         assert list(item.new.lacking) == [("d", "m")]
         assert (item.new.unmeasured, item.new.units, item.change) == (1, 4, pytest.approx(-0.25))
 

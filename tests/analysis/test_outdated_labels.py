@@ -88,7 +88,9 @@ def test_page_asks_again_about_an_image_that_was_generated_again(tmp_path: Path)
     run = generated(tmp_path, THEN)
     answered(run)
     assert open_labeling(run).next("ann")["item"] is None
+    assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
     regenerate(run, NOW)
+    assert prepare(LabelRequest(str(run), tmp_path)).notes == ("labels for replaced images, ignored: 3",)
     at = open_labeling(run)
     response = at.next("ann")
     assert (response["done"], response["total"], response["item"]["case"], response["item"]["given"]) == (
@@ -100,15 +102,6 @@ def test_page_asks_again_about_an_image_that_was_generated_again(tmp_path: Path)
     at.answer("ann", response["item"]["id"], GOOD, 1.0)
     assert at.next("ann")["item"] is None
     assert len(lines(run / "labels.jsonl")) == 12, "labels of the old image stay in the file"
-
-
-def test_page_notes_outdated_labels_at_start(tmp_path: Path) -> None:
-    run = generated(tmp_path, THEN)
-    answered(run)
-    assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
-    regenerate(run, NOW)
-    (note,) = prepare(LabelRequest(str(run), tmp_path)).notes
-    assert note == "labels for replaced images, ignored: 3"
 
 
 def test_anchors_of_old_images_are_not_shown(tmp_path: Path) -> None:
@@ -139,16 +132,6 @@ def test_agreement_ignores_outdated_labels_with_a_note() -> None:
     usable = next(entry for entry in result.graders if entry.question == "usable")
     assert (usable.cells, usable.measures["kappa"].value) == (2, 1.0)
     assert [(entry.rater, entry.repeats.n, entry.anchors.n) for entry in result.raters] == [("ann", 0, 0), ("bo", 0, 0)]
-
-
-def test_pair_label_is_outdated_if_either_image_changed() -> None:
-    labels = [
-        label("a", rater, "better", "a", other="r@m", artifact_sha256=NOW, other_sha256=digest)
-        for rater, digest in (("ann", THEN), ("bo", NOW))
-    ]
-    run = labeled({"a": {"good": True}}, labels)
-    run = replace(run, records=[entry.model_copy(update={"artifact_sha256": NOW}) for entry in run.records])
-    assert agree([run]).labels == 1
 
 
 def test_export_omits_outdated_labels_with_a_note(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_figures_are_binomial_where_cases_do_not_differ() -> None:
 @pytest.mark.parametrize("cells", [5, 8, 30, 90, 200])
 @pytest.mark.parametrize("noise", [NOISE, ASSUMED])
 def test_the_suggestion_is_the_strictest_that_fails_seldom(cells: int, noise: object) -> None:
-    planned = gate_rates(parse_gate("pass_rate >= 0.9"), cells, noise)  # type: ignore[arg-type]
+    planned = gate_rates(parse_gate("pass_rate >= 0.9"), cells, noise)
     needed = next(k for k in range(cells, -1, -1) if binomial_fails(cells, k, 0.95) <= 0.05)
     threshold = parse_gate(planned.suggested).threshold
     assert (needed - 1) / cells < threshold <= needed / cells
@@ -98,26 +98,17 @@ verdict: [fine]
 """
 
 
-def test_plan_prints_a_row_for_each_rate(toy: Toy) -> None:
+def test_plan_has_a_row_for_each_rate(toy: Toy) -> None:
     path = toy.folder / "suite.yaml"
     path.write_text(SUITE)
-    result = toy("plan", path, "--trust-suite", "--gate", "pass_rate >= 0.9")
-    assert result.exit_code == 0, result.output
-    text = " ".join(result.stdout.split())
-    assert "How often pass_rate >= 0.9 fails over 10 cells" in text
-    assert "true rate fails, correlation 0 fails, correlation 0.5" in text
-    assert "the strictest limit that fails a true 0.95 in 1 of 20 runs or fewer: pass_rate >= 0.8" in text
-    assert "To detect" not in text
     data = json.loads(toy("plan", path, "--trust-suite", "--gate", "rate(fine) >= 0.9", "--json").stdout)
     assert (data["gate"]["cells"], data["gate"]["correlations"], data["detect"]) == (10, [0.0, 0.5], None)
-    assert json.loads(toy("plan", path, "--trust-suite", "--json").stdout)["gate"] is None
     more = toy("plan", path, "--trust-suite", "--json", "--gate", "pass_rate >= 0.9", "--samples", "8")
     assert json.loads(more.stdout)["gate"]["cells"] == 40
-    both = toy("plan", path, "--trust-suite", "--gate", "pass_rate >= 0.9", "--detect", "10")
-    assert "To detect 10 points" in both.stdout
-    assert "How often pass_rate" in both.stdout
     bad = toy("plan", path, "--trust-suite", "--gate", "mean(level) >= 3")
     assert (bad.exit_code, len(bad.stderr.strip().splitlines())) == (2, 1)
+    data = json.loads(toy("plan", path, "--trust-suite", "--json").stdout)
+    assert (data["gate"], data["must_detect"]) == (None, None)
 
 
 def test_an_earlier_run_shows_the_correlation(toy: Toy) -> None:
@@ -126,13 +117,11 @@ def test_an_earlier_run_shows_the_correlation(toy: Toy) -> None:
     assert toy("run", path, "--trust-suite").exit_code == 1
     planned = ve.plan(path, trust_suite=True, runs=toy.folder / "runs", gate="pass_rate >= 0.9", like="latest")
     assert planned.sizes is None
-    assert planned.gate is not None
     assert planned.gate.correlations == (1.0,)  # no case has samples that differ
     assert "Variance between samples of a case from latest" in planned.gate.notes[0]
     path.write_text(SUITE)
     assert toy("run", path, "--trust-suite").exit_code == 0
     planned = ve.plan(path, trust_suite=True, runs=toy.folder / "runs", gate="pass_rate >= 0.9", like="latest")
-    assert planned.gate is not None
     assert planned.gate.correlations == (0.0, 0.5), "a run in which everything passed shows none"
     assert "shows no correlation" in planned.gate.notes[0]
 
@@ -158,8 +147,6 @@ def test_plan_shows_whether_a_suite_meets_its_must_detect(toy: Toy, points: int,
     """By the number that ``--detect`` shows, and with the variance that it has."""
     (toy.folder / "suite.yaml").write_text(SUITE + f"compare: {{must_detect: {points}}}\n")
     for flags, rate, is_assumed in (
-        ((), "an assumed pass rate of 0.8", True),
-        (("--detect", str(points)), "an assumed pass rate of 0.8", True),
         (("--detect", str(points), "--case-correlation", "0.5"), "an assumed pass rate of 0.8", True),
         (("--detect", str(points), "--pass-rate", "0.8"), "a pass rate of 0.8", False),
         (("--detect", "fine:0.4", "--pass-rate", "0.9"), "an assumed pass rate of 0.8", True),
@@ -203,11 +190,11 @@ def test_the_size_of_a_run_counts_its_model_runs_and_the_images_of_a_call(
     assert (data["cases"], data["samples"], data["model_runs"], data["cells"]) == (5, 2, 2, cells)
 
 
-@pytest.mark.parametrize("part", [(), ("--case", "a", "--case", "b", "--case", "c", "--samples", "4")])
-def test_what_a_shard_can_show_is_that_of_all_shards(toy: Toy, part: tuple[str, ...]) -> None:
+def test_what_a_shard_can_show_is_that_of_all_shards(toy: Toy) -> None:
     """Shards are merged before their gates are evaluated and before they are compared. Only the work is a shard's."""
     path = toy.folder / "suite.yaml"
     path.write_text(SUITE + "compare: {must_detect: 70}\n")
+    part = ("--case", "a", "--case", "b", "--case", "c", "--samples", "4")
     asked = ("--trust-suite", "--detect", "10", "--gate", "pass_rate >= 0.9", "--json", *part)
     whole = json.loads(toy("plan", path, *asked).stdout)
     shards = [json.loads(toy("plan", path, *asked, "--shard", f"{number}/4").stdout) for number in (1, 2, 3, 4)]
@@ -232,22 +219,13 @@ def test_a_suite_without_rules_does_not_meet_its_must_detect(toy: Toy) -> None:
         assert (found["is_met"], found["detectable"], found["rate"], found["is_assumed"]) == (False, None, None, False)
 
 
-def test_plan_shows_no_must_detect_where_none_is_required(toy: Toy) -> None:
-    path = toy.folder / "suite.yaml"
-    path.write_text(SUITE)
-    assert "must_detect" not in toy("plan", path, "--trust-suite").stdout
-    assert json.loads(toy("plan", path, "--trust-suite", "--json").stdout)["must_detect"] is None
-
-
 @pytest.mark.parametrize(
     ("cases", "samples", "flaky", "note"),
     [
         (4, 1, 0, "4 cases x 1 sample cannot show a regression in 'compare', even if everything breaks: 5 cases, or 2"),
-        (5, 1, 0, ""),
         (5, 1, 1, "4 cases x 1 sample cannot show"),
         (2, 2, 0, ""),
         (1, 2, 0, "1 case x 2 samples cannot show a regression in 'compare', even if everything breaks: 2 cases, or 4"),
-        (1, 4, 0, ""),
     ],
 )
 def test_suites_that_are_too_small_for_compare_are_noted(

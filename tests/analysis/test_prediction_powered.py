@@ -171,11 +171,8 @@ def test_too_little_is_refused(sample: LabeledSample, message: str) -> None:
 @pytest.mark.parametrize(
     "design",
     [
-        Design(20, 1, 0.99, 0.8, 0.0, "random"),
         Design(20, 5, 0.9, 0.5, 0.5, "stratified"),
-        Design(50, 1, 0.9, 0.95, 0.0, "random"),
         Design(200, 5, 0.8, 0.8, 0.5, "random"),
-        Design(200, 5, 0.9, 0.95, 0.5, "stratified"),
         Design(50, 5, 0.8, 0.8, 0.5, "random", "scale"),
         Design(50, 5, 0.8, 0.8, 0.5, "random", "difference"),
     ],
@@ -183,7 +180,7 @@ def test_too_little_is_refused(sample: LabeledSample, message: str) -> None:
 )
 def test_intervals_cover(design: Design) -> None:
     """``python -m tests.calibration.correction`` simulates many more designs."""
-    row = coverage(design, 150)
+    row = coverage(design, 100)
     assert row.coverage >= row.required - 0.03
     assert min(row.labels_coverage, row.all_coverage) >= 0.88
     if design.kind == "yes_no" and design.draw == "random" and design.rate < 0.9:

@@ -56,13 +56,10 @@ def test_two_model_runs_have_the_log_odds_of_their_points() -> None:
     ranking = only(by_judges(*wins, *others))
     x = entry_of(ranking, "x")
     assert (x.model_run, x.rank, x.wins, x.losses, x.ties, x.pairs, x.cases) == ("r@x", 1, 5, 1, 2, 8, 8)
-    assert x.strength is not None
     assert x.strength.value == pytest.approx(log(6 / 2) / 2)
-    assert x.chance is not None
     assert x.chance.value == pytest.approx(1 / (1 + (2 / 6) ** 0.5))
     (pair,) = ranking.comparisons
     assert (pair.a, pair.b, pair.a_wins, pair.b_wins, pair.ties, pair.flips, pair.pairs) == ("x", "y", 5, 1, 2, 1, 8)
-    assert pair.difference is not None
     assert pair.difference.value == pytest.approx(log(3))
     assert pair.difference.as_chance().value == pytest.approx(6 / 8)
     assert (ranking.judge, ranking.question, ranking.raters, ranking.cases) == (JUDGE, None, None, 8)
@@ -73,12 +70,9 @@ def test_ranks_strengths_and_intervals() -> None:
     ranking = only(result)
     assert list(places(ranking)) == ["x", "y", "z"]
     for entry in ranking.model_runs:
-        assert entry.rank is not None
-        assert entry.strength is not None
-        assert entry.chance is not None
-        assert entry.low_rank <= entry.rank <= entry.high_rank  # type: ignore[operator]
-        assert entry.strength.low < entry.strength.value < entry.strength.high  # type: ignore[operator]
-        assert 0 < entry.chance.low < entry.chance.value < entry.chance.high < 1  # type: ignore[operator]
+        assert entry.low_rank <= entry.rank <= entry.high_rank
+        assert entry.strength.low < entry.strength.value < entry.strength.high
+        assert 0 < entry.chance.low < entry.chance.value < entry.chance.high < 1
     assert (result.exit_code, result.gaps, ranking.gaps, ranking.notes) == (0, (), (), ())
     assert result == by_judges(*mixed())
 
@@ -100,7 +94,7 @@ def test_many_pairs_of_one_case_are_one_case() -> None:
     samples = [judged("one", "x", "y", "a" if at % 3 else "b", sample_index=at) for at in range(30)]
     ranking = only(by_judges(*samples))
     assert (ranking.pairs, ranking.cases) == (30, 1)
-    assert entry_of(ranking, "x").strength.low is None  # type: ignore[union-attr]
+    assert entry_of(ranking, "x").strength.low is None
 
 
 @pytest.mark.parametrize("answers", [("tie", "tie"), ("a", "b")])
@@ -109,9 +103,7 @@ def test_only_ties_share_the_first_rank(answers: tuple[str, str]) -> None:
     ranking = only(by_judges(*(judged(f"c{at}", a, b, *answers) for at in range(10) for a, b in pairs)))
     assert places(ranking) == dict.fromkeys("xyz", (1, 1, 3))
     x = entry_of(ranking, "x").strength
-    assert x is not None
     assert x.value == pytest.approx(0)
-    assert x.low is not None
     assert x.low < 0
 
 
@@ -128,7 +120,7 @@ def test_a_winner_of_every_pair_is_ranked_without_a_strength() -> None:
     ranking = only(result)
     assert places(ranking) == {"x": (1, 1, 1), "y": (2, 2, 3), "z": (2, 2, 3)}
     assert entry_of(ranking, "x").strength is None
-    assert entry_of(ranking, "y").strength.value == pytest.approx(0)  # type: ignore[union-attr]
+    assert entry_of(ranking, "y").strength.value == pytest.approx(0)
     assert ranking.notes == ("x won every pair: its strength has no upper bound",)
     assert result.exit_code == 0
     assert [pair.difference is None for pair in ranking.comparisons] == [True, True, False]
@@ -226,7 +218,6 @@ def test_several_runs_are_pooled_and_overlapping_pairs_count_once() -> None:
     s = entry_of(ranking, "s@x")
     assert (s.pairs, s.wins, s.ties, s.losses, s.cases) == (12, 6, 18, 0, 12)
     pair = next(pair for pair in ranking.comparisons if {pair.a, pair.b} == {"r@x", "s@x"})
-    assert pair.difference is not None
     shares = [0.75, 0.5] * 6  # a win and a tie in half of the cases, else two ties
     share = sum(shares) / 12
     assert -pair.difference.value == pytest.approx(log(share / (1 - share)))
@@ -261,7 +252,7 @@ def test_filters_and_labels_narrow_the_ranking() -> None:
 
 def test_no_answers_at_all_is_a_line_that_says_what_to_run() -> None:
     for by, command in (("judges", "visioneval pairwise A B"), ("people", "visioneval label RUN@A --pairs RUN@B")):
-        result = rank_runs([answered()], by)  # type: ignore[arg-type]
+        result = rank_runs([answered()], by)
         (line,) = result.gaps
         assert f"'{command}'" in line
         assert (result.exit_code, result.rankings) == (3, ())
@@ -285,7 +276,6 @@ def test_people_rank_by_question_and_a_pair_counts_once() -> None:
     x = entry_of(ranking, "x")
     assert (x.wins, x.losses, x.ties, x.pairs) == (16, 1, 0, 8)
     share = (7 + 2 / 3) / 8
-    assert x.strength is not None
     assert x.strength.value == pytest.approx(log(share / (1 - share)) / 2)
     assert result.exit_code == 0
 
@@ -296,7 +286,7 @@ def test_people_who_disagree_evenly_tie() -> None:
     ]
     ranking = only(by_people(*labels))
     assert places(ranking) == {"x": (1, 1, 2), "y": (1, 1, 2)}
-    assert entry_of(ranking, "x").strength.value == pytest.approx(0)  # type: ignore[union-attr]
+    assert entry_of(ranking, "x").strength.value == pytest.approx(0)
 
 
 def test_the_newest_answer_of_a_rater_counts_and_a_withdrawn_one_does_not() -> None:
@@ -330,7 +320,7 @@ def test_labels_of_replaced_outputs_and_unknown_cells_are_ignored() -> None:
         label("c4", "ann", "gone", "r@y", "a"),
         label("c5", "ann", "x", "r@x", "a"),
         label("c6", "ann", "x", "s@x", "a"),
-        label("c7", "ann", "x", None, True, question="usable", artifact_sha256=old),  # type: ignore[arg-type]
+        label("c7", "ann", "x", None, True, question="usable", artifact_sha256=old),
     ]
     result = by_people(*labels, hashes={"x": new, "y": new})
     ranking = only(result)
@@ -352,7 +342,6 @@ def test_huge_and_tiny_strengths_have_chances() -> None:
     pairs = [judged(f"c{at}", "x", "y", "a") for at in range(3000)] + [judged("d", "x", "y", "b")]
     ranking = only(by_judges(*pairs))
     y = entry_of(ranking, "y")
-    assert y.strength is not None
     assert y.strength.value == pytest.approx(-log(3000) / 2)
     assert places(ranking) == {"x": (1, 1, 1), "y": (2, 2, 2)}
 

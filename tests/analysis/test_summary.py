@@ -240,7 +240,7 @@ def test_gate_without_cells_in_a_full_run_is_unmeasured() -> None:
 
 
 def result(rule: str, gate_state: str) -> GateFinding:
-    return GateFinding(rule=rule, scope="", value=None, n=0, errors=0, state=gate_state)  # type: ignore[arg-type]
+    return GateFinding(rule=rule, scope="", value=None, n=0, errors=0, state=gate_state)
 
 
 CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from visioneval.aio import gather_all
+from visioneval.threads import gather_all
 
 
 class Body:

@@ -15,9 +15,9 @@ from engine_parts import plan_of
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from visioneval import UsageError, extras
+from visioneval import UsageError, installation
 from visioneval.cli import app
-from visioneval.extras import PACKAGES, git_address, install_command, needs
+from visioneval.installation import PACKAGES, git_address, install_command, needs
 from visioneval.running.prepare import check_extras
 
 ROOT = Path(__file__).parents[2]
@@ -152,5 +152,5 @@ def test_a_run_that_pays_for_nothing_or_reads_nothing_begins(flags: tuple[str, .
 
 def test_with_ocr_there_is_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(extras, "is_installed", lambda module: True)
+    monkeypatch.setattr(installation, "is_installed", lambda module: True)
     assert "warning" not in invoke({}, "validate").output

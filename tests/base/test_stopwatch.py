@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.stopwatch import Stopwatch, waiting, working
-from visioneval.threads import Slots, in_thread
+from visioneval.threads import Slots, Stopwatch, in_thread, waiting, working
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +18,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("visioneval.stopwatch.perf_counter", lambda: self.now)
+        monkeypatch.setattr("visioneval.threads.perf_counter", lambda: self.now)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds

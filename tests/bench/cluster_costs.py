@@ -25,8 +25,7 @@ from PIL import Image
 
 import visioneval as ve
 from visioneval import read_info
-from visioneval.report.html.report import write_report
-from visioneval.report.html.slim_run import read_slim
+from visioneval.report.html.report import read_slim, write_report
 from visioneval.running.keys import RateLimitKey
 from visioneval.scale.ray.limits import Leases, SharedLimits, leased
 

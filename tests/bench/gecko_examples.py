@@ -20,7 +20,7 @@ from typing import Any, Literal
 from tests.bench.gecko_prompts import PROMPTS
 from visioneval.graders.gecko import making_context
 from visioneval.graders.gecko.questions import read_questions
-from visioneval.resources import builtin
+from visioneval.installation import builtin
 from visioneval.suite.questions import dependency_problems
 from visioneval.templates.render import Templates
 

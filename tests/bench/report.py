@@ -128,8 +128,7 @@ def _image(case: int, model: int) -> bytes:
 def write(run: Path) -> Path:
     """Writes the report twice and prints both times."""
     from visioneval import read_info
-    from visioneval.report.html.report import write_report
-    from visioneval.report.html.slim_run import GalleryFilters, read_slim
+    from visioneval.report.html.report import GalleryFilters, read_slim, write_report
 
     for turn in ("first", "again"):
         start = time.perf_counter()

@@ -37,7 +37,7 @@ from visioneval.analysis.preferences import summarize_preferences
 from visioneval.analysis.stats.agreement import quadratic_kappa
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.correlation import kendall, pairwise_accuracy, pearson, spearman
-from visioneval.records.preferences import Preference
+from visioneval.records.between_cells import Preference
 
 Floats = NDArray[np.float64]
 Chance = np.random.Generator

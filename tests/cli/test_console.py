@@ -19,14 +19,12 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli.results import last_lines
 from visioneval.report.cell import print_cells
-from visioneval.report.failures import failing_cells, failure_examples
 from visioneval.report.html.overview import worst_failures
-from visioneval.report.numbers import show_usd
-from visioneval.report.outcome import error_note, outcome
+from visioneval.report.outcome import error_note, failing_cells, failure_examples, outcome
 from visioneval.report.run import run_report
 from visioneval.report.sections import Column, Outcome, Value
 from visioneval.report.terminal import outcome_line, print_report, print_sections, table
-from visioneval.report.text import clean, one_line
+from visioneval.report.text import clean, one_line, show_usd
 
 METRICS: dict[str, Any] = {
     "fine": {"type": "bool"},

@@ -12,7 +12,7 @@ import pytest
 from record_factory import UNMEASURED, record
 from rich.console import Console
 
-from visioneval.cli import progress
+from visioneval.cli import results
 from visioneval.cli.options import ResultOptions
 from visioneval.running.cells.services import Listener
 
@@ -31,7 +31,7 @@ def watching(cells: int, *, quiet: bool = False) -> AbstractContextManager[Liste
         plan=SimpleNamespace(suite=SimpleNamespace(name="toy")),
         writer=SimpleNamespace(folder="runs/r", info=RUN_INFO),
     )
-    return progress.progress_of(ResultOptions(quiet=quiet), debug=False)(prepared)
+    return results.progress_of(ResultOptions(quiet=quiet), debug=False)(prepared)
 
 
 def test_prints_plain_progress_lines_without_terminal(
@@ -57,10 +57,10 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(progress, "monotonic", lambda: self.now)
+        monkeypatch.setattr(results, "monotonic", lambda: self.now)
 
 
-def paced(clock: Clock, pace: progress.Pace, cells: int, every_s: float) -> None:
+def paced(clock: Clock, pace: results.Pace, cells: int, every_s: float) -> None:
     """Finishes cells at a steady pace."""
     for _ in range(cells):
         clock.now += every_s
@@ -69,7 +69,7 @@ def paced(clock: Clock, pace: progress.Pace, cells: int, every_s: float) -> None
 
 def test_the_estimate_counts_the_last_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pace = progress.Pace(14_000)
+    pace = results.Pace(14_000)
     paced(clock, pace, 13_000, 0.0001)  # replayed
     assert pace.per_second == pytest.approx(10_000)
     paced(clock, pace, 31, 1)
@@ -79,7 +79,7 @@ def test_the_estimate_counts_the_last_seconds_only(monkeypatch: pytest.MonkeyPat
 
 def test_the_estimate_grows_while_no_cell_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pace = progress.Pace(100)
+    pace = results.Pace(100)
     assert (pace.per_second, pace.remaining_s) == (0.0, None)
     paced(clock, pace, 7, 1)
     assert pace.remaining_s is None, "too few cells"
@@ -94,14 +94,14 @@ def test_the_estimate_grows_while_no_cell_finishes(monkeypatch: pytest.MonkeyPat
 
 def test_slow_cells_are_estimated_too(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pace = progress.Pace(20)
+    pace = results.Pace(20)
     paced(clock, pace, 10, 90)
     assert pace.remaining_s == pytest.approx(900)
 
 
 def test_the_estimate_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pace = progress.Pace(200_000)
+    pace = results.Pace(200_000)
     paced(clock, pace, 100_000, 0.001)
     assert len(pace._marks) < 70
     assert pace.remaining_s == pytest.approx(100, rel=0.02)
@@ -111,7 +111,7 @@ def test_the_estimate_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> No
     ("seconds", "text"), [(0.2, "00:00"), (61, "01:01"), (3599.6, "1:00:00"), (90_000, "25:00:00")]
 )
 def test_remaining_time_as_text(seconds: float, text: str) -> None:
-    assert progress._clock(seconds) == text
+    assert results._clock(seconds) == text
 
 
 def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_plain_lines_say_what_runs_and_waits_before_any_cell_is_done(
 )
 def test_an_unknown_cost_is_no_zero(costs: tuple[float | None, ...], unpriced: int, text: str) -> None:
     counter: Any = SimpleNamespace(unknown=Counter(m=unpriced), add=lambda _: None)
-    counts = progress.ProgressCounts(counter)
+    counts = results.ProgressCounts(counter)
     for cost in costs:
         counts.add(record(cost_usd=cost))
     assert str(counts) == f"{len(costs)} pass 0 fail 0 error{text}"
@@ -154,7 +154,7 @@ def test_an_unknown_cost_is_no_zero(costs: tuple[float | None, ...], unpriced: i
 def test_live_lines_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large run that waits: nothing is cut off, and models beyond the first few are counted."""
     clock = Clock(monkeypatch)
-    shown = progress._LiveProgress(200_000, progress.ProgressCounts())
+    shown = results._LiveProgress(200_000, results.ProgressCounts())
     for at in range(9):
         clock.now += 1
         shown.add(record(sample_index=at, verdict="FAIL", cost_usd=1234.5))
@@ -168,12 +168,12 @@ def test_live_lines_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_resumed_run_without_a_cell_to_do() -> None:
-    first, counts = printed(progress._LiveProgress(0, progress.ProgressCounts()), 80).splitlines()
+    first, counts = printed(results._LiveProgress(0, results.ProgressCounts()), 80).splitlines()
     assert first.endswith("0/0  --:-- left")
     assert counts.rstrip() == "0 pass 0 fail 0 error, 0.0 cells/s"
 
 
-def printed(shown: progress._LiveProgress, columns: int) -> str:
+def printed(shown: results._LiveProgress, columns: int) -> str:
     """The lines on a terminal, without color."""
     console = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
     with console.capture() as capture:

@@ -10,7 +10,7 @@ from toys import Toy
 
 from visioneval import Record, RunFormatError, UsageError
 from visioneval.analysis.run_lookup import read_side
-from visioneval.records.run_folders import choose_run
+from visioneval.records.untrusted import choose_run
 from visioneval.records.writer import RunWriter
 
 RUNS = Path("runs")

@@ -17,9 +17,16 @@ from typer.testing import CliRunner
 from visioneval import Record, load_run
 from visioneval.analysis.sides import Cell
 from visioneval.cli import app
-from visioneval.export import files
-from visioneval.export.files import READ_ROWS, write_csv, write_drawn_cells, write_jsonl, write_parquet
-from visioneval.export.table import cell_table, record_table
+from visioneval.export import table
+from visioneval.export.table import (
+    READ_ROWS,
+    cell_table,
+    record_table,
+    write_csv,
+    write_drawn_cells,
+    write_jsonl,
+    write_parquet,
+)
 from visioneval.records.reader import open_records
 
 
@@ -117,7 +124,7 @@ def test_an_output_by_address_has_it_without_what_may_be_secret(tmp_path: Path, 
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "ROWS", 40)
+    monkeypatch.setattr(table, "ROWS", 40)
     write_parquet(record_table(table_records(), table_info()), tmp_path / "a.parquet")
     file = parquet.ParquetFile(tmp_path / "a.parquet")
     assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [40, 40, 40, 33]

@@ -17,7 +17,8 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.api.options import run_options
 from visioneval.api.runs import track_finished
 from visioneval.cli import app
-from visioneval.export import mlflow, sending
+from visioneval.export import mlflow
+from visioneval.export import tracked as tracking
 from visioneval.export.mlflow import mlflow_metrics, mlflow_params
 from visioneval.export.tracked import (
     TrackedRun,
@@ -129,14 +130,14 @@ def test_a_gate_is_one_line() -> None:
 
 def test_the_table_begins_with_what_did_not_pass(root: Path, demo: Run) -> None:
     table = tracked_cells(root / "demo", demo.info, 500)
-    assert [row.values["verdict"] for row in table.rows] == ["FAIL", "ERROR", "ERROR", "PASS"]
+    assert [row["verdict"] for row in table.rows] == ["FAIL", "ERROR", "ERROR", "PASS"]
     assert table.columns[:5] == ["case", "model run", "verdict", "reasons", "failed rules"]
     assert "gaps" not in table.columns
-    failed = next(row for row in table.rows if row.values["verdict"] == "FAIL")
-    assert failed.values["reasons"].startswith("look: =1+1")
-    assert failed.values["reasons"].endswith("other: nothing to add")
-    assert "\x00" not in failed.values["reasons"]
-    assert (table.image(failed) or b"").startswith(b"RIFF")
+    failed = next(row for row in table.rows if row["verdict"] == "FAIL")
+    assert failed["reasons"].startswith("look: =1+1")
+    assert failed["reasons"].endswith("other: nothing to add")
+    assert "\x00" not in failed["reasons"]
+    assert (table.image(table.cells[0]) or b"").startswith(b"RIFF")
     assert table.left_out is None
     columns, rows = table.with_images(LABELS[0], bool, without="model run")
     assert columns[:3] == ["case", "image", "verdict"]
@@ -152,7 +153,7 @@ def test_reasons_of_failed_rules_come_first(name: str) -> None:
 def test_the_table_is_bounded(tmp_path: Path) -> None:
     folder = tracked_demo(tmp_path, extra=40)
     table = tracked_cells(folder, load_run("demo", runs=tmp_path).info, 5)
-    assert [row.values["verdict"] for row in table.rows].count("PASS") == 2
+    assert [row["verdict"] for row in table.rows].count("PASS") == 2
     assert table.left_out == "the table has 5 of 44 cells, those that did not pass first (option rows)"
 
 
@@ -220,7 +221,7 @@ def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
     monkeypatch.setattr(mlflow, "connect", connect)
     with pytest.raises(TrackerError, match=r"^mlflow: first second\ufffd\[2J$"):
-        sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
+        tracking.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
 
 
 def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +260,7 @@ def test_what_a_finished_run_sends(
     demo: Run, changes: dict[str, object], flags: dict[str, Any], messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
-    monkeypatch.setattr(sending, "send_to_tracker", lambda *_: "sent")
+    monkeypatch.setattr(tracking, "send_to_tracker", lambda *_: "sent")
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite, **changes})
     track_finished(replace(demo, info=info), run_options(**flags), printed.append)
@@ -273,7 +274,7 @@ def test_a_tracker_that_is_down_is_one_line_without_keys(demo: Run, monkeypatch:
 
     printed: list[str] = []
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
-    monkeypatch.setattr(sending, "send_to_tracker", send)
+    monkeypatch.setattr(tracking, "send_to_tracker", send)
     suite = demo.info.suite.model_copy(update={"tracking": TRACKED})
     info = demo.info.model_copy(update={"suite": suite})
     track_finished(replace(demo, info=info), run_options(trust_suite=True), printed.append)

@@ -14,7 +14,7 @@ import yaml
 from packages import SUITE, Site
 
 from visioneval import UsageError
-from visioneval.registry import GRADERS
+from visioneval.plugins import GRADERS
 from visioneval.suite.load import load_suite
 from visioneval.suite.plugins import build
 

@@ -11,9 +11,8 @@ import pytest
 
 from tests.bench.gecko_examples import COUNTS, Media, instructions, measure
 from tests.bench.gecko_prompts import PROMPTS
-from visioneval.graders.gecko import TYPES
 from visioneval.graders.gecko.questions import ParsedQuestions, coverage, read_questions
-from visioneval.suite.questions import dependency_problems
+from visioneval.suite.questions import TYPES, dependency_problems
 
 MEDIA: tuple[Media, ...] = ("image", "video")
 DOCS = (Path(__file__).parents[2] / "docs" / "graders.md").read_text(encoding="utf-8")

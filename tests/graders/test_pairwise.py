@@ -15,8 +15,8 @@ from pairwise_judges import colour_of, judge_of
 from PIL import Image
 from toys import Toy
 
-from visioneval.records.preferences import Preference, append_preferences, read_preferences
-from visioneval.resources import builtin
+from visioneval.installation import builtin
+from visioneval.records.between_cells import Preference, append_preferences, read_preferences
 from visioneval.templates.render import Templates
 
 pytestmark = pytest.mark.slow

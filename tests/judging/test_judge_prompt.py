@@ -11,8 +11,8 @@ from visioneval import TestCase
 from visioneval.graders.rubric import RubricGrader, reply_keys
 from visioneval.graders.rubric.grader import reply_problems
 from visioneval.graders.text import CHECK, DESCRIBE, LIST, text_contexts
+from visioneval.installation import builtin
 from visioneval.judging.ask import object_schema
-from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 
 METRICS = {

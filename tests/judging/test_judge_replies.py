@@ -14,7 +14,7 @@ from PIL import Image
 from toys import Toy
 
 from visioneval import Record, read_records
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
 from visioneval.records.questions import read_questions
 
 pytestmark = pytest.mark.slow

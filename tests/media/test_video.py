@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from visioneval import ImageError, TaskType
 from visioneval.cli import app
-from visioneval.extras import needs
+from visioneval.installation import needs
 from visioneval.media.images import MAX_BYTES, encode_png
 from visioneval.media.video import artifact, ending, sample_frames, sample_images, video_at, video_mime
 

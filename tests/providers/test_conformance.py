@@ -12,7 +12,7 @@ from typing import Any
 from conformance import LOCAL, VARIABLE, Conformance, GenerationConformance, JudgeConformance, Scene
 from PIL import Image
 
-from visioneval import registry
+from visioneval import plugins
 from visioneval.providers.command.config import CommandProvider
 from visioneval.providers.command.generator import Command
 from visioneval.providers.files.config import FilesProvider
@@ -222,8 +222,8 @@ ELSEWHERE = {"litellm"}
 
 
 def test_every_provider_and_judge_is_here_with_all_that_it_cannot_do() -> None:
-    assert PROVIDERS.keys() | ELSEWHERE == registry.PROVIDERS.keys()
-    assert JUDGES.keys() | ELSEWHERE == registry.JUDGES.keys()
+    assert PROVIDERS.keys() | ELSEWHERE == plugins.PROVIDERS.keys()
+    assert JUDGES.keys() | ELSEWHERE == plugins.JUDGES.keys()
     for base, table in ((GenerationConformance, PROVIDERS), (JudgeConformance, JUDGES)):
         for subject in (subject for subjects in table.values() for subject in subjects):
             shown = {name for name in behaviors(subject) if getattr(subject, f"test_{name}") is not None}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from visioneval import StorageError
+from visioneval.records.between_cells import Preference, append_preferences, forget_preferences, read_preferences
 from visioneval.records.labels import Label, append_labels, growing_labels
-from visioneval.records.preferences import Preference, append_preferences, forget_preferences, read_preferences
 from visioneval.records.writer import append_lines, locked
 from visioneval.suite.entries.graders import PREFERENCES
 

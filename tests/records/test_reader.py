@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from visioneval.analysis.sides import Cell
 from visioneval.cli import app
 from visioneval.errors import RunFormatError
-from visioneval.records.cell_names import CellColumns
 from visioneval.records.model import Fingerprint, GraderRecord, JudgeAnswer, Record
-from visioneval.records.reader import LONGEST_LINE, count_cells, open_records, read_records, records_of
+from visioneval.records.reader import LONGEST_LINE, CellColumns, count_cells, open_records, read_records, records_of
 from visioneval.records.writer import RunWriter
 from visioneval.suite.filters import Scope
 from visioneval.types import TaskType

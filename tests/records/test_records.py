@@ -28,8 +28,8 @@ from visioneval import (
 from visioneval.cli import app
 from visioneval.records import writer as run_writer
 from visioneval.records.reader import parse_line
-from visioneval.records.run_folders import list_runs
 from visioneval.records.stores.lookup import find_run
+from visioneval.records.untrusted import list_runs
 from visioneval.records.writer import RunWriter, model_slug
 
 RELEASED = Path(__file__).with_name("released")

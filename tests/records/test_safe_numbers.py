@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from visioneval import RunFormatError
-from visioneval.records.untrusted_json import LARGEST, read_json
+from visioneval.records.untrusted import LARGEST, read_json
 
 TOKENS = st.one_of(
     st.integers(-(10**25), 10**25).map(str),

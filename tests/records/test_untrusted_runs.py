@@ -15,7 +15,7 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval import StorageError, read_info
-from visioneval.records.run_folders import is_inside
+from visioneval.records.untrusted import is_inside
 from visioneval.records.writer import RunWriter
 
 pytestmark = pytest.mark.slow
@@ -123,7 +123,7 @@ def test_named_or_local_suite_is_trusted(toy: Toy, monkeypatch: pytest.MonkeyPat
 
 
 def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.records.resume_command import resume_command
+    from visioneval.records.runs import resume_command
 
     suite = toy.folder / "sub" / "s.yaml"
     here = resume_command(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)

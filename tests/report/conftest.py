@@ -10,7 +10,7 @@ import pytest
 from golden_runs import write_records
 from report_studio import STUDIO, Studio, commands
 
-from visioneval.stopwatch import Stopwatch
+from visioneval.threads import Stopwatch
 
 
 def _cell(line: str) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from visioneval.analysis.agreement.agreement import Agreement
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.cli import app
+from visioneval.records.between_cells import Preference, append_preferences
 from visioneval.records.labels import Label, append_labels
-from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 from visioneval.report.agreement import agreement_report
 from visioneval.report.sections import Section

@@ -16,8 +16,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, check_gates, parse_fail_on
 from visioneval.analysis.stats.basic import Interval
 from visioneval.records.model import RunState
-from visioneval.report.compare import MAX_ROWS
-from visioneval.report.compare_json import comparison_json
+from visioneval.report.compare import MAX_ROWS, comparison_json
 from visioneval.report.differences import power_lines, show_difference
 from visioneval.report.html.compare import comparison_page
 

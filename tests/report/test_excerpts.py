@@ -7,7 +7,7 @@ import json
 import pytest
 
 from visioneval import Problem, SuiteError
-from visioneval.cli.errors import MAX_EXCERPTS, with_excerpts
+from visioneval.cli.help import MAX_EXCERPTS, with_excerpts
 from visioneval.cli.start import github_annotations, problems_json
 from visioneval.errors import SHOWN_PROBLEMS, TRUST_HINT
 

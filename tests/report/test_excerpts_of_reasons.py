@@ -6,8 +6,7 @@ import pytest
 
 from visioneval import Metric
 from visioneval.analysis.scores import Estimate
-from visioneval.report.numbers import failed_text, show_estimate, show_rate, show_share
-from visioneval.report.text import cut_middle
+from visioneval.report.text import cut_middle, failed_text, show_estimate, show_rate, show_share
 from visioneval.types import Score
 
 YES_OR_NO = Metric()

@@ -17,7 +17,7 @@ from visioneval import Record, RunInfo
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.report.compare_json import comparison_json
+from visioneval.report.compare import comparison_json
 from visioneval.report.run import run_report
 from visioneval.report.terminal import print_report
 

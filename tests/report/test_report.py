@@ -21,8 +21,8 @@ from visioneval.graders.gecko import GeckoGrader
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.overview import CellNumbers, distributions, time_section
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of
-from visioneval.report.html.plots import BINS, coordinates, histogram, verdict_bar
-from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.html.pages import BINS, coordinates, histogram, verdict_bar
+from visioneval.report.html.report import GalleryFilters, read_slim
 from visioneval.report.sections import Bars, Interval, quoted
 
 

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from visioneval.report.failures import shares
 from visioneval.report.html.pages import sections_page
 from visioneval.report.markdown import report_markdown, section_markdown
+from visioneval.report.outcome import shares
 from visioneval.report.sections import Column, ImageStrip, Outcome, Report, Section, Tile, dim, quoted
 from visioneval.report.terminal import print_report, print_section
 

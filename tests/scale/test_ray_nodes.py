@@ -20,7 +20,7 @@ from visioneval.cli import app
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.prepare import ClusterOptions
 from visioneval.scale.ray import cluster
-from visioneval.scale.ray.assignment import Assignment, Probe
+from visioneval.scale.ray.jobs import Assignment, Probe
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from visioneval import StorageError
 from visioneval.records.writer import OutputWriter
-from visioneval.scale.ray.outputs import ExclusiveWriter, named_by_content
+from visioneval.scale.ray.worker import ExclusiveWriter, named_by_content
 
 OLD, NEW = b"an output", b"another output"
 CELL = ("tree", "m")

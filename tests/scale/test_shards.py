@@ -17,8 +17,8 @@ from suite_runner import SuiteRunner
 
 import visioneval
 from visioneval import Record, TestCase, UsageError, read_info, read_records
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import Label, append_labels, read_labels
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.questions import read_questions
 from visioneval.suite.runs import Shard, cases_of_shard
 

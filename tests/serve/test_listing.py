@@ -11,8 +11,8 @@ from viewed_runs import append_cell, begun_run, viewed_info, viewed_run
 
 from visioneval.analysis.summary.summary import summarize
 from visioneval.records.writer import RunWriter
-from visioneval.serve import listing
-from visioneval.serve.listing import RunListing, RunRow
+from visioneval.serve import index
+from visioneval.serve.index import RunListing, RunRow
 
 
 def rows_by_id(root: Path) -> dict[str, RunRow]:
@@ -41,8 +41,8 @@ def test_files_are_read_again_only_when_they_change(tmp_path: Path, monkeypatch:
     viewed_run(tmp_path, "run-01")
     viewed_run(tmp_path, "run-02")
     read: list[str] = []
-    original = listing.read_row
-    monkeypatch.setattr(listing, "read_row", lambda folder: read.append(folder.name) or original(folder))
+    original = index.read_row
+    monkeypatch.setattr(index, "read_row", lambda folder: read.append(folder.name) or original(folder))
     runs = RunListing(tmp_path)
     runs.rows()
     runs.rows()

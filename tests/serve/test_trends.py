@@ -7,8 +7,7 @@ from typing import Any
 from record_factory import record, run_of
 
 from visioneval.analysis.summary.summary import Summary, summarize
-from visioneval.serve.index import HEIGHT, MAX_POINTS, PAD, WIDTH, Trend, series, trends
-from visioneval.serve.listing import RunRow
+from visioneval.serve.index import HEIGHT, MAX_POINTS, PAD, WIDTH, RunRow, Trend, series, trends
 
 METRICS = {
     "look": {"type": "bool"},

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.resources import builtin
+from visioneval.installation import builtin
 from visioneval.suite.loading.document import read_yaml
 
 SUITES = 3000

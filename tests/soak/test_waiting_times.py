@@ -16,9 +16,8 @@ from visioneval.media.images import PixelBudget
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import SingleFlight
 from visioneval.running.keys import RateLimitKey
-from visioneval.stopwatch import Stopwatch, waiting, working
 from visioneval.suite.entries.providers import Limits
-from visioneval.threads import Slots, in_thread
+from visioneval.threads import Slots, Stopwatch, in_thread, waiting, working
 
 STEP = 0.3
 

@@ -114,7 +114,7 @@ def test_a_non_numeric_environment_variable_is_reported(monkeypatch: pytest.Monk
 
 
 def test_the_resume_command_includes_the_bounds() -> None:
-    from visioneval.records.resume_command import resume_command
+    from visioneval.records.runs import resume_command
 
     typed = ["run", "s.yaml", "--max-cells", "5", "--max-megapixels=80"]
     assert resume_command(Path("runs/r"), typed) == "visioneval run --resume runs/r --max-cells 5 --max-megapixels 80"

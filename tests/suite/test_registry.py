@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of, load_object
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, load_object
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider

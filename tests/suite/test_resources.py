@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval import resources
+from visioneval import installation
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ def test_suites_are_those_of_the_wheel_or_of_the_checkout(
     for folder in folders:
         (package / folder / "first").mkdir(parents=True)
         (package / folder / "first" / "suite.yaml").touch()
-    monkeypatch.setattr(resources, "__file__", str(package / "resources.py"))
-    assert resources.builtin("suites") == tmp_path / place
-    assert resources.suite_folders() == {"first": tmp_path / place / "first"}
+    monkeypatch.setattr(installation, "__file__", str(package / "installation.py"))
+    assert installation.builtin("suites") == tmp_path / place
+    assert installation.suite_folders() == {"first": tmp_path / place / "first"}

@@ -17,7 +17,7 @@ from pairwise_judges import colour_of, judge_of
 from toys import LOOK, SECOND, Toy
 
 from visioneval import RunInfo, load_run, read_info, read_records
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
 
 pytestmark = pytest.mark.slow
 

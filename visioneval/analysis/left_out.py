@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from visioneval.errors import NEVER_ASKED, UsageError, count_of, did_you_mean
+from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.model import Record, RunInfo
-from visioneval.registry import PROVIDERS, config_of
 from visioneval.rules import is_true, parse_gate
 from visioneval.suite.filters import BUILT_IN, GateRule, Scope
 from visioneval.suite.metrics import SuiteMetrics

@@ -4,7 +4,7 @@ and how often a gate over a rate fails at true rates."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import floor, isfinite
@@ -100,17 +100,17 @@ class PastCosts:
 
 def read_past_costs(root: Path) -> PastCosts:
     """Computes the means over the newest runs of a folder. Skips runs that cannot be read."""
-    return past_costs(_runs(root))
 
+    def readable() -> Iterator[tuple[RunInfo, list[RecordedCost]]]:
+        folders = [folder for folder, _ in list_runs(root)[-MAX_RUNS:]]
+        unreadable = refresh_runs(folders)
+        for folder in (folder for folder in folders if folder not in unreadable):
+            try:
+                yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", RecordedCost), MAX_RECORDS))
+            except RunFormatError:
+                continue
 
-def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
-    folders = [folder for folder, _ in list_runs(root)[-MAX_RUNS:]]
-    unreadable = refresh_runs(folders)
-    for folder in (folder for folder in folders if folder not in unreadable):
-        try:
-            yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", RecordedCost), MAX_RECORDS))
-        except RunFormatError:
-            continue
+    return past_costs(readable())
 
 
 def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCosts:
@@ -264,7 +264,11 @@ def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: flo
     strata = {(side.name, label): group for side in sides for label, group in _values(detect, side).items()}
     for side in sides:
         if not any(name == side.name for name, _ in strata):
-            raise UsageError(_nothing_measured(detect, side))
+            what = "sample that passed or failed" if detect.metric is None else f"score of {detect.metric}"
+            names = {name for cell in side.cells for name, score in cell.scores.items() if score is not None}
+            hint = "" if detect.metric is None else did_you_mean(detect.metric, names)
+            lack = f"the run has no {what}{hint}" if side.cells else "the run has no samples"
+            raise UsageError(f"--like {side.name}: {lack}")
     split = components([case_of_values(values) for values in group.values()] for group in strata.values())
     values = [value for group in strata.values() for case in group.values() for value in case]
     rate = sum(values) / len(values)
@@ -358,15 +362,6 @@ def _value(detect: Detect, cell: Cell) -> float | None:
     return number_of(_VALUES.get(cell.verdict) if detect.metric is None else cell.scores.get(detect.metric))
 
 
-def _nothing_measured(detect: Detect, side: Side) -> str:
-    if not side.cells:
-        return f"--like {side.name}: the run has no samples"
-    if detect.metric is None:
-        return f"--like {side.name}: the run has no sample that passed or failed"
-    names = {name for cell in side.cells for name, score in cell.scores.items() if score is not None}
-    return f"--like {side.name}: the run has no score of {detect.metric}{did_you_mean(detect.metric, names)}"
-
-
 RATES = (0.8, 0.85, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
 """The true rates that are planned with; one minus them for a gate that a rate must not exceed."""
 GOOD_RATE = 0.95
@@ -426,7 +421,17 @@ def parse_planned_gate(text: str, metrics: Mapping[str, Metric]) -> Gate:
 
 def gate_rates(gate: Gate, cells: int, noise: Noise) -> GateRates:
     """How often a gate over so many cells fails. ``noise`` shows how much samples of a case have in common."""
-    correlations, notes = _correlations(noise)
+    variance, notes = noise.rate * (1 - noise.rate), noise.notes
+    correlations: tuple[float, ...] = (0.0, DEFAULT_CORRELATION)
+    if noise.is_correlation_known and variance > 0:
+        correlations = (1 - min(1.0, noise.within / variance),)
+    else:
+        basis = "" if variance else "A run without any variance shows no correlation. "
+        note = (
+            f"{basis}Samples of a case have a correlation of 0 if all cases are equally hard, and of 1 if a case always"
+            " or never passes: --like RUN, with several samples, measures it."
+        )
+        notes = (note,)
     is_minimum = gate.is_minimum or (gate.op == "==" and gate.threshold == 1)
     rates = RATES if is_minimum else tuple(round(1 - rate, 12) for rate in reversed(RATES))
     rows = tuple(RateRow(rate, tuple(_fails(gate, cells, rate, rho) for rho in correlations)) for rate in rates)
@@ -434,21 +439,6 @@ def gate_rates(gate: Gate, cells: int, noise: Noise) -> GateRates:
     suggested = _suggestion(gate, cells, good, correlations, is_minimum=is_minimum)
     fails = max(_fails(suggested, cells, good, rho) for rho in correlations)
     return GateRates(gate.text, cells, correlations, rows, good, suggested.text, fails, notes)
-
-
-def _correlations(noise: Noise) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """The known correlation between samples of a case, or none and an assumed one."""
-    variance = noise.rate * (1 - noise.rate)
-    is_known = noise.is_correlation_known and variance > 0
-    rho = 1 - min(1.0, noise.within / variance) if is_known else DEFAULT_CORRELATION
-    basis = "" if variance else "A run without any variance shows no correlation. "
-    if is_known:
-        return (rho,), noise.notes
-    note = (
-        f"{basis}Samples of a case have a correlation of 0 if all cases are equally hard, and of 1 if a case always or"
-        " never passes: --like RUN, with several samples, measures it."
-    )
-    return (0.0, rho), (note,)
 
 
 def _fails(gate: Gate, cells: int, rate: float, correlation: float) -> float:
@@ -464,19 +454,16 @@ def _suggestion(gate: Gate, cells: int, rate: float, correlations: tuple[float, 
     subject = gate.text[: gate.text.rindex(gate.op)].strip()
 
     def limited(failures: int) -> Gate:
-        return parse_gate(f"{subject} {'>=' if is_minimum else '<='} {_threshold(failures, cells, is_minimum)}")
+        """The gate with the shortest threshold that this many failures meet, and one more does not."""
+        for digits in range(2, 12):
+            scale = 10**digits
+            passing = floor((cells - failures) / cells * scale + 1e-9) / scale
+            if passing > (cells - failures - 1) / cells:
+                break
+        threshold = f"{passing if is_minimum else 1 - passing:.{digits}g}" if passing else "0"
+        return parse_gate(f"{subject} {'>=' if is_minimum else '<='} {threshold}")
 
     def suffices(failures: int) -> bool:
         return all(_fails(limited(failures), cells, rate, rho) <= GOOD_FAILS + NOISE for rho in correlations)
 
     return limited(bisect_left(range(cells - 1), True, key=suffices))
-
-
-def _threshold(failures: int, cells: int, is_minimum: bool) -> str:
-    """The shortest threshold that this many failures meet, and one more does not."""
-    for digits in range(2, 12):
-        scale = 10**digits
-        passing = floor((cells - failures) / cells * scale + 1e-9) / scale
-        if passing > (cells - failures - 1) / cells:
-            break
-    return f"{passing if is_minimum else 1 - passing:.{digits}g}" if passing else "0"

@@ -14,9 +14,9 @@ from visioneval.analysis.left_out import NeverAsked
 from visioneval.analysis.stats.basic import Interval, Statistic
 from visioneval.analysis.stats.intervals import case_sums, rare_event_interval
 from visioneval.errors import ExitCode, count_of
+from visioneval.records.between_cells import ORDERS, Preference, read_preferences
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import ORDERS, Preference, read_preferences
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.suite.entries.graders import PAIR, PREFERENCES, of_kind
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen
@@ -130,13 +130,17 @@ def summarize_preferences(
         cells = by_pairing.setdefault((line.a, line.b, line.judge), {})
         cells.setdefault((line.test_id, line.sample_index), {})[line.first] = line
     members = {judge for panel in panels for judge in panel.judges}
-    judged = [
-        replace(
-            _finding(*key, [_judge_pair(*cell, orders) for cell, orders in sorted(cells.items())]),
-            is_of_member=key[2] in members,
-        )
-        for key, cells in by_pairing.items()
-    ]
+    judged = []
+    for key, cells in by_pairing.items():
+        pairs = []
+        for cell, orders in sorted(cells.items()):
+            first, second = (orders[side].answer if side in orders else None for side in ORDERS)
+            if first is None or second is None:
+                never_asked = len(orders) < len(ORDERS) or any(line.never_asked for line in orders.values())
+                pairs.append(JudgedPair(*cell, "error", never_asked))
+            else:
+                pairs.append(JudgedPair(*cell, first if first == second else "flip"))
+        judged.append(replace(_finding(*key, pairs), is_of_member=key[2] in members))
     sides = dict.fromkeys((finding.a, finding.b) for finding in judged)
     combined = (_of_panel(panel, judged, *pairing) for panel in panels for pairing in sides)
     return (*judged, *filter(None, combined))
@@ -176,17 +180,12 @@ def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: st
             "tie" if pair.result == "flip" else pair.result for pair in of_judges if pair.result != "error"
         ]
         never_asked = len(of_judges) < len(panel.judges) or any(pair.never_asked for pair in of_judges)
-        result = "error" if never_asked else _majority(answers[cell], panel.required)
+        given = answers[cell]
+        preferred = (side for side in ORDERS if given.count(side) * 2 > len(given))
+        result: Result = "error" if never_asked or len(given) < panel.required else next(preferred, "tie")
         pairs.append(JudgedPair(*cell, result, never_asked))
     finding = _finding(a, b, f"panel {panel.key}", pairs)
     return replace(finding, panel=panel.judges, alpha=_alpha(answers))
-
-
-def _majority(answers: Sequence[Result], required: int) -> Result:
-    if len(answers) < required:
-        return "error"
-    preferred: tuple[Result, ...] = ("a", "b")
-    return next((side for side in preferred if answers.count(side) * 2 > len(answers)), "tie")
 
 
 def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
@@ -202,14 +201,6 @@ def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
     cases = [test_id for test_id, _ in shared]
     undefined = "all answers are the same: alpha is undefined"
     return alpha_measure(counts, np.arange(3.0), "nominal", cases, undefined=undefined)
-
-
-def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
-    first_answer, second_answer = (orders[first].answer if first in orders else None for first in ("a", "b"))
-    if first_answer is None or second_answer is None:
-        never_asked = len(orders) < len(ORDERS) or any(line.never_asked for line in orders.values())
-        return JudgedPair(test_id, sample, "error", never_asked)
-    return JudgedPair(test_id, sample, first_answer if first_answer == second_answer else "flip")
 
 
 def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> PreferenceFinding:

@@ -14,7 +14,7 @@ from typing import Literal
 from visioneval.analysis.left_out import NOTHING, LeftOut
 from visioneval.analysis.stats.intervals import case_sums, whole_case_interval
 from visioneval.errors import ExitCode, UsageError, did_you_mean
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Verdict
@@ -278,16 +278,14 @@ def check_gates(
                 replace(cell, verdict=Verdict.FAIL) if cell.verdict is Verdict.ERROR else cell for cell in harmless
             ]
             gates.append(_decided(gate, rate_of(strict, HARMLESS), "<=", max_false_alarm, errors))
-    return tuple(_with_left_out(gate, originals, granted) for gate in gates)
-
-
-def _with_left_out(gate: ProbeGate, originals: LeftOut, granted: float) -> ProbeGate:
-    """If too many outputs could not be probed, every gate is unmeasured. If too many changed outputs were not measured,
-    a failed gate is unmeasured."""
-    changes = LeftOut(gate.unmeasured, gate.outputs)
-    is_unmeasured = originals.is_too_much(granted) or (gate.state == "failed" and changes.is_too_much(granted))
-    message = "; ".join(filter(None, (gate.message, originals.sentence("output", granted))))
-    return gate.model_copy(update={"state": "unmeasured" if is_unmeasured else gate.state, "message": message})
+    results = []
+    for item in gates:  # a failed one is unmeasured if too many changed outputs were not measured
+        changes = LeftOut(item.unmeasured, item.outputs)
+        is_unmeasured = originals.is_too_much(granted) or (item.state == "failed" and changes.is_too_much(granted))
+        message = "; ".join(filter(None, (item.message, originals.sentence("output", granted))))
+        state = "unmeasured" if is_unmeasured else item.state
+        results.append(item.model_copy(update={"state": state, "message": message}))
+    return tuple(results)
 
 
 def exit_code(

@@ -24,11 +24,11 @@ from visioneval.analysis.preferences import (
     summarize_preferences,
 )
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
-from visioneval.analysis.stats.ranks import MIN_CASES, Floats, Standings, groups, rank_group
+from visioneval.analysis.stats.ranks import MIN_CASES, Standings, groups, rank_group
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import LABELS, Label, newest, read_labels
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.reader import read_records
 from visioneval.suite.files import split_run
 from visioneval.suite.filters import Scope, any_case, any_glob, chain_of
@@ -230,7 +230,7 @@ def rank_answers(name: str, pairs: Sequence[PairAnswers], by: RankedBy) -> Ranki
         )
     times = Counter(map(label_of, sides))
     names = {side: label_of(side) if times[label_of(side)] == 1 else side for side in sides}
-    all_groups = _groups(_points(answered, sides), sides)
+    all_groups = _groups(answered, sides)
     model_runs = _ranked_runs(all_groups, names, pairs)
     return Ranking(
         judge=name if by == "judges" else None,
@@ -246,8 +246,8 @@ def rank_answers(name: str, pairs: Sequence[PairAnswers], by: RankedBy) -> Ranki
     )
 
 
-def _points(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> Floats:
-    """The points of each side against each other in each case, shape ``(cases, n, n)``. A pair is worth one point."""
+def _groups(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> list[_Group]:
+    """The groups, largest first. A pair is worth one point, which its answers share."""
     cases = {case: at for at, case in enumerate(dict.fromkeys(chain_of(pair.test_id) for pair in pairs))}
     index = {side: at for at, side in enumerate(sides)}
     points = np.zeros((len(cases), len(sides), len(sides)))
@@ -255,20 +255,10 @@ def _points(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> Floats:
         case, a, b = cases[chain_of(pair.test_id)], index[pair.a], index[pair.b]
         points[case, a, b] += pair.share
         points[case, b, a] += 1 - pair.share
-    return points
-
-
-def _groups(points: Floats, sides: Sequence[str]) -> list[_Group]:
-    """The groups, largest first."""
     ordered = sorted(groups(points.sum(axis=0)), key=len, reverse=True)
-    return [
-        _Group(
-            number,
-            [sides[member] for member in members],
-            rank_group(points[:, members][:, :, members]) if len(members) > 1 else None,
-        )
-        for number, members in enumerate(ordered, 1)
-    ]
+    standings = [rank_group(points[:, group][:, :, group]) if len(group) > 1 else None for group in ordered]
+    listed = enumerate(zip(ordered, standings, strict=True), 1)
+    return [_Group(number, [sides[member] for member in group], ranks) for number, (group, ranks) in listed]
 
 
 def _ranked_runs(
@@ -411,7 +401,11 @@ def rank_runs(
     if not answer_sets:
         gaps.append(_NO_ANSWERS[by])
     elif judge is not None:
-        answer_sets = _of_judge(judge, answer_sets, runs)
+        titles = {run.info.suite.judges[judge].title for run in runs if judge in run.info.suite.judges}
+        names = {judge} if judge in answer_sets else titles & answer_sets.keys()
+        if not names:
+            raise UsageError(f"--judge {judge}: no answers of this judge{did_you_mean(judge, list(answer_sets))}")
+        answer_sets = {name: pairs for name, pairs in answer_sets.items() if name in names}
     scope = scope or Scope()
     selected = _filtered(answer_sets, runs, scope)
     if answer_sets and not selected:
@@ -441,14 +435,6 @@ def _without_answers(answer_sets: AnswerSets, runs: Iterable[LabeledRun], scope:
     ]
     if missing and compared:
         yield f"no answers about {_listed(missing)}: not ranked"
-
-
-def _of_judge(judge: str, answer_sets: AnswerSets, runs: Iterable[LabeledRun]) -> AnswerSets:
-    titles = {run.info.suite.judges[judge].title for run in runs if judge in run.info.suite.judges}
-    names = {judge} if judge in answer_sets else titles & answer_sets.keys()
-    if not names:
-        raise UsageError(f"--judge {judge}: no answers of this judge{did_you_mean(judge, list(answer_sets))}")
-    return {name: pairs for name, pairs in answer_sets.items() if name in names}
 
 
 def _filtered(answer_sets: AnswerSets, runs: Sequence[LabeledRun], scope: Scope) -> AnswerSets:

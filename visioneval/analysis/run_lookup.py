@@ -12,10 +12,8 @@ from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, re
 from visioneval.records.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import RESULTS, Records, open_records, records_of
-from visioneval.records.resume_command import missing_cells_hint
-from visioneval.records.runs import with_current_state
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import find_named_run
+from visioneval.records.runs import missing_cells_hint, with_current_state
+from visioneval.records.stores.lookup import display_name, find_named_run
 from visioneval.suite.files import split_run
 from visioneval.suite.filters import Scope, any_glob, chain_of, check_matches
 

@@ -12,12 +12,12 @@ from math import fsum
 from pathlib import Path
 from typing import Literal
 
+from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
-from visioneval.records.confirmations import has_confirmations
-from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint, GraderRecord, Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
-from visioneval.registry import PROVIDERS, config_of
+from visioneval.records.stores.writing import has_confirmations
+from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.suite.case import CaseId
 from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.metrics import DecidingRules, RulesOf, SuiteMetrics, counter_examples, meanings_of, unknown_rules
@@ -137,11 +137,6 @@ def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
     fields = {item.name: getattr(typical, item.name) for item in dataclass_fields(Cell)}
     fields |= {"verdict": verdict, "scores": {name: _mean(scores) for name, scores in values.items()}}
     return PooledCell(**fields, cells=cells)
-
-
-def newest_cell(cell: Cell) -> Cell:
-    """The cell in the newest run that has it."""
-    return next(item for item in cell.cells if item is not None) if isinstance(cell, PooledCell) else cell
 
 
 def _mean(scores: list[Score]) -> Score:
@@ -369,8 +364,10 @@ def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:
         return side
-    cells = listed(newest_cell(cell) for cell in side.cells)
-    return replace(side, cells=cells, runs=1, run_ids=side.run_ids[:1])
+    newest = (
+        next(item for item in cell.cells if item) if isinstance(cell, PooledCell) else cell for cell in side.cells
+    )
+    return replace(side, cells=listed(newest), runs=1, run_ids=side.run_ids[:1])
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:

@@ -11,7 +11,7 @@ from pathlib import Path
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.runs import logging_run, run_planned
 from visioneval.errors import ExitCode, StoppedError, UsageError, count_of
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.calls import cache_files as upkeep
 from visioneval.running.calls.cache import (

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.stores.locations import cache_folder
-from visioneval.records.stores.lookup import find_named_run, runs_folder
+from visioneval.records.stores.lookup import cache_folder, find_named_run, runs_folder
 from visioneval.running.calls.calls import Reuse
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.loading import SuiteOptions

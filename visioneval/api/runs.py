@@ -1,42 +1,31 @@
-"""Runs, regrades and plans of suites."""
+"""Runs and regrades, and exports of runs to experiment trackers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from visioneval.analysis.planning import GateRates, read_past_costs
+from pydantic import ValidationError
+
 from visioneval.analysis.redaction import Redaction, check_redact, redacted_run
-from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, read_side, warn_missing
+from visioneval.analysis.run_lookup import Warn, ignore, named_run, open_part, warn_missing
 from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.api.options import checked_keywords, run_options
-from visioneval.errors import UsageError, VisionEvalError, count_of
+from visioneval.errors import TrackerError, UsageError, VisionEvalError, count_of, did_you_mean
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import Records, records_of
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.runs import resume_hint
+from visioneval.records.stores.lookup import display_name, fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.cells.services import Listener
-from visioneval.running.estimate import (
-    CostEstimate,
-    DetectOptions,
-    MustDetect,
-    SampleSizes,
-    estimate,
-    must_detect,
-    planned_gate,
-    sample_sizes,
-)
 from visioneval.running.execution import InterruptRequest
-from visioneval.running.loading import load_plans
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
     PreparedRun,
@@ -50,9 +39,12 @@ from visioneval.running.prepare import (
 from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import LATEST, RUNS, GradeKeywords, PlanKeywords, RunKeywords
+from visioneval.settings import LATEST, RUNS, GradeKeywords, RunKeywords
 from visioneval.suite.filters import Scope
-from visioneval.suite.tracking import BaseTracking
+from visioneval.suite.load import HIDDEN
+from visioneval.suite.loading.document import parse_scalar
+from visioneval.suite.messages import explain
+from visioneval.suite.tracking import TRACKERS, BaseTracking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,8 +107,7 @@ class Run:
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.files import data_frame
-        from visioneval.export.table import cell_table
+        from visioneval.export.table import cell_table, data_frame
 
         return data_frame(cell_table(self.records, self.info))
 
@@ -131,34 +122,13 @@ class Run:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SuitePlan:
-    """What a run of a suite would do and cost."""
-
-    plan: Plan
-    estimate: CostEstimate
-    sizes: SampleSizes | None = None
-    """What it takes to detect a difference, if one is given."""
-    gate: GateRates | None = None
-    """How often a gate fails by true rate, if one is given."""
-    must_detect: MustDetect | None = None
-    """Whether two runs would show the drop that the suite requires, if it requires one."""
-
-    def __repr__(self) -> str:
-        suite, work = self.plan.suite, self.estimate
-        counts = ((len(suite.cases), "case"), (len(self.plan.runs), "model run"), (work.cells, "cell"))
-        listed = ", ".join(count_of(number, name) for number, name in counts)
-        cost = f"at least {work.usd:.4g} USD" if work.unpriced else f"{work.usd:.4g} USD"
-        return f"SuitePlan({suite.name}: {listed}, {cost})"
-
-
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
     """Runs a suite, or resumes a run. See ``RunKeywords`` for the settings.
 
     Works in a running event loop too, which waits meanwhile. Raises ``SuiteError``, ``UsageError``, ``BudgetError`` and
     ``StorageError``. Calls that fail are errors of their cells.
     """
-    _check_path(run, suite)
+    check_path(run, suite)
     return _run(suite, run_options(**checked_keywords(run, settings, RunKeywords)), logging_run)
 
 
@@ -167,7 +137,7 @@ async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywo
 
     When cancelled, it waits for the calls in flight; when cancelled again, it stops them.
     """
-    _check_path(run_async, suite)
+    check_path(run_async, suite)
     options, interrupt = run_options(**checked_keywords(run_async, settings, RunKeywords)), InterruptRequest()
 
     def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
@@ -190,36 +160,9 @@ async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywo
 
 def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
     """Grades the outputs of a run again, by its own suite or another, into a new run. Generates nothing."""
-    _check_path(grade, suite)
+    check_path(grade, suite)
     options = run_options(**checked_keywords(grade, settings, GradeKeywords))
     return grade_run(str(source), None if suite is None else Path(suite), options, logging_run, LOG.warning)
-
-
-def plan(
-    suite: Path | str,
-    *,
-    detect: float | str | None = None,
-    gate: str | None = None,
-    like: Sequence[Run | Path | str] | Run | Path | str = (),
-    pass_rate: float | None = None,
-    case_correlation: float | None = None,
-    **settings: Unpack[PlanKeywords],
-) -> SuitePlan:
-    """Loads and expands a suite, and estimates its cost, without calling a provider.
-
-    ``detect`` asks how many cases show a difference between two runs: points of the pass rate, or ``METRIC:VALUE``.
-    ``gate`` asks how often a gate over a rate fails by chance, such as ``pass_rate >= 0.9``. The variance comes from
-    one or two earlier runs, ``like``, or from the stated ``pass_rate`` and ``case_correlation``. Raises ``SuiteError``
-    and ``UsageError``.
-    """
-    _check_path(plan, suite)
-    options = run_options(**checked_keywords(plan, settings, PlanKeywords))
-    names = [like] if isinstance(like, (str, Path, Run)) else like
-    wish = detect_options(
-        detect, gate, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, LOG.warning
-    )
-    (planned,) = load_plans([Path(suite)], options.suite)
-    return estimate_plan(planned, options, wish)
 
 
 def load_run(
@@ -277,44 +220,6 @@ def merge(
     return run
 
 
-def estimate_plan(planned: Plan, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
-    """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for.
-
-    Shards are merged before their gates are evaluated and before they are compared: what a gate and a comparison can
-    show is that of all shards.
-    """
-    past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
-    work = estimate(planned, past_costs, options.calls.budget_usd)
-    merged = planned.of_all_shards
-    sizes = None if detect is None else sample_sizes(merged, detect, past_costs)
-    gate = None if detect is None else planned_gate(merged, detect)
-    return SuitePlan(planned, work, sizes, gate, must_detect(merged, sizes))
-
-
-def detect_options(
-    difference: float | str | None,
-    gate: str | None,
-    like: Sequence[str],
-    pass_rate: float | None,
-    case_correlation: float | None,
-    runs: Path,
-    warn: Warn,
-) -> DetectOptions | None:
-    """Reads the earlier runs that a difference or a gate is planned with; ``None`` without both.
-
-    Raises ``UsageError``, also for options that need a difference or a gate.
-    """
-    if difference is None and pass_rate is not None:
-        raise UsageError("--pass-rate: needs --detect, the difference that two runs are to show")
-    if difference is None and gate is None:
-        for flag, value in (("--like", like or None), ("--case-correlation", case_correlation)):
-            if value is not None:
-                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show, or --gate")
-        return None
-    sides = [read_side(name, runs, warn) for name in like]
-    return DetectOptions(difference, sides, pass_rate, case_correlation, gate)
-
-
 def run_planned(
     planned: Sequence[Plan], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
 ) -> Iterator[Run]:
@@ -369,7 +274,7 @@ def track_finished(run: Run, options: RunOptions, warn: Warn) -> None:
     is_interrupted = info.state != "complete" and info.stopped_by is None
     if target is None or info.selection.shard is not None or is_interrupted:
         return
-    from visioneval.export.sending import send_to_tracker
+    from visioneval.export.tracked import send_to_tracker
 
     later = f"to send them: {_export_command(run, target)}"
     if options.calls.reuse.offline and not target.is_local:
@@ -396,7 +301,7 @@ def _export_command(run: Run, target: BaseTracking) -> str:
     return " ".join(["visioneval export", shlex.quote(display_name(run.folder)), f"--to {target.to}", *words])
 
 
-def _check_path(function: Callable[..., Any], suite: object) -> None:
+def check_path(function: Callable[..., Any], suite: object) -> None:
     """Raises ``TypeError`` for a suite that is not the path of its file."""
     if suite is not None and not isinstance(suite, (str, Path)):
         raise TypeError(f"{function.__name__}() takes the path of a suite file, not {type(suite).__name__}")
@@ -420,3 +325,63 @@ def _redacted(run: Run, tags: Sequence[str]) -> Run:
         return run
     redacted = load_run(run.folder, redact=tags, warn=ignore)
     return replace(redacted, resume_hint=run.resume_hint, error=run.error)
+
+
+def track(
+    name: Run | Path | str,
+    *,
+    to: str,
+    redact: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+    **options: Any,
+) -> str:
+    """Sends a run to ``mlflow``, ``wandb`` or ``vertex``, or updates what an earlier call sent.
+
+    ``options`` are those of the tracker, as in ``tracking:`` of a suite; ``redact`` is that of ``load_run``, in
+    addition to the tags with which a ``Run`` was loaded. Returns where the run can be seen. Raises ``UsageError``, and
+    ``TrackerError`` if the tracker does not accept it.
+    """
+    if isinstance(name, Run) and not isinstance(redact, str):  # which load_run refuses
+        redact = (*redact, *name.redact)
+    return track_stored(str(name), tracking_of_options(to, options), Path(runs), warn, redact)
+
+
+def track_stored(name: str, target: BaseTracking, runs: Path, warn: Warn, redact: Sequence[str] = ()) -> str:
+    """Sends a run to a tracker. Raises ``UsageError`` and ``TrackerError``."""
+    from visioneval.export.tracked import send_to_tracker
+
+    run = load_run(name, redact=redact, runs=runs, warn=warn)
+    if run.label is not None:
+        raise UsageError(f"{name}: a tracker gets whole runs: leave out @{run.label}")
+    try:
+        return send_to_tracker(target, run.folder, run.info, run.summary, warn, run.redact)
+    except TrackerError as error:
+        raise TrackerError(Sanitizer.around().text(error)) from error
+
+
+_NOT_TEXT = ("rows", "report")
+"""The options that YAML would not read as text."""
+
+
+def tracking_of_options(tracker: str, options: Mapping[str, Any]) -> BaseTracking:
+    """The target that ``export --to`` names. Options may be text. Raises ``UsageError``."""
+    if tracker not in TRACKERS:
+        raise UsageError(f"--to {tracker}: no such tracker{did_you_mean(tracker, TRACKERS)}")
+    model = TRACKERS[tracker]
+    names = model.model_fields.keys() - {"to"}
+    for name in options:
+        if name not in names:
+            raise UsageError(f"--option {name}: {tracker} has no such option{did_you_mean(name, names)}")
+    parsed = {name: parse_scalar(options[name]) for name in _NOT_TEXT if isinstance(options.get(name), str)}
+    try:
+        return model.model_validate({"to": tracker, **options, **parsed})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        name = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "missing":
+            raise UsageError(f"--to {tracker} needs --option {name}=...") from None
+        if name == "uri":
+            problem["input"] = HIDDEN  # it may contain a password
+        message = explain(problem, model.model_json_schema()).removeprefix(f"{name}: ")
+        raise UsageError(f"--option {name}: {message}") from None

@@ -17,9 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from visioneval.bounds import check_environment
-from visioneval.cli import compare, data, inspect, judges, label, options, plugins, run, start
-from visioneval.cli.errors import WRONG_USAGE, usage_message, with_excerpts
-from visioneval.cli.help import Command, HelpWithoutTypes
+from visioneval.cli import compare, data, inspect, judges, label, options, run, start
+from visioneval.cli.help import WRONG_USAGE, Command, HelpWithoutTypes, usage_message, with_excerpts
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.version import __version__
 
@@ -34,7 +33,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "validate": start.validate,
         "plan": start.plan,
         "schema": start.schema,
-        "plugins": plugins.plugins,
+        "plugins": data.plugins,
     },
     "Run": {"run": run.run, "grade": run.grade, "merge": run.merge},
     "Inspect": {
@@ -106,7 +105,7 @@ def _error_exit(error: VisionEvalError) -> Exception:
 
     Returns the exception that ends the program.
     """
-    from visioneval.records.stores.locations import shown_message
+    from visioneval.records.stores.lookup import shown_message
     from visioneval.report.text import clean
     from visioneval.running.sanitize import Sanitizer
 

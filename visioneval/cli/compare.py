@@ -126,8 +126,7 @@ def compare(
     from visioneval.analysis.redaction import Redaction
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import ProgressCounts, plain_listener
-    from visioneval.cli.results import check_reports
+    from visioneval.cli.results import ProgressCounts, check_reports, plain_listener
 
     if confirm is None:
         unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
@@ -153,7 +152,7 @@ def compare(
 
 
 def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
-    from visioneval.report.files import write_report
+    from visioneval.atomic import write_report
 
     if junit is not None:
         from visioneval.report.junit import comparison_junit
@@ -175,7 +174,7 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
 
 def _print(result: ComparisonResult, *, as_json: bool) -> None:
     if as_json:
-        from visioneval.report.compare_json import comparison_json
+        from visioneval.report.compare import comparison_json
 
         notes = result.confirmation_notes
         for part in comparison_json(result.comparison, result.gates, result.exit_code, notes):
@@ -250,7 +249,7 @@ def show_baseline(
 
     from visioneval.analysis.compare.metrics import summarize_runs
     from visioneval.records.baselines import baseline_path, read_baseline
-    from visioneval.report.baselines import baseline_section
+    from visioneval.report.runs import baseline_section
     from visioneval.report.terminal import print_section
 
     path = baseline_path(name)
@@ -274,7 +273,7 @@ def _counts(baseline: Baseline) -> str:
 def list_baselines() -> None:
     """List the baselines of this folder, with cells and pass rate of the newest run."""
     from visioneval.records.baselines import FOLDER, read_baseline
-    from visioneval.report.baselines import baselines_section
+    from visioneval.report.runs import baselines_section
     from visioneval.report.terminal import print_section
 
     paths = sorted(FOLDER.glob("*.jsonl"))

@@ -42,7 +42,7 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
         yield from (f"{name}@{label}" for label in _run_labels(ctx, name))
         return
     yield LATEST
-    from visioneval.records.run_folders import list_runs
+    from visioneval.records.untrusted import list_runs
 
     folder = _runs_folder(ctx)
     yield from (run.name for run, _ in (list_runs(folder) if folder.is_dir() else ()))
@@ -89,7 +89,7 @@ def metric_names(ctx: Any, incomplete: str) -> Iterator[str]:  # noqa: ARG001
 @_completer
 def template_names(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
     """The suites that ``init`` writes."""
-    from visioneval.resources import suite_folders
+    from visioneval.installation import suite_folders
 
     return suite_folders()
 

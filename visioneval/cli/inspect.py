@@ -64,8 +64,7 @@ def list_all(
         return
     if older_than is not None or keep is not None or yes:
         raise UsageError("--older-than, --keep and --yes need --delete")
-    from visioneval.records.resume_command import resume_command
-    from visioneval.records.runs import current_state
+    from visioneval.records.runs import current_state, resume_command
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
     from visioneval.report.runs import listed_run, run_list
     from visioneval.report.terminal import print_sections
@@ -145,9 +144,8 @@ def show(
     """
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
-    from visioneval.records.resume_command import asking_hint
-    from visioneval.report.failures import failing_cells
-    from visioneval.report.outcome import never_asked_text
+    from visioneval.records.runs import asking_hint
+    from visioneval.report.outcome import failing_cells, never_asked_text
     from visioneval.report.run import run_report
     from visioneval.report.terminal import print_report, section_part
     from visioneval.suite.filters import Scope
@@ -251,8 +249,7 @@ def report(
     from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing
     from visioneval.records.stores.lookup import fetch_outputs
-    from visioneval.report.html.report import target_of, write_report
-    from visioneval.report.html.slim_run import GalleryFilters, read_slim
+    from visioneval.report.html.report import GalleryFilters, read_slim, target_of, write_report
 
     folder, info, label = named_run(run, runs)
     check_redact(redact, info.suite)
@@ -409,18 +406,17 @@ def export(
 
 
 def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Sequence[str]) -> None:
-    from visioneval.api.trackers import send_run, tracking_of_options
+    from visioneval.api.runs import track_stored, tracking_of_options
     from visioneval.report.text import clean
 
     with options.prints_on_stderr():
-        address = send_run(run, tracking_of_options(tracker, values), runs, options.say, redact)
+        address = track_stored(run, tracking_of_options(tracker, values), runs, options.say, redact)
     print(clean(address))
 
 
 def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:
-    from visioneval.export.files import READ_ROWS, write_csv, write_jsonl, write_parquet
-    from visioneval.export.table import cell_table, record_table
-    from visioneval.report.files import open_output
+    from visioneval.atomic import open_output
+    from visioneval.export.table import READ_ROWS, cell_table, record_table, write_csv, write_jsonl, write_parquet
 
     if file_format == "parquet":
         if output is None:

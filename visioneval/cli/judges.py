@@ -35,8 +35,8 @@ def questions(
     visioneval questions suite.yaml -o questions.yaml
     """
     from visioneval.api.options import run_options
-    from visioneval.report.files import open_output
-    from visioneval.report.questions import pinned_yaml
+    from visioneval.atomic import open_output
+    from visioneval.report.judges import pinned_yaml
     from visioneval.running.questions import questions_of_suite
 
     if output is not None and output.exists():
@@ -108,7 +108,7 @@ def agreement(
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
-    from visioneval.api.graders import agreement as compare_with_labels
+    from visioneval.api.comparisons import agreement as compare_with_labels
     from visioneval.report.agreement import agreement_report
 
     result = compare_with_labels(
@@ -197,7 +197,7 @@ def pairwise(
 
 
 def _print_pairs(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
-    from visioneval.report.preferences import preference_data, preferences_section
+    from visioneval.report.ranking import preference_data, preferences_section
     from visioneval.report.terminal import print_section
 
     if as_json:
@@ -339,8 +339,7 @@ def probe(
     Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
     from visioneval.api.options import run_options
-    from visioneval.cli.progress import plain_listener
-    from visioneval.cli.results import check_reports
+    from visioneval.cli.results import check_reports, plain_listener
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
     from visioneval.report.probe import probe_report
@@ -364,7 +363,7 @@ def probe(
 
 
 def _write_report(report: Report, markdown: Path | None, html: Path | None) -> None:
-    from visioneval.report.files import write_report
+    from visioneval.atomic import write_report
 
     if markdown is not None:
         from visioneval.report.markdown import report_markdown

@@ -102,9 +102,9 @@ def draw_cells(
     The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
     The table names the model runs; 'visioneval label RUN --which random:N' shows the same cells without them.
     """
-    from visioneval.export.files import write_drawn_cells
+    from visioneval.atomic import open_output
+    from visioneval.export.table import write_drawn_cells
     from visioneval.label.work import record_draw
-    from visioneval.report.files import open_output
     from visioneval.report.text import clean
 
     if output is not None and output.exists():
@@ -176,10 +176,9 @@ def export_labels(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's labels as a table that 'label import' can read."""
-    from visioneval.export.files import LABEL_FORMATS, write_labels
-    from visioneval.export.table import format_of
+    from visioneval.atomic import open_output
+    from visioneval.export.table import LABEL_FORMATS, format_of, write_labels
     from visioneval.label.work import labels_to_export
-    from visioneval.report.files import open_output
 
     labels, outdated = labels_to_export(run, runs, options.say, include_all=include_all)
     if outdated:

@@ -61,7 +61,7 @@ def runs_location(text: str | Path) -> Path:
     """A folder of runs on this machine, or the one that stands for a URL. Raises ``UsageError``."""
     if not _is_url(text):
         return Path(text)
-    from visioneval.records.stores.locations import runs_folder
+    from visioneval.records.stores.lookup import runs_folder
 
     return runs_folder(str(text))
 
@@ -70,7 +70,7 @@ def cache_location(text: str | Path) -> Path:
     """A cache folder on this machine, or the one that stands for a URL. Raises ``UsageError``."""
     if not _is_url(text):
         return Path(text)
-    from visioneval.records.stores.locations import cache_folder
+    from visioneval.records.stores.lookup import cache_folder
 
     return cache_folder(str(text))
 

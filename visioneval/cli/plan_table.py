@@ -10,12 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from visioneval.analysis.planning import MAX_CASES, Detect, GateRates
-from visioneval.api.runs import SuitePlan
+from visioneval.api.suites import SuitePlan
 from visioneval.errors import count_of
-from visioneval.report.numbers import show_share_of_runs
 from visioneval.report.sections import Cell, Column, Section
 from visioneval.report.terminal import key_values, section_part
-from visioneval.report.text import clean, one_line, plain
+from visioneval.report.text import clean, one_line, plain, show_share_of_runs
 from visioneval.rules import show_beside
 from visioneval.running.estimate import CostEstimate, MustDetect, SampleSize, SampleSizes, total_text
 from visioneval.running.plan import Plan, unset_keys

@@ -50,7 +50,7 @@ def run(
 
 
 def _print_plans(planned: Sequence[Plan], settings: RunOptions) -> None:
-    from visioneval.api.runs import estimate_plan
+    from visioneval.api.suites import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
     for warning in (warning for suite in planned for warning in suite.loaded.warnings):
@@ -68,8 +68,7 @@ def _run(
 ) -> ExitCode:
     """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
     from visioneval.api.runs import run_planned
-    from visioneval.cli.progress import progress_of
-    from visioneval.cli.results import check_reports, show_result, write_reports
+    from visioneval.cli.results import check_reports, progress_of, show_result, write_reports
 
     check_reports(junit, markdown)
     finished: list[Run] = []
@@ -107,8 +106,7 @@ def grade(
     """
     from visioneval.api.options import run_options
     from visioneval.api.runs import grade_run
-    from visioneval.cli.progress import progress_of
-    from visioneval.cli.results import check_reports, show_result, write_reports
+    from visioneval.cli.results import check_reports, progress_of, show_result, write_reports
 
     run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
     calls = run_settings.calls

@@ -225,7 +225,7 @@ def _ignore_runs(folder: Path) -> None:
 def _template_folder(name: str) -> Path:
     """The folder of a template. Raises ``UsageError``."""
     from visioneval.errors import did_you_mean
-    from visioneval.resources import suite_folders
+    from visioneval.installation import suite_folders
 
     folders = suite_folders()
     if name not in folders:
@@ -238,7 +238,7 @@ def _template_folder(name: str) -> Path:
 
 def _print_templates() -> None:
     """One line for each template: its name, what it is for, and the keys that it needs."""
-    from visioneval.resources import suite_folders
+    from visioneval.installation import suite_folders
     from visioneval.suite.load import load_suite
 
     folders = suite_folders()
@@ -373,7 +373,7 @@ def plan(
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
     from visioneval.api.options import run_options
-    from visioneval.api.runs import detect_options, estimate_plan
+    from visioneval.api.suites import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.running.estimate import size_notes
     from visioneval.running.loading import load_plans

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import TrackerError
-from visioneval.export.files import csv_value
-from visioneval.export.sending import client_environment
+from visioneval.export.table import csv_value
 from visioneval.export.tracked import (
     GATE,
     MODEL_RUN,
@@ -23,6 +22,7 @@ from visioneval.export.tracked import (
     STARTED_AT,
     TrackedEntry,
     TrackedRun,
+    client_environment,
     description,
     safe_names,
     shortened,
@@ -32,7 +32,6 @@ from visioneval.suite.tracking import MlflowTracking
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run as MlflowRun
 
 LIMITS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -87,7 +86,7 @@ class MlflowTracker:
                 with (folder / _ALL_CELLS).open("w", encoding="utf-8", newline="") as file:
                     rows = csv.writer(file)
                     rows.writerow(cells.columns)
-                    rows.writerows([csv_value(row.values[name]) for name in cells.columns] for row in cells.rows)
+                    rows.writerows(map(csv_value, row) for row in cells.without_images())
         elif cells is not None:
             columns, data = cells.with_images(
                 entry.label, lambda image: _image_cell(image, folder), without="model run"
@@ -122,7 +121,11 @@ class MlflowTracker:
         from mlflow.entities import Metric, Param, RunTag
 
         params, metrics, tags = mlflow_params(entry.params), mlflow_metrics(entry.metrics), self._tags(entry)
-        earlier = self._reusable(entry.label, params, metrics)
+        earlier = self._earlier.pop(entry.label, None)
+        # MLflow cannot change or remove parameters and metrics
+        if earlier is not None and (earlier.data.params != params or not earlier.data.metrics.keys() <= metrics.keys()):
+            self._client.delete_run(earlier.info.run_id)
+            earlier = None
         if earlier is None:
             name = shortened(entry.name, MAX_NAME)
             started = _milliseconds(self._run.info.started_at)
@@ -142,14 +145,6 @@ class MlflowTracker:
         for start in range(0, max(map(len, entities)), _BATCH):
             self._client.log_batch(run_id, *(part[start : start + _BATCH] for part in entities))
         return run_id
-
-    def _reusable(self, label: str | None, params: dict[str, str], metrics: dict[str, float]) -> MlflowRun | None:
-        """The run of an earlier export, unless it has others: MLflow cannot change or remove parameters and metrics."""
-        earlier = self._earlier.pop(label, None)
-        if earlier is not None and (earlier.data.params != params or not earlier.data.metrics.keys() <= metrics.keys()):
-            self._client.delete_run(earlier.info.run_id)
-            return None
-        return earlier
 
     def _tags(self, entry: TrackedEntry) -> dict[str, str]:
         tags = {**entry.tags, "mlflow.source.name": "visioneval"}

@@ -1,31 +1,41 @@
-"""What every tracker gets of a run: parameters, metrics with intervals, gates and tags, and a table of its cells."""
+"""Sends a run to an experiment tracker: parameters, metrics with intervals, gates and tags, and a table of its cells.
+
+Each tracker's module has a class with the calls of its client, which is an extra and is imported there only. One line
+says whatever goes wrong.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 from visioneval.analysis.redaction import Redaction
+from visioneval.analysis.run_lookup import Warn
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.counts import ModelFindings
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.graders import alignment_keys, gaps_in
 from visioneval.analysis.summary.summary import Summary
-from visioneval.errors import ExitCode, count_of
+from visioneval.errors import ExitCode, TrackerError, VisionEvalError, count_of
 from visioneval.export.table import Column, Table, error_text, kind_of, score_of, typed
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.html.images import small_webp
-from visioneval.report.html.report import write_report
-from visioneval.report.html.slim_run import GalleryFilters, SlimRun, read_slim
+from visioneval.report.html.report import GalleryFilters, SlimRun, read_slim, write_report
 from visioneval.report.text import clean, one_line
 from visioneval.rules import parse_rule
+from visioneval.suite.tracking import BaseTracking
 from visioneval.types import Frozen, Verdict
 
 RUN_ID, STARTED_AT, MODEL_RUN = "visioneval.run_id", "visioneval.started_at", "visioneval.model_run"
@@ -35,6 +45,7 @@ IMAGE_SIDE = 512
 """Pixels on the longer side of an image in a table."""
 _INFO_TAGS = ("experiment", "state", "stopped_by", "note", "graded_from", "git_commit")
 _HIDDEN_PARAMS = ("label", "tasks", "api_key_env")
+_GATE_STATES = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
 _MAX_LISTED, _MAX_TEXT, _MAX_GATES = 200, 2_000, 20
 _OPTIONAL = ("gaps", "failed rules", "failure tags", "error")
 """The columns that a table has only if a cell has a value there: trackers show the first columns only."""
@@ -60,36 +71,36 @@ class TrackedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CellRow:
-    """A cell in a table; ``values`` are by column."""
-
-    cell: Record
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class TrackedCells:
     """The cells in a table: those that did not pass, then the others, each in the order of the suite.
 
-    The first of the columns identifies a cell within its model run.
+    ``rows`` are the values of each cell, by column. The first of the columns identifies a cell within its model run.
     """
 
     slim: SlimRun
     columns: list[str]
-    rows: list[CellRow]
+    cells: list[Record]
+    rows: list[dict[str, Any]]
 
     def with_images(
         self, label: str, image: Callable[[bytes | None], Any], *, without: str = ""
     ) -> tuple[list[str], list[list[Any]]]:
         """The columns and rows of a model run, the second with what ``image`` returns for the small WebP of a cell."""
         first, *rest = (name for name in self.columns if name != without)
-        rows = [row for row in self.rows if row.cell.model_label == label]
-        data = [[row.values[first], image(self.image(row)), *(row.values[name] for name in rest)] for row in rows]
+        data = [
+            [row[first], image(self.image(cell)), *(row[name] for name in rest)]
+            for cell, row in zip(self.cells, self.rows, strict=True)
+            if cell.model_label == label
+        ]
         return [first, "image", *rest], data
 
-    def image(self, row: CellRow) -> bytes | None:
+    def without_images(self) -> list[list[Any]]:
+        """The rows of all model runs, in the order of the columns."""
+        return [[row[name] for name in self.columns] for row in self.rows]
+
+    def image(self, cell: Record) -> bytes | None:
         """A small WebP of the output of a cell; ``None`` if there is none that can be read."""
-        output = row.cell.artifact_path
+        output = cell.artifact_path
         return None if output is None else small_webp(self.slim.folder, output, IMAGE_SIDE)
 
     @property
@@ -147,7 +158,9 @@ def tracked_run(
     digits = len(str(len(summary.gates)))
     gates = {f"{GATE}{at:0{digits}}": gate_text(gate) for at, gate in enumerate(summary.gates[:_MAX_LISTED], 1)}
     run_tags = {**tags, "visioneval.kind": "run", **gates}
-    entries = [TrackedEntry(info.run_id, None, _suite_params(info), _run_metrics(summary), run_tags)]
+    states = Counter[str](gate.state for gate in summary.gates)
+    counts = {**_counts(summary), **{f"gates/{name}": states[name] for name in _GATE_STATES}}
+    entries = [TrackedEntry(info.run_id, None, _suite_params(info), counts, run_tags)]
     for model in summary.models:
         own_tags = {**tags, "visioneval.kind": "model_run", MODEL_RUN: model.label}
         params = dict(_model_params(models.get(model.label)))
@@ -212,12 +225,6 @@ def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
         yield path, typed(value, "text")
 
 
-def _run_metrics(summary: Summary) -> dict[str, float]:
-    states = Counter[str](gate.state for gate in summary.gates)
-    names = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred")
-    return {**_counts(summary), **{f"gates/{name}": states[name] for name in names}}
-
-
 def _counts(findings: Summary | ModelFindings) -> dict[str, float]:
     """Pass rate, cells, the known cost, and the number of cells with each of the most frequent failure tags."""
     counts = findings.counts
@@ -254,7 +261,7 @@ def tracked_cells(folder: Path, info: RunInfo, rows: int, redact: tuple[str, ...
     values = list(table.typed_rows())
     filled = {name for row in values for name in _OPTIONAL if row[name]}
     columns = [name for name in table.names if name not in _OPTIONAL or name in filled]
-    return TrackedCells(slim, columns, list(map(CellRow, cells, values)))
+    return TrackedCells(slim, columns, cells, values)
 
 
 def _columns(info: RunInfo) -> list[Column]:
@@ -272,7 +279,7 @@ def _columns(info: RunInfo) -> list[Column]:
     has_samples = info.suite.samples > 1
     return [
         Column("case", "text", lambda cell: f"{cell.test_id} #{cell.sample_index}" if has_samples else cell.test_id),
-        *(Column(name, "text", partial(_short, text)) for name, text in texts.items()),
+        *(Column(name, "text", partial(_shortened, text)) for name, text in texts.items()),
         Column("sample", "integer", lambda cell: cell.sample_index),
         Column("cost_usd", "number", lambda cell: cell.total_cost_usd),
         Column("seconds", "number", lambda cell: cell.seconds),
@@ -280,7 +287,7 @@ def _columns(info: RunInfo) -> list[Column]:
     ]
 
 
-def _short(text: Callable[[Record], str], cell: Record) -> str:
+def _shortened(text: Callable[[Record], str], cell: Record) -> str:
     return shortened(text(cell))
 
 
@@ -335,3 +342,76 @@ def shortened(text: str, longest: int = _MAX_TEXT) -> str:
     """Text without control characters, cut to ``longest`` characters."""
     safe = clean(text)
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
+
+
+class Tracker(Protocol):
+    """Sends one run. Its errors are ``TrackerError`` and those of its client."""
+
+    def send(self, entry: TrackedEntry, folder: Path) -> None:
+        """Creates an entry, or updates that of an earlier export. ``folder`` is empty, for files on their way."""
+
+    def finish(self) -> str:
+        """Deletes what an earlier export had more. Returns where the run can be seen."""
+
+
+Connect = Callable[[Any, TrackedRun], AbstractContextManager[Tracker]]
+"""What the module of each tracker has as ``connect``."""
+
+
+def send_to_tracker(
+    target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, warn: Warn, redact: tuple[str, ...] = ()
+) -> str:
+    """Sends a run, or updates what an earlier export sent. Returns where it can be seen, without credentials.
+
+    ``info`` and ``summary`` are redacted by the tags ``redact``, as the cells will be. ``warn`` gets what is left out.
+    Raises ``TrackerError``, also if the tracker cannot be reached, and ``RunFormatError`` for a damaged run.
+    """
+    if problem := target.missing_client:
+        raise TrackerError(problem)
+    connect: Connect = import_module(f"visioneval.export.{target.to}").connect
+    try:
+        fetch_outputs(folder)
+        run = tracked_run(
+            folder,
+            info,
+            summary,
+            experiment=target.experiment,
+            rows=target.rows,
+            has_report=target.report,
+            redact=redact,
+        )
+        if run.cells is not None and run.cells.left_out is not None:
+            warn(f"{target.to}: {run.cells.left_out}")
+        with connect(target, run) as tracker:
+            for entry in run.entries:
+                with TemporaryDirectory() as name:
+                    tracker.send(entry, Path(name))
+            return _without_credentials(tracker.finish())
+    except VisionEvalError:
+        raise
+    except Exception as error:  # clients raise anything; whatever it is, only the export failed
+        message = _without_credentials(str(error) or type(error).__name__)
+        raise TrackerError(f"{target.to}: {one_line(message)}") from error
+
+
+def _without_credentials(text: str) -> str:
+    """Text without users and passwords in addresses: that of the environment may have them, and errors repeat it."""
+    return _CREDENTIALS.sub("", text)
+
+
+@contextmanager
+def client_environment(settings: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[None]:
+    """Sets variables that a client reads. ``defaults`` are for those that the user has not set."""
+    changed = {**{name: value for name, value in defaults.items() if name not in os.environ}, **settings}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

@@ -17,7 +17,6 @@ from urllib.parse import quote, urlsplit
 
 from visioneval.errors import TrackerError
 from visioneval.export.tracked import (
-    TrackedCells,
     TrackedEntry,
     TrackedRun,
     description,
@@ -89,8 +88,13 @@ class VertexTracker:
         prefix = f"{prefix}/{self._run_id}" if prefix else self._run_id
         uri = f"gs://{bucket}/{prefix}"
         self._run.write_files(folder)
-        if self._run.cells is not None:
-            _write_table(self._run.cells, folder, uri)
+        if (cells := self._run.cells) is not None:
+            # the cells as JSON, with the addresses of their images, and the images
+            names = [write_image(cells.image(cell), folder) for cell in cells.cells]
+            images = [name and f"{uri}/{name}" for name in names]
+            rows = zip(images, cells.without_images(), strict=True)
+            table = [{"image": image, **dict(zip(cells.columns, row, strict=True))} for image, row in rows]
+            (folder / "cells.json").write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
         for path in sorted(folder.iterdir()):
             name = quote(f"{prefix}/{path.name}", safe="")
             url = f"{STORAGE}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
@@ -155,16 +159,6 @@ def _bounded(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: shortened(value, MAX_PARAM) if isinstance(value, str) else value for name, value in entries}
 
 
-def _write_table(cells: TrackedCells, folder: Path, uri: str) -> None:
-    """Writes the cells as JSON, with the addresses of their images, and the images."""
-    rows = []
-    for row in cells.rows:
-        name = write_image(cells.image(row), folder)
-        values = {column: row.values[column] for column in cells.columns}
-        rows.append({"image": name and f"{uri}/{name}", **values})
-    (folder / "cells.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
-
-
 class GoogleSession:
     """JSON calls with the machine's credentials, to hosts of Google only: redirects are not followed."""
 
@@ -212,7 +206,11 @@ class GoogleSession:
                     return dict(answer.json()) if answer.content else {}
                 if missing and answer.status_code == 404:
                     return None
-                problem, is_final = f"{answer.status_code} {_message(answer)}", answer.status_code not in _FOR_NOW
+                try:
+                    message = str(answer.json()["error"]["message"])
+                except (ValueError, KeyError, TypeError):
+                    message = str(answer.text)[:300]
+                problem, is_final = f"{answer.status_code} {message}", answer.status_code not in _FOR_NOW
             if wait is None or is_final:
                 break
             time.sleep(wait)
@@ -228,11 +226,3 @@ class GoogleSession:
                 return
             time.sleep(1)
         raise TrackerError("vertex: the metadata store of the project is not ready: try again later")
-
-
-def _message(answer: Any) -> str:
-    """The message in an error of Google's services."""
-    try:
-        return str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return str(answer.text)[:300]

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from visioneval.errors import TrackerError
-from visioneval.export.sending import client_environment
-from visioneval.export.tracked import TrackedCells, TrackedEntry, TrackedRun, description, safe_names, shortened
-from visioneval.records.stores.locations import copies_of
+from visioneval.export.tracked import (
+    TrackedCells,
+    TrackedEntry,
+    TrackedRun,
+    client_environment,
+    description,
+    safe_names,
+    shortened,
+)
+from visioneval.records.stores.lookup import copies_of
 from visioneval.suite.tracking import WandbTracking
 
 if TYPE_CHECKING:
@@ -76,7 +83,9 @@ class WandbTracker:
     def _begin(self, entry: TrackedEntry) -> wandb.Run:
         import wandb
 
-        run_id = entry.digest[:16]
+        run_id, tags = entry.digest[:16], entry.tags
+        named = [tags[name] for name in ("visioneval.suite", "visioneval.result") if name in tags]
+        flags = [name for name in ("incomplete", "selection") if f"visioneval.{name}" in tags]
         if self._is_local:
             for earlier in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
                 shutil.rmtree(earlier, ignore_errors=True)
@@ -105,7 +114,7 @@ class WandbTracker:
             group=self._run.info.run_id,
             job_type="run" if entry.label is None else "model run",
             notes=description(self._run) if entry.label is None else None,
-            tags=_tags(entry),
+            tags=[shortened(tag, _MAX_TAG) for tag in (*named, *flags)],
             config={**entry.params, **entry.tags},
             allow_val_change=True,
             settings=settings,
@@ -148,18 +157,12 @@ def _folder(run_folder: Path, *, is_local: bool) -> Iterator[Path]:
     yield Path(given) if given else run_folder if copies_of(run_folder) is None else Path.cwd()
 
 
-def _tags(entry: TrackedEntry) -> list[str]:
-    tags = [entry.tags[name] for name in ("visioneval.suite", "visioneval.result") if name in entry.tags]
-    flags = [name for name in ("incomplete", "selection") if f"visioneval.{name}" in entry.tags]
-    return [shortened(tag, _MAX_TAG) for tag in [*tags, *flags]]
-
-
 def _table(cells: TrackedCells, label: str | None) -> Any:
     """Cells as a table of W&B. Only that of a model run has images, as W&B shows tables of a name side by side."""
     import wandb
 
     if label is None:
-        return wandb.Table(cells.columns, [[row.values[name] for name in cells.columns] for row in cells.rows])
+        return wandb.Table(cells.columns, cells.without_images())
     return wandb.Table(*cells.with_images(label, _image))
 
 

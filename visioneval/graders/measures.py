@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import PIL
 
-from visioneval.extras import has_extra
+from visioneval.installation import has_extra
 from visioneval.media.svg import is_svg
 
 T = TypeVar("T")

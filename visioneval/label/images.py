@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from visioneval.errors import ImageError
 from visioneval.label.sampling import rank
-from visioneval.media.video import can_read_videos
+from visioneval.media.video import can_read_videos, without_metadata
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -76,27 +76,26 @@ def load_video(path: Path, mime: str) -> ServedMedia:
     """A video without metadata, or unchanged if ``can_read_videos`` is false."""
     from visioneval.media.images import read
 
-    return ServedMedia(_rewritten("video", path) if can_read_videos() else read(path), mime)
+    return ServedMedia(_rewritten(without_metadata, path) if can_read_videos() else read(path), mime)
 
 
 def load_animation(path: Path) -> ServedMedia:
     """An animation as a new WebP, which the page shows as an image."""
-    return ServedMedia(_rewritten("animation", path), "image/webp")
+    from visioneval.media.animation import as_webp
+
+    return ServedMedia(_rewritten(as_webp, path), "image/webp")
 
 
-def _rewritten(kind: str, path: Path) -> bytes:
+def _rewritten(rewrite: Callable[[Path], bytes], path: Path) -> bytes:
     try:
-        return _rewritten_once(kind, path, path.stat().st_mtime_ns)
+        return _rewritten_once(rewrite, path, path.stat().st_mtime_ns)
     except OSError as error:
         raise ImageError(f"cannot read: {error.strerror or error}") from None
 
 
 @lru_cache(maxsize=4)
-def _rewritten_once(kind: str, path: Path, _mtime: int) -> bytes:
-    from visioneval.media.animation import as_webp
-    from visioneval.media.video import without_metadata
-
-    return without_metadata(path) if kind == "video" else as_webp(path)
+def _rewritten_once(rewrite: Callable[[Path], bytes], path: Path, _mtime: int) -> bytes:
+    return rewrite(path)
 
 
 def missing_image() -> ServedMedia:

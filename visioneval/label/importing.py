@@ -1,8 +1,9 @@
-"""Imports labels from files. Ambiguous rows are reported and skipped, never guessed."""
+"""Imports labels from files whose columns it recognizes. Ambiguous rows are reported and skipped, never guessed."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +17,11 @@ from pydantic import ValidationError
 
 from visioneval.analysis.run_lookup import Warn, read_run
 from visioneval.errors import SHOWN_PROBLEMS, ExitCode, Problem, UsageError, did_you_mean
-from visioneval.label.layout import Layout, find_layout
 from visioneval.records.labels import AS_FORMULA, LABELS, PAIR_ANSWERS, Label, append_labels, read_labels
 from visioneval.records.model import CellKey, RunInfo
 from visioneval.suite.files import split_run
-from visioneval.suite.labels import WHY, LabelQuestion
-from visioneval.suite.loading.rows import Row
+from visioneval.suite.labels import WHY, LabelQuestion, Labels
+from visioneval.suite.loading.rows import Row, other_spelling
 from visioneval.suite.loading.tables import scan_rows
 from visioneval.types import declared_word
 
@@ -62,28 +62,23 @@ def import_into_run(
     """
     folder, info, records = read_run(run, runs, warn)
     try:
-        scanned = _scan(path)
+        scanned = list(scan_rows(path, str(path)))
         rows = [row for row in scanned if isinstance(row, Row)]
         result = Imported(problems=[problem for problem in scanned if isinstance(problem, Problem)])
-        if not rows:
-            return folder, result
-        asked = info.selected_suite.resolved_labels
-        layout = find_layout({column for row in rows for column in row.cells}, mapped, fixed, asked)
+        asked, available = info.selected_suite.resolved_labels, {column for row in rows for column in row.cells}
+        layout = find_layout(available, mapped, fixed, asked) if rows else None
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
+    if not scanned:
+        raise UsageError(f"{path}: the file has no rows")
+    if layout is None:
+        return folder, result
     reader = _Reader(layout, info, {record.cell: record.artifact_sha256 for record in records})
     has_quotes = path.suffix.lower() in (".csv", ".tsv")
     read = (label for row in rows for label in reader.labels(row, str(path), has_quotes=has_quotes))
     _add(read, read_labels(folder / LABELS), layout, result)
     append_labels(folder / LABELS, result.labels)
     return folder, result
-
-
-def _scan(path: Path) -> list[Row | Problem]:
-    scanned = list(scan_rows(path, str(path)))
-    if not scanned:
-        raise UsageError("the file has no rows")
-    return scanned
 
 
 def _add(labels: Iterable[Label | Problem], before: Sequence[Label], layout: Layout, result: Imported) -> None:
@@ -134,7 +129,10 @@ class _Reader:
 
     def labels(self, row: Row, name: str, *, has_quotes: bool) -> Iterator[Label | Problem]:
         """The labels of a row, and a problem for each unreadable one; nothing for a row that nobody filled in."""
-        cells = {column: _strip_apostrophe(cell) if has_quotes else cell for column, cell in row.cells.items()}
+        cells = dict(row.cells)
+        for column, cell in cells.items() if has_quotes else ():
+            if isinstance(cell, str) and AS_FORMULA.match(cell):
+                cells[column] = cell.removeprefix("'")  # it marks text in a spreadsheet
         try:
             answers = list(self._answers(cells))
             if not answers:
@@ -223,7 +221,11 @@ class _Reader:
         question = self.asked.question(key)
         pairs = {pair.key for pair in self.asked.pairs}
         if question is not None:
-            answer = _answer(question, value)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                raise _BadRowError(f"{question.key}: no answer")
+            answer = _typed(question, value)
+            if message := question.answer_problem(answer):
+                raise _BadRowError(f"{question.key}: {message}")
             if shared["other"] is not None:
                 raise _BadRowError(f"{key}: a question about one image takes no 'other'")
         elif key in pairs or key.removesuffix(WHY) in pairs:
@@ -235,21 +237,6 @@ class _Reader:
         except ValidationError as error:
             part = error.errors(include_url=False)[0]
             raise _BadRowError(f"{part['loc'][0]}: {part['msg'].removeprefix('Value error, ')}") from None
-
-
-def _strip_apostrophe(cell: object) -> object:
-    """Removes the apostrophe that marks text in a spreadsheet."""
-    return cell[1:] if isinstance(cell, str) and AS_FORMULA.match(cell) and cell.startswith("'") else cell
-
-
-def _answer(question: LabelQuestion, value: object) -> Any:
-    """Converts a cell, which may be text, to an answer of the question's type."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise _BadRowError(f"{question.key}: no answer")
-    answer = _typed(question, value)
-    if message := question.answer_problem(answer):
-        raise _BadRowError(f"{question.key}: {message}")
-    return answer
 
 
 def _typed(question: LabelQuestion, value: object) -> Any:
@@ -305,3 +292,90 @@ def _number(value: object, field: str) -> int | float:
         if isfinite(number):
             return int(number) if number.is_integer() else number
     raise _BadRowError(f"{field}: {value!r} is not a number")
+
+
+_SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
+_OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")
+_NAMES = _SHORT_NAMES | {name: name for name in (*_SHORT_NAMES.values(), *_OTHERS)}
+"""The fields of a label by the names that columns may have."""
+_MAX_COLUMNS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The column or fixed value of each label field, and the columns of questions."""
+
+    columns: Mapping[str, str]
+    fixed: Mapping[str, str]
+    wide: Mapping[str, str]
+
+    def has(self, field: str) -> bool:
+        """Whether rows have values of a field."""
+        return field in self.columns or field in self.fixed
+
+    def value(self, field: str, cells: Mapping[str, object]) -> object:
+        """The value of a field in a row, or ``None`` if it is empty."""
+        if field in self.fixed:
+            return self.fixed[field]
+        value = cells.get(self.columns.get(field, ""))
+        return None if isinstance(value, str) and not value.strip() else value
+
+
+def find_layout(
+    available: Collection[str], mapped: Mapping[str, str], fixed: Mapping[str, str], labels: Labels
+) -> Layout:
+    """Determines the layout of a file with the columns ``available``.
+
+    ``mapped`` gives the column of a field or question, ``fixed`` the value of a field for all rows. Columns named
+    like a field are recognized; without an answer column, so are columns named like a question. Raises ``UsageError``.
+    """
+    keys = [question.key for question in labels.questions]
+    columns, wide = _mapped(mapped, keys, available)
+    values: dict[str, str] = {}
+    for name, value in fixed.items():
+        if name not in _NAMES:
+            raise UsageError(f"--set {name}: not a label field{did_you_mean(name, _NAMES)}")
+        if _NAMES[name] in columns:
+            raise UsageError(f"--set {name}: also given as --map")
+        values[_NAMES[name]] = value
+    for name in sorted(_NAMES, key=_SHORT_NAMES.__contains__):  # a whole name before a short one
+        if name in available and _NAMES[name] not in values:
+            columns.setdefault(_NAMES[name], name)
+    if not wide and not {"answer"} & {*columns, *values}:
+        wide = {key: key for key in keys if key in available}
+    layout = Layout(columns, values, wide)
+    for needed in ("test_id", "rater") if wide else ("test_id", "rater", "question", "answer"):
+        if not layout.has(needed):
+            raise UsageError(_missing(needed, keys, available))
+    return layout
+
+
+def _mapped(
+    mapped: Mapping[str, str], keys: Collection[str], available: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The given columns of fields and of questions."""
+    columns: dict[str, str] = {}
+    wide: dict[str, str] = {}
+    for name, column in mapped.items():
+        if column not in available:
+            if (other := other_spelling(column, available)) is not None:
+                raise UsageError(f"--map {name}={column}: the file spells the column {other!r}")
+            raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, available)}")
+        if name not in _NAMES and name not in keys:
+            raise UsageError(f"--map {name}: not a label field or a question{did_you_mean(name, {*_NAMES, *keys})}")
+        (columns if name in _NAMES else wide)[_NAMES.get(name, name)] = column
+    return columns, wide
+
+
+def _missing(field: str, keys: Collection[str], available: Collection[str]) -> str:
+    """What to do about a field without a column."""
+    name = next((short for short, whole in _SHORT_NAMES.items() if whole == field), field)
+    for spelling in (name, field):
+        if (other := other_spelling(spelling, available)) is not None:
+            return f"the file spells the column {other!r}: --map {name}={shlex.quote(other)} reads it"
+    hint = f"--map {name}=COLUMN or --set {name}=VALUE sets it"
+    if field in ("question", "answer") and keys:
+        hint += f"; map the answers to a question with --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"
+    shown = ", ".join(repr(column)[:60] for column in sorted(available)[:_MAX_COLUMNS])
+    more = f" and {len(available) - _MAX_COLUMNS} more" if len(available) > _MAX_COLUMNS else ""
+    return f"no column {name!r}: {hint}. The file's columns: {shown}{more}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +28,10 @@ from visioneval.label.sampling import Item
 from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record, RunInfo
-from visioneval.records.run_folders import file_inside
+from visioneval.records.untrusted import file_inside
 from visioneval.suite.case import BASE_ROLE, TestCase, rendered
 from visioneval.suite.files import Trust
-from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion, resolve_labels
+from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, resolve_labels
 from visioneval.suite.model import Suite
 from visioneval.types import CaseFiles
 
@@ -65,12 +66,16 @@ class ItemView:
         """The item without its questions."""
         record = item.subject.record
         case = self._cases.get(record.test_id)
+        criteria = (case.criteria or None) if case else None
+        if case and criteria:
+            with suppress(TemplateError):
+                criteria = rendered(case, self._info.suite.vars)[1]
         return {
             "id": item.id,
             "case": record.test_id,
             # the outputs of a pair may be of two prompts: both are compared with what the case asks for
             "prompt": record.shown_prompt if item.subject.other is None else record.prompt,
-            "criteria": self._criteria(case),
+            "criteria": criteria,
             "region": case.region if case else None,
             "text": "\n".join(case.expect.text.required) if case and case.expect.text else None,
             "stages": self._stages(item, case),
@@ -80,14 +85,6 @@ class ItemView:
         """The ids of the first images, so that the page can prefetch them."""
         stages = self._stages(item, self._cases.get(item.subject.record.test_id))
         return [image["id"] for stage in stages[:2] for image in stage["images"] if image["kind"] == "image"]
-
-    def _criteria(self, case: TestCase | None) -> str | None:
-        if case is None or not case.criteria:
-            return None
-        try:
-            return rendered(case, self._info.suite.vars)[1]
-        except TemplateError:
-            return case.criteria
 
     def _stages(self, item: Item, case: TestCase | None) -> list[dict[str, Any]]:
         """The views of an item, each with one or two images. The first shows the labeled output."""
@@ -177,17 +174,12 @@ def questions_for(suite: Suite, *, of_pairs: bool) -> tuple[LabelQuestion, ...]:
     """The questions of a suite about cells, or about pairs, which have a default. Raises ``UsageError``."""
     if of_pairs:
         pairs = suite.resolved_labels.pairs or resolve_labels(None, (), ()).pairs
-        return tuple(question for pair in pairs for question in _pair_questions(pair))
+        which = [LabelQuestion(key=pair.key, ask=pair.ask, type="one_of", choices=PAIR_ANSWERS) for pair in pairs]
+        whys = [LabelQuestion(key=f"{pair.key}{WHY}", ask="Why?", type="text") for pair in pairs]
+        return tuple(chain.from_iterable(zip(which, whys, strict=True)))
     if not suite.resolved_labels.questions:
         raise UsageError("the suite has only questions about pairs; add --pairs OTHER_RUN")
     return suite.resolved_labels.questions
-
-
-def _pair_questions(pair: LabelPair) -> tuple[LabelQuestion, LabelQuestion]:
-    return (
-        LabelQuestion(key=pair.key, ask=pair.ask, type="one_of", choices=PAIR_ANSWERS),
-        LabelQuestion(key=f"{pair.key}{WHY}", ask="Why?", type="text"),
-    )
 
 
 def applies(question: LabelQuestion, record: Record) -> bool:

@@ -113,22 +113,22 @@ def select_candidates(
     does not give a verdict away. ``disputed`` takes those with the highest positive weight. With the same seed, a
     smaller ``random`` or ``stratified`` selection is the beginning of a larger one.
     """
-    shuffled = sorted(subjects, key=lambda subject: rank(seed, "choose", subject.record.cell, subject.other_name))
+
+    def by(purpose: str) -> Callable[[Candidate], str]:
+        return lambda subject: rank(seed, purpose, subject.record.cell, subject.other_name)
+
+    shuffled = sorted(subjects, key=by("choose"))
     if selection.kind == "stratified":
         verdicts = sorted({subject.record.verdict for subject in shuffled})
         rows = zip_longest(
             *([subject for subject in shuffled if subject.record.verdict == verdict] for verdict in verdicts)
         )
-        shuffled = [subject for row in rows for subject in _shuffled(filter(None, row), seed)]
+        shuffled = [subject for row in rows for subject in sorted(filter(None, row), key=by("order"))]
     elif selection.kind == "disputed":
         weighted = [(weight(subject.record), subject) for subject in shuffled]
         disputed = [pair for pair in weighted if pair[0] > 0]
         shuffled = [subject for _, subject in sorted(disputed, key=lambda pair: -pair[0])]
     return shuffled[: selection.count]
-
-
-def _shuffled(subjects: Iterable[Candidate], seed: int) -> list[Candidate]:
-    return sorted(subjects, key=lambda subject: rank(seed, "order", subject.record.cell, subject.other_name))
 
 
 def build_queue(

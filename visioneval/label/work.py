@@ -1,27 +1,38 @@
-"""Prepares one start of the label server: reads runs, selects cells and determines the seed."""
+"""Prepares one start of the label server, and keeps the progress of raters in ``labeling.jsonl``.
+
+``labels.jsonl`` stores answers. ``labeling.jsonl`` stores sessions with their seeds, and the steps of raters, so that a
+restarted server resumes where the rater stopped. Only this module reads or writes it.
+"""
 
 from __future__ import annotations
 
 import secrets
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.items import applies, questions_for
-from visioneval.label.progress import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.label.sampling import (
     RANDOM_KINDS,
     Candidate,
+    Item,
+    ItemKey,
+    Queue,
     SelectionSpec,
     SubjectKey,
+    Turn,
     draw_cells,
     pairs,
     select_candidates,
@@ -29,8 +40,10 @@ from visioneval.label.sampling import (
 from visioneval.media.video import can_read_videos
 from visioneval.records.labels import (
     LABELS,
+    Digest,
     Images,
     Label,
+    Rater,
     RecordedDraw,
     append_draw,
     drop_outdated,
@@ -41,11 +54,12 @@ from visioneval.records.labels import (
 )
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.outputs import changed_outputs, writing_ended
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.reader import GrowingFile, read_lines
+from visioneval.records.stores.lookup import append_shared, display_name, fetch_outputs
+from visioneval.records.untrusted import SCHEMA_VERSION, Moment, SampleIndex
 from visioneval.suite.files import split_run
 from visioneval.suite.labels import LabelQuestion
-from visioneval.types import Status
+from visioneval.types import Frozen, Status
 
 _Subjects = dict[SubjectKey, Candidate]
 
@@ -165,8 +179,7 @@ def record_draw(
         raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
     folder, info, records = read_run(name, runs, warn)
     _check_unchanged(records, folder, info)
-    seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
-    draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
+    draw = draw_cells(records, selection, _draw_seed(folder, records, selection, seed), datetime.now(UTC))
     append_draw(folder, draw)
     by_cell = {record.cell: record for record in records}
     drawn = [by_cell[cell.cell] for cell in draw.cells]
@@ -187,17 +200,17 @@ def labels_to_export(run: str, runs: Path, warn: Warn, *, include_all: bool) -> 
     return newest(current.labels), outdated
 
 
-def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:
-    """The seed of the last draw of the same kind from the same model runs."""
+def _draw_seed(
+    folder: Path, records: Iterable[Record], selection: SelectionSpec | None, seed: int | None = None
+) -> int:
+    """The given seed, else that of the last draw of the same kind from the same model runs, else a new one."""
+    if seed is not None:
+        return seed
     labels = sorted({record.model_label for record in records if record.status is Status.COMPLETED})
-    for draw in reversed(read_draws(folder)):
-        is_same_kind = SelectionSpec.parse(draw.about.which).kind == selection.kind
+    for draw in reversed(read_draws(folder)) if selection is not None else ():
+        is_same_kind = selection and SelectionSpec.parse(draw.about.which).kind == selection.kind
         if is_same_kind and [part.model_label for part in draw.about.frame] == labels:
             return draw.about.seed
-    return None
-
-
-def _new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
@@ -207,10 +220,8 @@ def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
         problem = f"{run.folder}: no images to label"
     else:
         subjects = pairs(run.with_output, other.with_output, other.info.run_id)
-        problem = (
-            f"--pairs {other.info.run_id}: no cell has an image in both runs;"
-            " to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
-        )
+        hint = "to compare two model runs of one run, use RUN@LABEL --pairs RUN@LABEL"
+        problem = f"--pairs {other.info.run_id}: no cell has an image in both runs; {hint}"
     if not subjects:
         raise UsageError(problem)
     return subjects
@@ -224,8 +235,7 @@ def _session(request: LabelRequest, run: _Run, other: _Run | None, draw: Selecti
     for entry in reversed(read_entries(run.folder)):
         if entry.session is not None and entry.session.model_dump(exclude={"seed"}) == settings:
             return entry.session
-    seed = None if draw is None else _seed_of_last_draw(run.folder, run.records, draw)
-    return LabelSession(**settings, seed=_new_seed() if seed is None else seed)
+    return LabelSession(**settings, seed=_draw_seed(run.folder, run.records, draw))
 
 
 def _find_anchors(run: _Run, by_key: _Subjects, *, of_pairs: bool) -> tuple[list[Candidate], int]:
@@ -258,3 +268,99 @@ def _notes(run: _Run, by_key: _Subjects, missing_anchors: int) -> Iterable[str]:
         yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:
         yield f"{count_of(missing_anchors, 'cell')} with an agreed answer skipped: not in this selection"
+
+
+PROGRESS = "labeling.jsonl"
+ANCHOR_VALIDITY = timedelta(hours=12)
+"""Anchors are asked again after this time."""
+
+
+class LabelSession(Frozen):
+    """The settings of one start of the server. ``seed`` shuffles order and sides."""
+
+    which: str
+    repeat: Annotated[float, Field(ge=0, le=1)]
+    cells: str | None = None
+    pairs: str | None = None
+    seed: Annotated[int, Field(ge=0)]
+
+
+class LabelStep(Frozen):
+    """What a rater did with one item. ``reopened``: a skipped item will be shown again."""
+
+    rater: Rater
+    test_id: str
+    model_label: str
+    sample_index: SampleIndex
+    other: str | None = None
+    turn: Turn
+    did: Literal["answered", "skipped", "undone", "reopened"]
+    artifact_sha256: Digest | None = None
+    other_sha256: Digest | None = None
+
+    @property
+    def key(self) -> ItemKey:
+        """The key of the item."""
+        return self.test_id, self.model_label, self.sample_index, self.other, self.turn
+
+
+class SessionEntry(Frozen):
+    """One line of the file: a session or a step."""
+
+    schema_version: int = SCHEMA_VERSION
+    at: Moment
+    session: LabelSession | None = None
+    step: LabelStep | None = None
+
+
+def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
+    """Appends lines atomically and durably. Raises ``StorageError``."""
+    append_shared(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
+
+
+def read_entries(folder: Path) -> list[SessionEntry]:
+    """All lines, oldest first; empty if the file is missing. Raises ``RunFormatError`` with file and line."""
+    return list(read_lines(folder / PROGRESS, SessionEntry, "labeling"))
+
+
+def growing_entries(folder: Path) -> GrowingFile[SessionEntry]:
+    """The lines of a file that other servers append to."""
+    return GrowingFile(folder / PROGRESS, SessionEntry, "labeling")
+
+
+@dataclass(slots=True)
+class RaterProgress:
+    """One rater's progress: what was done last with each item, and when, in the order of these steps."""
+
+    last: dict[ItemKey, tuple[str, datetime]] = field(default_factory=dict)
+
+    def apply(self, step: LabelStep, at: str) -> None:
+        """Applies one step."""
+        self.last.pop(step.key, None)
+        self.last[step.key] = step.did, datetime.fromisoformat(at)
+
+    def did(self, item: Item) -> str:
+        """What was done last with an item; empty if nothing was."""
+        return self.last.get(item.key, ("", None))[0]
+
+    def items(self, queue: Queue, *did: str) -> list[Item]:
+        """The items of a queue with which this was done last, in order."""
+        return [queue[key] for key, (step, _) in self.last.items() if step in did and key in queue]
+
+    def done(self, queue: Queue, now: datetime) -> list[Item]:
+        """The items of a queue that are answered or skipped. Anchors expire after ``ANCHOR_VALIDITY``."""
+        return [
+            item
+            for item in self.items(queue, "answered", "skipped")
+            if item.turn != "anchor" or now - self.last[item.key][1] < ANCHOR_VALIDITY
+        ]
+
+    def next_items(self, queue: Queue, now: datetime, count: int) -> list[Item]:
+        """The next items, at most ``count``: undone items first, the last one first, then the order of the queue."""
+        again = self.items(queue, "undone")[::-1]
+        left_out = {item.key for item in (*again, *self.done(queue, now))}
+        return list(islice(chain(again, (item for key, item in queue.items() if key not in left_out)), count))
+
+    def last_item(self, queue: Queue) -> Item | None:
+        """The last answered or skipped item of the queue, which *undo* reverts."""
+        return next(iter(self.items(queue, "answered", "skipped")[::-1]), None)

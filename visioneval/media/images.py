@@ -23,7 +23,7 @@ from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError
 from visioneval.media import svg
 from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
-from visioneval.stopwatch import waiting
+from visioneval.threads import waiting
 from visioneval.types import Output
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from xml.parsers import expat
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError, MissingExtraError
-from visioneval.extras import has_extra, needs
+from visioneval.installation import has_extra, needs
 
 MAX_SVG_BYTES = 10_000_000
 MAX_ELEMENTS = 100_000

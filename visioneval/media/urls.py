@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.media.network import (
     ACCEPTED,
     Inflater,

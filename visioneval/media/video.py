@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from visioneval.bounds import MAX_FRAMES, max_pixels
 from visioneval.errors import ImageError, MissingExtraError, WrongTaskError
-from visioneval.extras import has_extra, needs
+from visioneval.installation import has_extra, needs
 from visioneval.media import images
 from visioneval.media.animation import (
     ANIMATION_TYPES,

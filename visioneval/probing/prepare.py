@@ -40,8 +40,8 @@ from visioneval.probing.subject import (
 )
 from visioneval.records.model import Record
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import is_inside
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.untrusted import is_inside
 from visioneval.running.calls.prices import budget_warnings
 from visioneval.running.calls.settings import CallSettings, budget_of
 from visioneval.running.cells.generation import call_on_records, is_edit_of

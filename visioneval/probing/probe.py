@@ -11,7 +11,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from visioneval.aio import gather_all
 from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe import (
     HARMLESS,
@@ -50,7 +49,7 @@ from visioneval.running.loading import SuiteOptions
 from visioneval.running.plan import Call
 from visioneval.running.prepare import describe_run, now
 from visioneval.suite.filters import Scope
-from visioneval.threads import processors
+from visioneval.threads import gather_all, processors
 from visioneval.types import Status, Verdict
 from visioneval.version import __version__
 

@@ -18,10 +18,8 @@ from pydantic import BaseModel, Field
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError, count_of
-from visioneval.records.fields import ModelLabel, OfCell, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
-from visioneval.records.run_folders import bytes_of
-from visioneval.records.untrusted_json import read_json
+from visioneval.records.untrusted import ModelLabel, OfCell, RuleText, SampleIndex, Usd, bytes_of, read_json
 from visioneval.suite.case import CaseId
 from visioneval.suite.metrics import DecidingRules, Meaning, SuiteMetrics, counter_examples, meanings_of
 from visioneval.types import Frozen, Score, Verdict

@@ -21,11 +21,10 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.fields import CellCount, Duration, ModelLabel, Moment, OfCell, SampleIndex
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.reader import GrowingFile, read_lines
 from visioneval.records.stores.lookup import append_shared
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION, CellCount, Duration, ModelLabel, Moment, OfCell, SampleIndex
 from visioneval.suite.files import ONE_LINE, Trust
 from visioneval.types import Frozen, Score, Status
 

@@ -19,11 +19,27 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.media.urls import public_address
-from visioneval.records import fields
-from visioneval.records.fields import CellKey as CellKey
-from visioneval.records.fields import OfCell
-from visioneval.records.run_folders import bytes_of, parse_header
-from visioneval.records.untrusted_json import SCHEMA_VERSION, check_version, read_json
+from visioneval.records.untrusted import (
+    SCHEMA_VERSION,
+    Amount,
+    CellCount,
+    Duration,
+    JsonObject,
+    ModelLabel,
+    OfCell,
+    PathInRun,
+    Pixels,
+    RuleText,
+    RunId,
+    SampleIndex,
+    Usd,
+    WrittenTime,
+    bytes_of,
+    check_version,
+    parse_header,
+    read_json,
+)
+from visioneval.records.untrusted import CellKey as CellKey
 from visioneval.suite.case import CaseId, TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.filters import Scope, any_glob
@@ -77,9 +93,9 @@ class JudgeAnswer(Frozen):
     error: str | None = None
     never_asked: bool = False
     """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
-    details: fields.JsonObject = Field(default_factory=dict)
-    usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Usd | None = None
+    details: JsonObject = Field(default_factory=dict)
+    usage: dict[str, Amount] | None = None
+    cost_usd: Usd | None = None
     cached: bool = False
     refused: int = Field(default=0, ge=0)
     """How many of its questions it refused."""
@@ -107,22 +123,22 @@ class GraderRecord(Frozen):
     """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
     never_asked: bool = False
     """Whether a question was not asked at all: offline, or beyond the budget. For a panel, ``judges`` say which."""
-    details: fields.JsonObject = Field(default_factory=dict)
-    usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Usd | None = None
-    seconds: fields.Duration = 0.0
+    details: JsonObject = Field(default_factory=dict)
+    usage: dict[str, Amount] | None = None
+    cost_usd: Usd | None = None
+    seconds: Duration = 0.0
     """At work, without ``waited_seconds``."""
-    waited_seconds: fields.Duration = 0.0
+    waited_seconds: Duration = 0.0
     """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
-    refused: fields.CellCount | None = None
+    refused: CellCount | None = None
     """How many of its questions the judge refused; ``None`` if it has no judge, or in an older record."""
     fingerprint: Fingerprint
     judges: tuple[JudgeAnswer, ...] = ()
     """The answers of a panel, in its order; empty for a single judge."""
 
     @property
-    def all_details(self) -> tuple[fields.JsonObject, ...]:
+    def all_details(self) -> tuple[JsonObject, ...]:
         """Its details and those of each judge of its panel."""
         return self.details, *(answer.details for answer in self.judges)
 
@@ -131,10 +147,10 @@ class Record(OfCell, Frozen):
     """One finished cell."""
 
     schema_version: int = SCHEMA_VERSION
-    run_id: fields.RunId
+    run_id: RunId
     test_id: CaseId
-    model_label: fields.ModelLabel
-    sample_index: fields.SampleIndex
+    model_label: ModelLabel
+    sample_index: SampleIndex
     task_type: TaskType
     prompt: str
     """The case's own prompt."""
@@ -144,38 +160,38 @@ class Record(OfCell, Frozen):
     """What graders saw, if that is not ``prompt``."""
     tags: tuple[str, ...] = ()
     flaky: bool = False
-    metadata: fields.JsonObject = Field(default_factory=dict)
-    base_path: fields.PathInRun | None = None
+    metadata: JsonObject = Field(default_factory=dict)
+    base_path: PathInRun | None = None
     """Of a later turn: the image that it edits, which is the output of the turn before."""
     base_sha256: str | None = None
     provider: str
-    run_params: fields.JsonObject = Field(default_factory=dict)
+    run_params: JsonObject = Field(default_factory=dict)
     status: Status
     verdict: Verdict
-    failed_rules: tuple[fields.RuleText, ...] = ()
-    warned_rules: tuple[fields.RuleText, ...] = ()
-    skipped_rules: tuple[fields.RuleText, ...] = ()
+    failed_rules: tuple[RuleText, ...] = ()
+    warned_rules: tuple[RuleText, ...] = ()
+    skipped_rules: tuple[RuleText, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
     unmeasured_metrics: tuple[str, ...] = ()
     """The computed metrics that the cell needs and that are null."""
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     graders: tuple[GraderRecord, ...] = ()
-    artifact_path: fields.PathInRun | None = None
+    artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
     mime: str | None = None
-    width: fields.Pixels | None = None
-    height: fields.Pixels | None = None
-    reply_path: fields.PathInRun | None = None
+    width: Pixels | None = None
+    height: Pixels | None = None
+    reply_path: PathInRun | None = None
     """The raw answer to the generation, if a part of it was not used; or the output, if it cannot be used here."""
     reply_note: str | None = None
     """What of that answer was not used, and why."""
-    usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Usd | None = None
-    seconds: fields.Duration = 0.0
+    usage: dict[str, Amount] | None = None
+    cost_usd: Usd | None = None
+    seconds: Duration = 0.0
     """Of the generation, at work."""
-    waited_seconds: fields.Duration = 0.0
-    attempts: fields.CellCount = 0
+    waited_seconds: Duration = 0.0
+    attempts: CellCount = 0
     cached: bool = False
     error: CellError | None = None
     generation_key: str
@@ -242,20 +258,20 @@ class RunInfo(Frozen):
     schema_version: int = SCHEMA_VERSION
     run_id: str
     state: RunState
-    started_at: fields.WrittenTime
-    ended_at: fields.WrittenTime | None = None
+    started_at: WrittenTime
+    ended_at: WrittenTime | None = None
     stopped_by: StoppedBy | None = None
-    reused_since: fields.WrittenTime | None = None
+    reused_since: WrittenTime | None = None
     """When the oldest image from the cache was generated."""
-    resumed_at: tuple[fields.WrittenTime, ...] = ()
-    planned_cells: fields.CellCount
+    resumed_at: tuple[WrittenTime, ...] = ()
+    planned_cells: CellCount
     visioneval_version: str
     python_version: str
     experiment: str | None = None
     note: str | None = None
     graded_from: str | None = None
     """For a regrade: the source run of the images, as RUN_ID or RUN_ID@label."""
-    merged_from: tuple[fields.RunId, ...] = ()
+    merged_from: tuple[RunId, ...] = ()
     """For a run made of shards: their run ids, in order."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
@@ -323,7 +339,7 @@ def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 
-_RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
+_RUN_ID: TypeAdapter[str] = TypeAdapter(RunId)
 
 
 def read_info(folder: Path) -> RunInfo:

@@ -17,8 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError
-from visioneval.records.run_folders import bytes_of
-from visioneval.records.untrusted_json import SCHEMA_VERSION, read_json
+from visioneval.records.untrusted import SCHEMA_VERSION, bytes_of, read_json
 from visioneval.records.writer import storing
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.questions import GeckoQuestion

@@ -28,7 +28,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import is_inside
+from visioneval.records.untrusted import is_inside
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")

@@ -11,7 +11,6 @@ from visioneval.analysis.agreement.raters import MatchCount, RaterAgreement, Rat
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import count_of
 from visioneval.report.judges import judge_sections_of_runs
-from visioneval.report.numbers import with_interval
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -20,14 +19,13 @@ from visioneval.report.sections import (
     Outcome,
     Report,
     Section,
-    Tone,
     Value,
     dim,
     numbers,
     quoted,
     texts,
 )
-from visioneval.report.text import cut_middle
+from visioneval.report.text import cut_middle, with_interval
 from visioneval.rules import show_beside
 
 MAX_DISPUTED, MAX_RATERS, MAX_PAIRS = 5, 20, 10
@@ -75,10 +73,9 @@ def _outcome(agreement: Agreement) -> Outcome:
         what = "minimum" if "unmeasured" in states else "corrected figure"
         return Outcome("error", f"A {what} was not measured", agreement.exit_code)
     if states:
-        ending: tuple[Tone, str] = (
-            ("fail", "A minimum failed") if "failed" in states else ("pass", "All minimums passed")
-        )
-        return Outcome(*ending, agreement.exit_code)
+        has_failed = "failed" in states
+        sentence = "A minimum failed" if has_failed else "All minimums passed"
+        return Outcome("fail" if has_failed else "pass", sentence, agreement.exit_code)
     compared = count_of(sum(grader.cells > 0 for grader in agreement.graders), "metric")
     return Outcome("plain", f"{compared} compared with {count_of(agreement.labels, 'label')}", agreement.exit_code)
 
@@ -163,18 +160,13 @@ def _among_raters(questions: Sequence[RaterAgreement]) -> Iterator[Section]:
         alpha = "\n".join(f"{_with_note(measure, '.2f')}{f' {level}' * (len(levels) > 1)}" for level, measure in levels)
         size = f" (of {question.fleiss_raters})" if question.fleiss.value is not None else ""
         counts = (f"{number:,}" for number in (question.raters, question.items, question.shared))
-        agreed = f"{_value(question.fleiss.value)}{size}", _value(question.cohen_mean.value)
+        agreed = _kappa(question.fleiss.value) + size, _kappa(question.cohen_mean.value)
         rows.append((name, *counts, alpha, *agreed))
         if len(question.cohen) <= MAX_PAIRS:
-            pairs += [(name, *map(quoted, pair.raters), str(pair.n), _value(pair.kappa)) for pair in question.cohen]
+            pairs += [(name, *map(quoted, pair.raters), str(pair.n), _kappa(pair.kappa)) for pair in question.cohen]
     alpha_column = Column("Krippendorff's alpha [95%]", min_width=19, short="alpha [95%]")
-    columns = (
-        *texts("question"),
-        *numbers("raters", "items", "shared"),
-        alpha_column,
-        Column("Fleiss"),
-        *numbers("Cohen"),
-    )
+    counted = (*texts("question"), *numbers("raters", "items", "shared"))
+    columns = (*counted, alpha_column, Column("Fleiss"), *numbers("Cohen"))
     yield Section("Agreement among raters", columns, rows, splits=True)
     if pairs:
         columns = (*texts("question", "rater A", "rater B"), *numbers("items", "kappa"))
@@ -229,9 +221,8 @@ def _correction(correction: Correction) -> Iterator[Section]:
     for entry in correction.differences:
         *numbers_of, note = _measure(entry.difference)
         labels = f"labels: {entry.labels_a:,} and {entry.labels_b:,}"
-        rows.append(
-            (quoted(entry.metric), quoted(entry.question), *numbers_of, "; ".join(filter(None, (labels, note))))
-        )
+        about = "; ".join(filter(None, (labels, note)))
+        rows.append((quoted(entry.metric), quoted(entry.question), *numbers_of, about))
     if rows:
         title = f"Corrected figure of {correction.differences[0].b} minus that of {correction.differences[0].a}"
         yield Section(title, (*texts("metric", "human label"), *_VALUES), rows)
@@ -261,32 +252,28 @@ def _corrected(metric: CorrectedMetric) -> Section:
 
 def _measure(measure: Statistic) -> tuple[str, str, str, str]:
     """The value, the interval, the number of rows and the note."""
-    has_interval = measure.low is not None and measure.high is not None
-    interval = f"[{measure.low:.3f}, {measure.high:.3f}]" if has_interval else ""
-    return "-" if measure.value is None else f"{measure.value:.3f}", interval, f"{measure.n:,}", measure.note or ""
+    value, _, interval = _interval(measure, ".3f").partition(" ")
+    return value, interval, f"{measure.n:,}", measure.note or ""
 
 
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _kappa(value: float | None) -> str:
+    return with_interval(value, None, None)
 
 
-def _interval(measure: Statistic) -> str:
-    return with_interval(measure.value, measure.low, measure.high)
+def _interval(measure: Statistic, form: str = ".2f") -> str:
+    return with_interval(measure.value, measure.low, measure.high, form)
 
 
 def _with_note(measure: Statistic, form: str = ".3f") -> str:
     """The value with its interval and a note, or why there is none."""
     if measure.value is None:
         return measure.note or "-"
-    shown = with_interval(measure.value, measure.low, measure.high, form)
-    return f"{shown} ({measure.note})" if measure.note else shown
+    return _interval(measure, form) + (f" ({measure.note})" if measure.note else "")
 
 
 def _matches(matches: MatchCount) -> str:
-    if not matches.n:
-        return "-"
     distance = f", {matches.distance:.2g} steps apart" if matches.distance else ""
-    return f"{matches.same}/{matches.n}{distance}"
+    return f"{matches.same}/{matches.n}{distance}" if matches.n else "-"
 
 
 def _remarks(remarks: Sequence[str]) -> list[Cell]:

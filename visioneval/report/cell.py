@@ -6,18 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.media.urls import public_address
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record
-from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import failed_text, thresholds_of
+from visioneval.records.stores.lookup import display_name
 from visioneval.report.run import VERDICT_TONES
-from visioneval.report.sections import Cell, Column, Section, Value
+from visioneval.report.sections import Cell, Column, Section, Value, numbers, shown_columns
 from visioneval.report.terminal import STYLES, key_values, section_part
-from visioneval.report.text import clean
+from visioneval.report.text import clean, failed_text, thresholds_of
 from visioneval.rules import show_score
 from visioneval.suite.case import TestCase
 
@@ -30,26 +29,23 @@ def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, co
     console.print(Text(clean(cells[0].test_id), style="bold"))
     console.print(key_values(_case_rows(cells[0], case)))
     for cell in cells:
-        console.print()
         _print_cell(cell, folder, console)
 
 
 def _case_rows(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cell]]:
     yield "prompt", record.prompt
+    rows: dict[str, str | None] = {}
     if case is not None:
         masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
         shown = zip(case.images, case.shown_roles, strict=True)
-        inputs = [f"{public_address(image.path)} ({role})" for image, role in shown]
-        yield from _non_empty(
-            {
-                "criteria": case.criteria,
-                "region": case.region,
-                "inputs": ", ".join(inputs),
-                "masks": ", ".join(f"{public_address(path)} ({name})" for name, path in masks.items()),
-                "reference": case.reference and public_address(case.reference),
-            }
-        )
-    yield from _non_empty({"tags": ", ".join(record.tags)})
+        rows = {
+            "criteria": case.criteria,
+            "region": case.region,
+            "inputs": ", ".join(f"{public_address(image.path)} ({role})" for image, role in shown),
+            "masks": ", ".join(f"{public_address(path)} ({name})" for name, path in masks.items()),
+            "reference": case.reference and public_address(case.reference),
+        }
+    yield from _non_empty({**rows, "tags": ", ".join(record.tags)})
 
 
 def _non_empty(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
@@ -61,28 +57,29 @@ def _print_cell(record: Record, folder: Path, console: Console) -> None:
         (record.verdict, f"bold {STYLES[VERDICT_TONES[record.verdict]]}"),
         f"  {clean(record.model_label)}  sample {record.sample_index}",
     )
+    console.print()
     console.print(Rule(title, align="left"))
     if record.artifact_path:
         # not wrapped by us, so that the path can be copied from the terminal
         console.print(Text(clean(display_name(folder / record.artifact_path))), soft_wrap=True)
     console.print(key_values(_result_rows(record)))
-    if record.scores:
-        console.print()
-        console.print(section_part(_scores(record), console.width))
+    parts: list[RenderableType] = [section_part(_scores(record), console.width)] if record.scores else []
     for grader in record.graders:
         if rows := list(_grader_rows(grader)):
-            console.print()
-            console.print(Text(clean(f"{grader.key} ({grader.type})"), style="bold"))
-            console.print(key_values(rows))
+            parts.append(Group(Text(clean(f"{grader.key} ({grader.type})"), style="bold"), key_values(rows)))
         for judge, details in (("", grader.details), *((answer.judge, answer.details) for answer in grader.judges)):
             if questions := _questions_in(details):
-                console.print()
-                console.print(section_part(_answers(f"{grader.key}: {judge or 'answers'}", questions), console.width))
+                section = _answers(f"{grader.key}: {judge or 'answers'}", questions)
+                parts.append(section_part(section, console.width))
+    for part in parts:
+        console.print()
+        console.print(part)
 
 
 def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     error = record.error
     cost = "" if record.cost_usd is None else f", {record.cost_usd:.4f} USD"
+    stored = f" (in {record.reply_path})" if record.reply_path else ""
     yield from _non_empty(
         {
             "edits": record.base_path,
@@ -93,7 +90,7 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.shown_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
-            "unused answer": None if record.is_unusable else _unused_reply(record),
+            "unused answer": None if record.is_unusable or not record.reply_note else record.reply_note + stored,
             "failed": "\n".join(failed_text(rule, record.scores) for rule in record.failed_rules),
             "warned": "\n".join(failed_text(rule, record.scores) for rule in record.warned_rules),
             "skipped": "\n".join(record.skipped_rules),
@@ -102,30 +99,18 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     )
 
 
-def _unused_reply(record: Record) -> str | None:
-    """What of the answer to the generation was not used, and where it is."""
-    return record.reply_note and f"{record.reply_note}{f' (in {record.reply_path})' if record.reply_path else ''}"
-
-
 def _waited(seconds: float) -> str:
     return f" (waited {seconds:.2f} s)" if seconds >= _SHORTEST_WAIT_S else ""
 
 
 def _scores(record: Record) -> Section:
-    columns = (Column("metric", min_width=16), Column("score", is_number=True), Column("reason", min_width=20))
-    thresholds = thresholds_of(record)
-    rows = [
-        (name, show_score(score, thresholds.get(name)), record.reasons.get(name, ""))
-        for name, score in record.scores.items()
-    ]
+    columns = (Column("metric", min_width=16), *numbers("score"), Column("reason", min_width=20))
+    thresholds, reasons = thresholds_of(record), record.reasons
+    shown = {name: show_score(score, thresholds.get(name)) for name, score in record.scores.items()}
     # a reason for all of a grader's metrics is stored under the grader's key
-    rows += [
-        (grader.key, "", record.reasons[grader.key])
-        for grader in record.graders
-        if grader.key in record.reasons and grader.key not in record.scores
-    ]
-    visible = columns if any(row[2] for row in rows) else columns[:2]
-    return Section("", visible, [row[: len(visible)] for row in rows])
+    shown |= {grader.key: "" for grader in record.graders if grader.key in reasons and grader.key not in shown}
+    rows = [(name, score, reasons.get(name, "")) for name, score in shown.items()]
+    return Section("", *shown_columns(columns, rows, {"reason": any(row[2] for row in rows)}))
 
 
 def _questions_in(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -138,7 +123,7 @@ def _questions_in(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _answers(title: str, questions: Sequence[Mapping[str, Any]]) -> Section:
     """A row for each question: how it was answered, why it scored 0, and what in the prompt it is about."""
     notes = [name for name in ("reason", "justification") if any(entry.get(name) for entry in questions)]
-    rows: list[list[str | Value]] = [
+    rows: list[list[Cell]] = [
         [str(entry["question"]), _answer_to(entry), *(str(entry.get(name) or "") for name in notes)]
         for entry in questions
     ]
@@ -171,13 +156,11 @@ def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
 
 def _answer(answer: JudgeAnswer) -> str:
     """The answer of one judge of a panel: its scores, its error, its tags, its votes, and its reasons below."""
-    scores = ", ".join(
-        f"{name}: {'not measured' if score is None else _detail(score)}" for name, score in answer.scores.items()
-    )
+    scores = (f"{name}: {'not measured' if score is None else _detail(score)}" for name, score in answer.scores.items())
     model = f"({answer.model})" if answer.model else ""
     cost = "" if answer.cost_usd is None else f"{answer.cost_usd:.4f} USD"
     votes = answer.details.get("votes")
-    parts = (scores, ", ".join(answer.failure_tags), f"votes: {_detail(votes)}" if votes else "", cost)
+    parts = (", ".join(scores), ", ".join(answer.failure_tags), f"votes: {_detail(votes)}" if votes else "", cost)
     head = " ".join(filter(None, ("; ".join(filter(None, parts)), model)))
     return "\n".join(filter(None, (head, answer.error, *answer.reasons.values())))
 
@@ -209,18 +192,12 @@ def _item(value: Any) -> str:
     """One item of a list. In a mapping the first value is the heading; values equal to it are omitted."""
     if not isinstance(value, Mapping):
         return _detail(value)
-    parts = [
-        (name, _detail(item), item) for name, item in value.items() if _is_shown(item) and not _is_coordinate(item)
-    ]
+    parts = [(name, item) for name, item in value.items() if _is_shown(item) and not _is_coordinate(item)]
     if not parts:
         return "-"
-    (_, head, _), *rest = parts
-    notes = [_labeled(name, text, item) for name, text, item in rest if text != head]
+    head, notes = _detail(parts[0][1]), []
+    for name, item in parts[1:]:
+        if (text := _detail(item)) != head:
+            label = name.replace("_", " ")
+            notes.append(f"not {label}" if item is False else label if item is True else f"{label} {text}")
     return f"{head}  ({', '.join(notes)})" if notes else head
-
-
-def _labeled(name: str, text: str, value: Any) -> str:
-    label = name.replace("_", " ")
-    if isinstance(value, bool):
-        return label if value else f"not {label}"
-    return f"{label} {text}"

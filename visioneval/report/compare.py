@@ -1,34 +1,42 @@
-"""A comparison as a report: what broke and what was fixed, then the numbers, then the gates."""
+"""A comparison as a report and as JSON: what broke and what was fixed, then the numbers, then the gates."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import starmap
+from typing import Any
 from urllib.parse import urlencode
 
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
+from visioneval.analysis.compare.metrics import Alignment
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.sides import Cell as RunCell
-from visioneval.analysis.sides import Cells
+from visioneval.analysis.sides import Cells, Side
 from visioneval.errors import count_of
-from visioneval.records.stores.locations import display_name
-from visioneval.report.comparison_notes import (
+from visioneval.records.model import CellKey
+from visioneval.records.stores.lookup import display_name
+from visioneval.records.untrusted import SCHEMA_VERSION
+from visioneval.report.differences import (
     CHANGE_WORDS,
     MAX_LISTED,
     compared_lines,
     comparison_outcome,
     counts_text,
+    difference_sections,
     grading_lines,
     listed,
     notes,
 )
-from visioneval.report.differences import difference_sections
-from visioneval.report.numbers import failed_text
-from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, quoted
-from visioneval.report.text import cut_middle, one_line
+from visioneval.report.sections import STATES, Cell, Column, Report, Section, Tone, Value, dim, numbers, quoted
+from visioneval.report.text import cut_middle, failed_text, one_line
 from visioneval.rules import parse_rule
+from visioneval.types import MUST_PASS
 
 MAX_ROWS = 20
 """Rows of a table of pairs, which are read from disk."""
@@ -67,12 +75,9 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
         if cells
     ]:
         yield Section("Not compared: only in one run", notes=unpaired)
-    yield Section(
-        "Gates (--fail-on)",
-        (Column("state"), Column("gate", min_width=12), Column("result", min_width=20)),
-        [(STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates],
-        name="gates",
-    )
+    columns = Column("state"), Column("gate", min_width=12), Column("result", min_width=20)
+    rows = [(STATES[gate.state], quoted(gate.fail_on.text), quoted(gate.message)) for gate in gates]
+    yield Section("Gates (--fail-on)", columns, rows, name="gates")
 
 
 def _changes(change: Change, comparison: Comparison) -> Section:
@@ -101,11 +106,8 @@ def _alignments(comparison: Comparison) -> Section:
         ]
         for item, pair in comparison.aligned_pairs(MAX_ROWS)
     ]
-    columns = (
-        *_pair_columns(comparison),
-        *(Column(name, is_number=True) for name in "AB"),
-        *(Column(name, min_width=16) for name in ("gaps in A", "gaps in B")),
-    )
+    gaps = [Column(name, min_width=16) for name in ("gaps in A", "gaps in B")]
+    columns = (*_pair_columns(comparison), *numbers("A", "B"), *gaps)
     title = "Alignment side by side, largest loss first"
     return Section(title, columns, rows, _more(len(comparison.alignments)), is_cut=True)
 
@@ -175,13 +177,7 @@ def _cost_and_time(comparison: Comparison) -> Iterator[Section]:
         for name, amount, form in amounts
     ]
     if rows:
-        columns = (
-            Column("amount", min_width=8),
-            Column("A", is_number=True),
-            Column("B", is_number=True),
-            Column("pairs"),
-        )
-        yield Section("Cost and time", columns, rows)
+        yield Section("Cost and time", (Column("amount", min_width=8), *numbers("A", "B"), Column("pairs")), rows)
 
 
 def _cell_names(cells: Cells) -> str:
@@ -203,3 +199,108 @@ def _commands(comparison: Comparison) -> Iterator[str]:
         cell = next(iter(comparison.changed("broken"))).b
         run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
         yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"
+
+
+_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
+"""Fields of a difference that JSON does not have."""
+_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
+_CELL = (
+    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
+    *("artifact_path", "artifact_sha256"),
+)
+_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
+"""Fields of pairs, cells and cases that JSON has."""
+
+
+def comparison_json(
+    comparison: Comparison, gates: Sequence[GateResult], exit_code: int, confirmation_notes: Sequence[str] = ()
+) -> Iterator[str]:
+    """The comparison as one JSON object, in parts: pairs are read one at a time. Those that pass are only counted."""
+
+    def differences(*names: str) -> dict[str, list[dict[str, Any]]]:
+        return {name: list(map(_difference, getattr(comparison, name))) for name in names}
+
+    fields: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "a": _side_data(comparison.a),
+        "b": _side_data(comparison.b),
+        "notes": [*notes(comparison), *confirmation_notes],
+        "labels": comparison.labels,
+        "counts": comparison.counts,
+        "changes": map(_pair_data, comparison.differing_pairs),
+        "only_a": map(_cell_name, comparison.only_a.names()),
+        "only_b": map(_cell_name, comparison.only_b.names()),
+        "pass_rate": _difference(comparison.pass_rate),
+        **differences("metrics", "by_word", "by_run", "by_tag", "by_type"),
+        "alignments": starmap(_aligned, comparison.aligned_pairs()),
+        **differences("by_failure_tag"),
+        "not_graded_alike": list(map(asdict, comparison.grading_differences)),
+        "changed_metrics": list(map(asdict, comparison.changed_metrics)),
+        "excuses": list(map(asdict, comparison.excuses)),
+        "suite_text_differs": comparison.has_other_source,
+        "cost_usd": asdict(comparison.cost_usd),
+        "seconds": asdict(comparison.seconds),
+        "gates": list(map(_gate, gates)),
+        "exit_code": exit_code,
+    }
+    for at, (name, value) in enumerate(fields.items()):
+        yield f"{', ' if at else '{'}{json.dumps(name)}: "
+        if isinstance(value, Iterator):
+            yield "["
+            yield from (f"{', ' * bool(place)}{json.dumps(item)}" for place, item in enumerate(value))
+            yield "]"
+        else:
+            yield json.dumps(value)
+    yield "}"
+
+
+def _side_data(side: Side) -> dict[str, Any]:
+    return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells), "runs": side.runs}
+
+
+def _cell_name(cell: CellKey) -> dict[str, Any]:
+    return dict(zip(("test_id", "model_label", "sample_index"), cell, strict=True))
+
+
+def _pair_data(pair: CellPair) -> dict[str, Any]:
+    return {
+        "change": pair.change,
+        **_cell_name(pair.b.key),
+        **{name: getattr(pair, name) for name in _PAIR},
+        "moved_by_rules": pair.is_moved_by_rules,
+        "a": _cell_data(pair.a),
+        "b": _cell_data(pair.b),
+    }
+
+
+def _aligned(item: Alignment, pair: CellPair) -> dict[str, Any]:
+    return {
+        **_cell_name(pair.b.key),
+        "grader": item.grader,
+        "a": {"score": item.a, "gaps": pair.a.reasons.get(item.grader, "")},
+        "b": {"score": item.b, "gaps": pair.b.reasons.get(item.grader, "")},
+    }
+
+
+def _cell_data(cell: RunCell) -> dict[str, Any]:
+    return {**{name: getattr(cell, name) for name in _CELL}, "error": cell.error and cell.error.model_dump()}
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    """Of must_pass with its cases: ``b`` counts B's own samples, ``new`` those that confirm."""
+    data: dict[str, Any] = {"fail_on": gate.fail_on.text, "state": gate.state, "message": gate.message}
+    if gate.fail_on.text == MUST_PASS:
+        cases = [{"state": case.state, **asdict(case)} for case in gate.cases]
+        data["cases"] = [{name: fields[name] for name in _MUST_PASS_CASE} for fields in cases]
+    return data
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    metric, interval = difference.metric, difference.interval
+    return {
+        **{name: value for name, value in asdict(difference).items() if name not in _INTERNAL},
+        "type": metric.type,
+        "better": metric.better,
+        "interval": None if interval is None else [interval.low, interval.high],
+        "significant": difference.significant,
+    }

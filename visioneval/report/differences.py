@@ -1,4 +1,4 @@
-"""The differences of a comparison: tables of the pass rate and the metrics, and the words for each number."""
+"""What a comparison says: how it ended, what restricts its numbers, and tables of the differences."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
+from visioneval.analysis.compare.gates import GateResult, OverallState, check_coverage, exit_code, overall_state
+from visioneval.analysis.compare.pairing import Change
+from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
-from visioneval.report.numbers import show_share
-from visioneval.report.sections import Cell, Column, Interval, Section, Tone, Value, quoted
+from visioneval.report.sections import (
+    Cell,
+    Column,
+    Interval,
+    Outcome,
+    Section,
+    Tone,
+    Value,
+    numbers,
+    quoted,
+    shown_columns,
+)
+from visioneval.report.text import rerouting_lines, show_share
 from visioneval.rules import is_equal, show_beside
 
 _WHOLE_NAME, _SHORTEST_NAME = 30, 10
@@ -44,14 +58,13 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
 def _with_table(section: Section, heading: str, differences: Sequence[Difference], kind: _Kind) -> Section:
     columns = [
         Column(heading, min_width=_WHOLE_NAME),
-        *(Column(name, is_number=True) for name in "AB"),
+        *numbers("A", "B"),
         Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
-        Column("p", is_number=True),
-        *([Column("p Holm", is_number=True)] if kind == "tested" else []),
-        Column("n (cases)", is_number=True),
-        *([Column("broken / fixed")] if kind == "verdicts" else []),
+        *numbers("p", "p Holm", "n (cases)"),
+        Column("broken / fixed"),
         Column("result"),
     ]
+    is_shown = {"p Holm": kind == "tested", "broken / fixed": kind == "verdicts"}
     has_links = heading == "tag" and kind == "verdicts"
     rows: list[list[Cell]] = [
         [
@@ -60,13 +73,14 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
             show_value(item, item.b),
             Value(show_difference(item), plot=_plot(item)),
             show_p(item.p),
-            *([show_p(item.p_holm)] if kind == "tested" else []),
+            show_p(item.p_holm),
             show_n(item),
-            *([f"{item.lower:,} / {item.higher:,}"] if kind == "verdicts" else []),
+            f"{item.lower:,} / {item.higher:,}",
             _result(item),
         ]
         for item in differences
     ]
+    columns, rows = shown_columns(columns, rows, is_shown)
     narrow_columns = [replace(column, name=re.sub(r" (?=[\[(/])", "\n", column.name)) for column in columns]
     narrow_columns[-1] = Column("result", min_width=8)
     narrow_rows = [list(row) for row in rows]
@@ -190,3 +204,162 @@ def _detectable(difference: Difference) -> str | None:
         return None
     points = difference.detectable * 100
     return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
+
+
+MAX_LISTED = 5
+CHANGE_WORDS: dict[Change, tuple[str, str]] = {
+    "broken": ("Broken (passed in A, fails in B)", "broken"),
+    "error_after": ("New errors (measured in A, ERROR in B)", "new error{s}"),
+    "fixed": ("Fixed (failed in A, passes in B)", "fixed"),
+    "error_before": ("Resolved errors (ERROR in A, measured in B)", "resolved error{s}"),
+    "still_failing": ("Still failing", "still failing"),
+    "still_error": ("ERROR in both", "error{s} in both"),
+    "still_passing": ("Still passing", "still passing"),
+}
+"""The title of the cells with a change, and what follows their number."""
+_OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
+    "unmeasured": ("error", "A gate was not measured"),
+    "cannot_tell": ("error", "A gate cannot tell"),
+    "incomplete": ("error", "B is incomplete"),
+}
+_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
+"""What follows a failed gate where the exit code is not that of the gate."""
+_HASH = re.compile("[0-9a-f]{12}")
+_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
+
+
+def comparison_outcome(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Outcome:
+    """The outcome: its tone is ``pass`` only where all gates passed, nothing broke, and nothing is incomplete."""
+    code, state = exit_code(comparison, gates, interrupted=interrupted), overall_state(comparison, gates)
+    tone, sentence = _OUTCOMES[state]
+    if interrupted:
+        tone, sentence = "error", "Interrupted"
+    elif state in _ALSO and any(gate.state == "failed" for gate in gates):
+        sentence = f"{_OUTCOMES['failed'][1]}, and {_ALSO[state]}"
+    elif state == "passed" and (but := ", ".join(_caveats(comparison))):
+        tone, sentence = "plain", f"{sentence}, but {but}"
+    return Outcome(tone, sentence, code)
+
+
+def _caveats(comparison: Comparison) -> Iterator[str]:
+    """Why passed gates are not good news: what broke, and what is missing."""
+    if broken := comparison.counts["broken"]:
+        yield f"{count_of(broken, 'cell')} broke"
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        if side.is_partial or side.state not in (None, "complete"):
+            yield f"{name} is incomplete"
+    if any(result.state != "passed" for result in check_coverage(comparison, {})):
+        yield "B does not measure all that A measures"
+
+
+def counts_text(comparison: Comparison) -> str:
+    """The number of cells for each kind of change that there is, and of those that broke."""
+    return ", ".join(
+        f"{number:,} {CHANGE_WORDS[change][1].format(s='s' * (number != 1))}"
+        for change, number in comparison.counts.items()
+        if number or change == "broken"
+    )
+
+
+def compared_lines(comparison: Comparison) -> Iterator[str]:
+    """What is compared: both sides, and the model runs."""
+    yield f"A: {_side(comparison.a)}"
+    yield f"B: {_side(comparison.b)}"
+    labels = [new if old == new else f"{old} -> {new}" for old, new in comparison.labels]
+    if labels:
+        yield f"model run{'s' * (len(labels) > 1)}: {'; '.join(labels)}"
+
+
+def _side(side: Side) -> str:
+    run = side.folder.name if side.folder is not None else ""
+    name = side.name if not run or run in side.name else f"{side.name} ({run})"
+    name += f" of {side.runs} runs" if side.runs > 1 else ""
+    cells = count_of(len(side.cells), "cell")
+    if side.state not in (None, "complete"):
+        planned = "" if side.planned_cells is None else f" of {side.planned_cells:,}"
+        return f"{name}: {cells}{planned}, {side.state}: INCOMPLETE"
+    return f"{name}: {cells}" + (f" of {side.suite}" if side.suite else "")
+
+
+def notes(comparison: Comparison) -> Iterator[str]:
+    """Caveats that apply to the numbers below."""
+    a, b = comparison.a, comparison.b
+    yield from _with_itself(comparison)
+    if flaky := len(comparison.pairs) - len(comparison.stable_pairs):
+        yield f"flaky: {count_of(flaky, 'pair')} listed below, excluded from all numbers and gates"
+    is_suite_known = None not in (a.suite, b.suite)
+    if is_suite_known and a.suite != b.suite:
+        yield f"A is of the suite {a.suite}, B of the suite {b.suite}"
+    for side in (a, b):
+        if side.is_partial:
+            yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
+    for name, side in (("A", a), ("B", b)):
+        yield from (f"{name}: {line}" for line in rerouting_lines(side.reroutings))
+    yield from _provider_versions(comparison)
+    if moved := comparison.moved_by_rules:  # the verdicts, with the first cases
+        cells = [
+            f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}"
+            for pair in moved[:MAX_LISTED]
+        ]
+        what = f"{count_of(len(moved), 'verdict')} moved by changed rules only (same output, same scores)"
+        yield f"{what}: {listed(cells, len(moved))}"
+    if b.unused_confirmations:
+        yield "B has new samples from an earlier --confirm: not used here"
+    if comparison.has_other_source:
+        what = "what changed in the grading is listed by metric"
+        what = what if comparison.grading_differences else "no pair was graded differently"
+        yield f"the suite files differ; {what}"
+    if not is_suite_known:
+        yield from _unknown_without_suite(comparison)
+
+
+def _provider_versions(comparison: Comparison) -> Iterator[str]:
+    """The model runs that custom providers of other versions generated."""
+    entries = [
+        {entry.base_label: entry for entry in side.info.suite.models} if side.info is not None else {}
+        for side in (comparison.a, comparison.b)
+    ]
+    for old, new in comparison.labels:
+        a, b = entries[0].get(old), entries[1].get(new)
+        if a is not None and b is not None and a.provider_name == b.provider_name and a.version != b.version:
+            yield f"{new}: version of {b.provider_name}: {a.version or 'none'} -> {b.version or 'none'}"
+
+
+def _with_itself(comparison: Comparison) -> Iterator[str]:
+    """Whether B is A, or one of the runs of the baseline A, with the same model runs."""
+    a, is_same = comparison.a, all(old == new for old, new in comparison.labels)
+    known = {key for key, _ in a.run_ids if key and is_same}
+    shared = [run for key, run in comparison.b.run_ids if key in known]
+    if shared and a.runs == 1:
+        yield "A and B are the same run: this compares it with itself"
+    elif shared:
+        one = f"B is {shared[0]}, one of the {a.runs} runs of A"
+        yield f"{one}: it is compared with itself too, which hides a part of what got worse"
+
+
+def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
+    """What a file of records does not say."""
+    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics):
+        skipped = "whether higher or lower is better: gates skip these metrics"
+        yield f"without run.json, it is unknown for some metrics {skipped}"
+    unknown = "which rules could fail a cell, and what the metrics mean beyond their values"
+    yield f"without run.json, it is unknown {unknown}"
+
+
+def grading_lines(comparison: Comparison) -> Iterator[str]:
+    """One line for each difference in grading, with the metrics it affects. Values that are hashes are left out."""
+    metrics_by_difference: dict[tuple[str, str, str, int], list[str]] = {}
+    for item in comparison.grading_differences:
+        metrics_by_difference.setdefault((item.what, item.a, item.b, item.pairs), []).append(item.metric)
+    for (aspect, a, b, pairs), metrics in metrics_by_difference.items():
+        change = "changed" if _HASH.fullmatch(a) or _HASH.fullmatch(b) else f"{a} -> {b}"
+        what = f"{', '.join(metrics)}: {_ASPECTS.get(aspect, aspect)}"
+        yield f"{what}: {change} ({pairs:,} of {len(comparison.pairs):,} pairs)"
+
+
+def listed(names: Sequence[str], number: int) -> str:
+    """The first of a ``number`` of names, and how many more there are."""
+    more = number - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")

@@ -1,14 +1,18 @@
-"""What is known about the judges of runs: their answers, votes and position bias, and how they keep to anchors."""
+"""What is known about the judges of runs, and the questions that they generate, as a file of pinned questions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import yaml
 
 from visioneval.analysis.agreement.judges import AnchorMatch, RunJudges
 from visioneval.analysis.summary.judges import JudgeCard, PairCard
 from visioneval.analysis.summary.summary import Summary
-from visioneval.report.numbers import with_interval
-from visioneval.report.sections import Column, Section, quoted
+from visioneval.records.questions import PromptQuestions
+from visioneval.report.sections import Column, Section, quoted, shown_columns
+from visioneval.report.text import one_line, with_interval
+from visioneval.suite.questions import YES_NO
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""
@@ -62,13 +66,9 @@ def _sections(runs: Sequence[tuple[str, Sequence[JudgeCard], Sequence[PairCard]]
 def _section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
     """A table. Its rows begin with the run, which has a column unless it is empty in all rows."""
     names = ("run", *names)
-    start = 0 if any(row[0] for row in rows) else 1
     columns = [Column(name, min_width=10) if name in _NAMES else Column(name, is_number=True) for name in names]
-    cells = [
-        [quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)][start:]
-        for row in rows
-    ]
-    return Section(title, columns[start:], cells, name="judges")
+    cells = [[quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)] for row in rows]
+    return Section(title, *shown_columns(columns, cells, {"run": any(row[0] for row in rows)}), name="judges")
 
 
 def _card_row(card: JudgeCard) -> tuple[str, ...]:
@@ -106,3 +106,30 @@ def _share(number: int | None, total: int) -> str:
     if number is None:
         return "not recorded"
     return f"{number:,} ({number / total:.0%})" if number else "0"
+
+
+HEAD = """\
+# Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
+# For a prompt that is not in this file, the judge generates questions.
+"""
+
+
+def pinned_yaml(entries: Iterable[tuple[str, Sequence[str], PromptQuestions]]) -> str:
+    """``(prompt, case ids, questions)`` as YAML. A set that the suite pins for one case is keyed by case."""
+    return "\n".join([HEAD, *(_pinned_entry(*entry) for entry in entries)])
+
+
+def _pinned_entry(prompt: str, cases: Sequence[str], entry: PromptQuestions) -> str:
+    by_case = entry.source == "pinned" and len(cases) == 1
+    notes = [f"prompt: {one_line(prompt)}" if by_case and prompt else f"cases: {', '.join(cases)}"]
+    if entry.coverage is not None:
+        notes.append(f"{entry.coverage:.0%} of the prompt's items have a question")
+    notes += [f"dropped: {one_line(dropped.question)} ({one_line(dropped.reason)})" for dropped in entry.dropped]
+    key = {"case": cases[0]} if by_case else {"prompt": prompt}
+    data = [
+        question.model_dump(mode="json", exclude={"choices"} if question.choices == YES_NO else None)
+        for question in entry.questions
+    ]
+    questions = [{name: value for name, value in fields.items() if value not in ("", [])} for fields in data]
+    body = yaml.safe_dump([{**key, "questions": questions}], allow_unicode=True, sort_keys=False, width=110)
+    return "".join(f"# {note}\n" for note in notes) + body

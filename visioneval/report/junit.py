@@ -20,18 +20,18 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import Summary, in_order
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
-from visioneval.report.comparison_notes import notes
-from visioneval.report.numbers import bound_note, failed_text, gate_missing, gate_value
+from visioneval.report.differences import notes
 from visioneval.report.outcome import outcome
-from visioneval.report.text import clean, one_line
+from visioneval.report.text import bound_note, clean, failed_text, gate_missing, gate_value, one_line
 from visioneval.types import Verdict
 
 _INVALID_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow."""
-
-
 _NO_RULES = "the suite has no rules"
 _SKIPPED = {"skipped": "nothing in its scope was run", "deferred": "evaluated after merging"}
+
+
+_Result = Literal["passed", "failure", "error", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class _GateCase:
     """A gate, or whether a run is complete: how it ended, and why if it did not pass."""
 
     name: str
-    result: Literal["passed", "failure", "error", "skipped"]
+    result: _Result
     message: str = ""
-    kind: str | None = None
+    kind: str = ""
 
 
 def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record], Summary]]) -> str:
@@ -53,16 +53,11 @@ def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record], Summary]]) -
             by_label.setdefault(record.model_label, []).append(record)
         for label, label_records in by_label.items():
             _add_suite(root, folder, info, label, label_records)
-        _add_gates(root, f"gates: {info.suite.name}", _run_gates(summary))
+        cases = [_run_gate(gate, has_rules=not summary.counts.without_verdict) for gate in summary.gates]
+        if summary.exit_code > ExitCode.GATE_FAILED and all(case.result != "error" for case in cases):
+            cases.append(_GateCase("complete", "error", outcome(summary)[1], "incomplete"))
+        _add_gates(root, f"gates: {info.suite.name}", cases)
     return _document(root)
-
-
-def _run_gates(summary: Summary) -> list[_GateCase]:
-    """The gates of a run. Where none is an error and the run is incomplete all the same, that is one more."""
-    cases = [_run_gate(gate, has_rules=not summary.counts.without_verdict) for gate in summary.gates]
-    if summary.exit_code > ExitCode.GATE_FAILED and all(case.result != "error" for case in cases):
-        cases.append(_GateCase("complete", "error", outcome(summary)[1], "incomplete"))
-    return cases
 
 
 def _run_gate(gate: GateFinding, *, has_rules: bool) -> _GateCase:
@@ -81,23 +76,14 @@ def comparison_junit(
 ) -> str:
     """A comparison: one test case per gate, and the notes. A gate that cannot tell or was not measured is an error."""
     root = ET.Element("testsuites", name="visioneval")
-    cases = [_comparison_gate(gate) for gate in gates]
+    results: dict[str, _Result] = {"passed": "passed", "failed": "failure", "not_applicable": "skipped"}
+    cases = [_GateCase(gate.fail_on.text, results.get(gate.state, "error"), gate.message, gate.state) for gate in gates]
     if overall_state(comparison, gates) == "incomplete":
         cases.append(_GateCase("complete", "error", f"B is {comparison.b.state}", "incomplete"))
     suite = _add_gates(root, f"compare: {comparison.a.name}, {comparison.b.name}", cases)
     if lines := [*notes(comparison), *confirmation_notes]:
         ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
     return _document(root)
-
-
-def _comparison_gate(gate: GateResult) -> _GateCase:
-    match gate.state:
-        case "passed":
-            return _GateCase(gate.fail_on.text, "passed")
-        case "not_applicable":
-            return _GateCase(gate.fail_on.text, "skipped", gate.message)
-        case state:
-            return _GateCase(gate.fail_on.text, "failure" if state == "failed" else "error", gate.message, state)
 
 
 def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> ET.Element:
@@ -115,7 +101,7 @@ def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> ET.El
         element = ET.SubElement(suite, "testcase", name=_text(case.name), classname=_text(name))
         if case.result != "passed":
             result = ET.SubElement(element, case.result, message=_text(case.message))
-            if case.kind is not None:
+            if case.result != "skipped":
                 result.set("type", case.kind)
     return suite
 
@@ -152,9 +138,11 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         time=f"{record.seconds:.3f}",
     )
     if record.verdict is Verdict.FAIL:
-        rules = "; ".join(failed_text(rule, record.scores) for rule in record.failed_rules)
-        message = rules or ", ".join(record.failure_tags)
-        ET.SubElement(case, "failure", message=_text(message), type="FAIL").text = _text(_failure_details(record))
+        tags = ", ".join(record.failure_tags)
+        message = "; ".join(failed_text(rule, record.scores) for rule in record.failed_rules) or tags
+        details = [f"{metric}: {reason}" for metric, reason in record.reasons.items() if reason]
+        text = "\n".join([*details, *([f"failure tags: {tags}"] if tags else [])])
+        ET.SubElement(case, "failure", message=_text(message), type="FAIL").text = _text(text)
     elif record.verdict is Verdict.ERROR:
         error = record.error
         kind = f"{error.stage}/{error.kind}" if error else "unknown"
@@ -164,13 +152,6 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
     if record.artifact_path not in (None, REDACTED):
         path = (folder / record.artifact_path).as_posix()
         ET.SubElement(case, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")
-
-
-def _failure_details(record: Record) -> str:
-    lines = [f"{metric}: {reason}" for metric, reason in record.reasons.items() if reason]
-    if record.failure_tags:
-        lines.append(f"failure tags: {', '.join(record.failure_tags)}")
-    return "\n".join(lines)
 
 
 def _text(text: str) -> str:

@@ -37,8 +37,10 @@ def section_markdown(section: Section) -> str:
     """A section, with at most ``MAX_ROWS`` rows if it ``is_cut``."""
     shown = MAX_ROWS if section.is_cut else len(section.rows)
     more = len(section.rows) - shown
+    # a title in a code span if a name in it could be a mention or a link
+    title = code(section.title) if re.search(r"[@#]|://|www\.", section.title) else escaped(section.title)
     parts = [
-        f"### {_title(section.title)}" if section.title and not section.is_closed else "",
+        f"### {title}" if section.title and not section.is_closed else "",
         "\n".join(map(inline, section.about)),
         _table(section, shown) if section.columns else "",
         f"... and {more:,} more" if more > 0 else "",
@@ -70,16 +72,10 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*<]|\](?=[(\[:]))", r"\\\1", one_line(text, 2000))
 
 
-def _title(text: str) -> str:
-    """A title, in a code span if a name in it could be a mention or a link."""
-    return code(text) if re.search(r"[@#]|://|www\.", text) else escaped(text)
-
-
 def _table(section: Section, shown: int) -> str:
     """Escapes ``|`` only here: inside a table it ends a cell, even within a code span."""
     head = [code(column.name) if column.quoted else escaped(column.name) for column in section.columns]
     rows = [list(map(inline, row)) for row in section.rows[:shown]]
     lines = [head, ["---:" if column.is_number else "---" for column in section.columns], *rows]
-    return "\n".join(
-        f"| {' | '.join(line)} |" for line in ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    )
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,14 +1,20 @@
-"""The outcome of a run in one sentence, the same in a terminal, in Markdown and in a report."""
+"""How a run ended, in one sentence that is the same in every form, and which cells did not pass, with examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
+from urllib.parse import urlencode
 
 from visioneval.analysis.left_out import NeverAsked
+from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary, unmeasured_groups
 from visioneval.errors import count_of
+from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, numbers, quoted, texts
+from visioneval.report.text import cut_middle, one_line
 from visioneval.rules import parse_gate
+from visioneval.types import Verdict
 
 Tone = Literal["pass", "fail", "error"]
 _STOPPED = {
@@ -40,7 +46,10 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     undecided = sum(gate.state == "cannot_tell" for gate in summary.gates)
     match summary.exit_code:
         case 0:
-            return "pass", f"All gates passed{_left_out(summary)}{_expected(summary)}"
+            # why all gates passed although most cells failed
+            expected = f": {summary.counts.failed:,} failed, as the gates expect"
+            is_mostly_red = summary.counts.failed > summary.counts.passed
+            return "pass", f"All gates passed{_left_out(summary)}{expected * is_mostly_red}"
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:
@@ -57,21 +66,12 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
             return "error", f"Exit code {code}"
 
 
-def _expected(summary: Summary) -> str:
-    """Why all gates passed although most cells failed."""
-    failed = summary.counts.failed
-    return f": {failed:,} failed, as the gates expect" if failed > summary.counts.passed else ""
-
-
 def _left_out(summary: Summary) -> str:
     """What the flags of a run have left out of its gates. Without rules, there is no pass rate that could be."""
     skipped = sum(gate.state == "skipped" for gate in summary.gates)
     without = ", ".join(summary.left_out_graders)
-    parts = (
-        f", {skipped} skipped" if skipped and not summary.counts.without_verdict else "",
-        f", without the graders left out: {without}" if without else "",
-    )
-    return "".join(parts)
+    text = f", {skipped} skipped" if skipped and not summary.counts.without_verdict else ""
+    return text + (f", without the graders left out: {without}" if without else "")
 
 
 def _unmeasured_cells(summary: Summary) -> str:
@@ -79,11 +79,8 @@ def _unmeasured_cells(summary: Summary) -> str:
     errors, unmeasured = summary.counts.errors, summary.counts.unmeasured
     if errors == unmeasured:
         return f"{count_of(errors, 'cell')} could not be measured"
-    parts = [
-        f"{count_of(errors, 'cell')} ended in an error" * bool(errors),
-        f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured),
-    ]
-    return ", ".join(filter(None, parts))
+    ended = f"{count_of(errors, 'cell')} ended in an error" * bool(errors)
+    return ", ".join(filter(None, (ended, f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured))))
 
 
 def _failed_too(summary: Summary) -> str:
@@ -119,3 +116,121 @@ def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
         for entry in never_asked
     )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
+
+
+_MAX_REASONS = 20
+_MIN_TEXT, _MAX_TEXT = 60, 200
+
+
+def model_run(summary: Summary, label: str) -> Value:
+    """The name of a model run, or the number that it has in a terminal."""
+    short = next((str(number) for number, model in enumerate(summary.models, 1) if model.label == label), "")
+    return Value(label, quoted=True, short=short)
+
+
+def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
+    """Each reason with its number of cells, and examples that differ."""
+    if not summary.failing:
+        return
+    examples = failure_examples(summary, limit)
+    has_samples = any(cell.sample_index for cell in summary.failing)
+    rows: list[list[Cell]] = []
+    for reason, count in list(summary.failure_reasons.items())[:_MAX_REASONS]:
+        first: list[Cell] = [Value(f"{count:,}", "fail"), quoted(reason)]
+        for cell, text in examples[reason]:
+            name = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
+            case = quoted(name, link=cell_link(cell))
+            rows.append([*first, model_run(summary, cell.model_label), case, quoted(cut_middle(text, _MAX_TEXT))])
+            first = ["", ""]
+        if first != ["", ""]:
+            rows.append([*first, "", "", ""])
+    columns = [*numbers("cells"), Column("reason", min_width=8), Column("model run", short="#")]
+    columns += [Column("case [sample]" if has_samples else "case", min_width=20), Column("example", min_width=24)]
+    more = len(summary.failure_reasons) - _MAX_REASONS
+    notes = [dim(f"... and {count_of(more, 'more reason')}")] if more > 0 else []
+    title = "Why cells did not pass, with examples by model run"
+    yield Section(title, columns, rows, notes, is_cut=True, name="failures")
+
+
+def cell_link(cell: FailingCell) -> str:
+    """The link to a cell in HTML."""
+    return f"#cell?{urlencode({'case': cell.test_id, 'at': cell.model_label, 'sample': cell.sample_index})}"
+
+
+def failure_examples(summary: Summary, total: int) -> dict[str, list[tuple[FailingCell, str]]]:
+    """Cells that did not pass and their explanations, by reason, the most frequent first; at most ``total`` cells.
+
+    Of each reason, cells that count in a failed gate come first.
+    """
+    examples: defaultdict[str, list[tuple[FailingCell, str]]] = defaultdict(list)
+    for cell in summary.failing:
+        for reason, text in cell.explanations.items():
+            examples[reason].append((cell, text))
+    shares = dict.fromkeys(summary.failure_reasons, 0)
+    while total > 0 and (open_reasons := [reason for reason in shares if shares[reason] < len(examples[reason])]):
+        for reason in open_reasons[:total]:
+            shares[reason] += 1
+        total -= len(open_reasons[:total])
+    return {reason: _varied(examples[reason], share) for reason, share in shares.items()}
+
+
+def _varied(examples: Sequence[tuple[FailingCell, str]], count: int) -> list[tuple[FailingCell, str]]:
+    """The first examples: those in a failed gate, then those with another text, then those of other model runs."""
+    seen: Counter[str] = Counter()
+    models: Counter[str] = Counter()
+    ranks = []
+    for cell, text in examples:
+        ranks.append((not cell.failed_gates, seen[text] > 0, models[cell.model_label]))
+        seen[text] += 1
+        models[cell.model_label] += 1
+    order = sorted(range(len(examples)), key=ranks.__getitem__)
+    return [examples[at] for at in order[:count]]
+
+
+def failing_cells(summary: Summary) -> Section:
+    """Each cell that did not pass, the worst first: failed cells before errors, which say nothing about an image; of
+    each, those in failed gates first, and then those with more failed rules."""
+
+    def rank(cell: FailingCell) -> tuple[bool, bool, int]:
+        return cell.verdict is Verdict.ERROR, not cell.failed_gates, -len(cell.explanations)
+
+    rows: list[list[Cell]] = []
+    has_samples = any(cell.sample_index for cell in summary.failing)
+    for cell in sorted(summary.failing, key=rank):
+        explained = cell.explanations.items()
+        reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in explained]
+        why = "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
+        case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
+        rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(why)])
+    counts = summary.counts
+    title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
+    if not rows:
+        return Section("", about=[title])
+    columns = [Column("verdict"), *texts("case [sample]", "model run"), Column("why", min_width=24)]
+    more = counts.not_passed - len(rows)
+    notes = [f"... and {more:,} more, which come later in the suite"] if more > 0 else []
+    return Section(f"{title}, the worst first", columns, rows, notes)
+
+
+def failure_tag_table(
+    totals: Mapping[str, int], counts: Sequence[Mapping[str, int]], names: Sequence[Column]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """The number of cells with each tag: in all, and for each entry of ``counts``, unless it is the only one."""
+    columns = [Column("tag", min_width=12), *numbers("cells"), *(names if len(names) > 1 else ())]
+    rows: list[list[Cell]] = []
+    for (tag, count), plot in zip(totals.items(), shares(totals.values()), strict=True):
+        row: list[Cell] = [quoted(one_line(tag), link=gallery(failure=tag)), Value(f"{count:,}", plot=plot)]
+        row += [str(counts_by_tag.get(tag, 0) or "-") for counts_by_tag in counts]
+        rows.append(row[: len(columns)])
+    return columns, rows
+
+
+def shares(counts: Iterable[int]) -> list[Share]:
+    """Bars beside numbers, the longest for the largest."""
+    listed = list(counts)
+    return [Share(number / (max(listed) or 1)) for number in listed]
+
+
+def gallery(**state: str) -> str:
+    """The link to the gallery with these filters."""
+    return f"#gallery?{urlencode(state)}"

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
 from visioneval.errors import count_of
-from visioneval.report.numbers import show_interval
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -23,6 +22,7 @@ from visioneval.report.sections import (
     numbers,
     quoted,
 )
+from visioneval.report.text import show_interval
 
 MAX_IMAGES = 200
 """Missed damage that is shown with images; the rest is listed."""
@@ -64,9 +64,8 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     sections += _strips(findings, shown)
     if listed := findings.missed[len(shown) :]:
         rows = [[quoted(_missed_text(missed))] for missed in listed]
-        sections.append(
-            Section("", [Column("damage")], rows, is_cut=True, fold=f"Missed damage: {len(findings.missed):,}")
-        )
+        fold = f"Missed damage: {len(findings.missed):,}"
+        sections.append(Section("", [Column("damage")], rows, is_cut=True, fold=fold))
     if findings.notes:
         sections.append(Section("Skipped", notes=[quoted(note, "dim") for note in findings.notes]))
     return Report(
@@ -83,15 +82,12 @@ def _outcome(findings: ProbeFindings) -> Outcome:
     """What was caught of all damage, by any rule, and how many harmless changes failed."""
     damage = [rate for rate in findings.detections if rate.metric is None]
     alarms = [rate for rate in findings.false_alarms if rate.metric is None and rate.kind != HARMLESS]
-    tone, sentence = _OUTCOMES.get(
-        findings.exit_code, ("pass", "All gates passed") if findings.gates else ("plain", "")
-    )
+    passed: tuple[Tone, str] = ("pass", "All gates passed") if findings.gates else ("plain", "")
+    tone, sentence = _OUTCOMES.get(findings.exit_code, passed)
+    texts = (("{} of {} damaged outputs caught", damage), ("{} false alarms in {} harmless changes", alarms))
     parts = [
         text.format(f"{sum(rate.failed for rate in rates):,}", f"{sum(rate.outputs for rate in rates):,}")
-        for text, rates in (
-            ("{} of {} damaged outputs caught", damage),
-            ("{} false alarms in {} harmless changes", alarms),
-        )
+        for text, rates in texts
         if rates
     ]
     return Outcome(tone, ": ".join(filter(None, (sentence, ", ".join(parts)))), findings.exit_code)

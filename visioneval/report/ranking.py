@@ -1,14 +1,17 @@
-"""Rankings of model runs as a report: one section for each ranking and group, and the answers pair by pair."""
+"""Rankings of model runs as a report: one section for each ranking and group, and the answers pair by pair.
+
+The preferences of pairwise judges that they come from, as a section and as JSON data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil, floor, log10
+from typing import Any
 
-from visioneval.analysis.preferences import HeadToHead, IntervalEstimate, RankedRun, Ranking, Rankings
+from visioneval.analysis.preferences import IntervalEstimate, PreferenceFinding, RankedRun, Ranking, Rankings
 from visioneval.errors import count_of
-from visioneval.report.numbers import with_interval
 from visioneval.report.sections import (
     Cell,
     Column,
@@ -22,6 +25,7 @@ from visioneval.report.sections import (
     quoted,
     texts,
 )
+from visioneval.report.text import alpha_text, one_line, with_interval
 
 MAX_COMPARISONS = 500
 _ABOUT = (
@@ -59,7 +63,14 @@ def _sections(ranking: Ranking) -> Iterator[Section]:
         yield replace(_group(entries), title=title, about=[*about, *heading], notes=notes)
         title, about = "", []
     counts = numbers("A wins", "B wins", "ties", "flips", "not judged", "chance of A [95%]")
-    rows = [_comparison(comparison) for comparison in ranking.comparisons[:MAX_COMPARISONS]]
+    rows: list[list[Cell]] = [
+        [
+            *map(quoted, (pair.a, pair.b)),
+            *(f"{count:,}" for count in (pair.a_wins, pair.b_wins, pair.ties, pair.flips, pair.unanswered)),
+            _estimate(pair.difference and pair.difference.as_chance()),
+        ]
+        for pair in ranking.comparisons[:MAX_COMPARISONS]
+    ]
     more = len(ranking.comparisons) - len(rows)
     notes = [dim(f"... and {more:,} more: see --json")] if more > 0 else []
     yield Section(
@@ -73,9 +84,8 @@ def _group(entries: Sequence[RankedRun]) -> Section:
     rows: list[list[Cell]] = []
     for entry in entries:
         strength = entry.strength
-        plot = None
-        if strength is not None:
-            plot = Interval(strength.low, strength.value, strength.high, (marks[0], marks[-1]), marks)
+        ends = marks[0], marks[-1]
+        plot = Interval(strength.low, strength.value, strength.high, ends, marks) if strength is not None else None
         rank = with_interval(entry.rank, entry.low_rank, entry.high_rank, "d")
         counts = (f"{count:,}" for count in (entry.wins, entry.losses, entry.ties, entry.pairs))
         shown = Value(_estimate(strength, "+.2f"), plot=plot)
@@ -84,12 +94,6 @@ def _group(entries: Sequence[RankedRun]) -> Section:
     strengths = Column("strength [95%]", is_number=True, axis=axis)
     others = numbers("chance [95%]", "wins", "losses", "ties", "pairs")
     return Section("", [Column("rank [95%]"), *texts("model run"), strengths, *others], rows, name="ranking")
-
-
-def _comparison(comparison: HeadToHead) -> list[Cell]:
-    counts = (comparison.a_wins, comparison.b_wins, comparison.ties, comparison.flips, comparison.unanswered)
-    chance = comparison.difference and comparison.difference.as_chance()
-    return [quoted(comparison.a), quoted(comparison.b), *(f"{count:,}" for count in counts), _estimate(chance)]
 
 
 def _estimate(estimate: IntervalEstimate | None, form: str = ".2f") -> str:
@@ -106,3 +110,62 @@ def _ticks(entries: Sequence[RankedRun]) -> tuple[float, ...]:
     power = 10.0 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     return tuple(at * step for at in range(floor(min(values) / step), ceil(max(values) / step) + 1))
+
+
+MAX_CELLS = 10
+_COUNTS = ("B wins", "A wins", "ties", "flips", "errors", "pairs")
+
+
+def preferences_section(preferences: Sequence[PreferenceFinding]) -> Section:
+    """Win rates, and the cases where A won or that were not judged."""
+    rows: list[list[Cell]] = [
+        [
+            *map(quoted, (item.a, item.b, item.judge)),
+            show_win_rate(item),
+            *map(str, (item.count("b"), item.count("a"), item.ties, item.flips, item.errors, item.judged)),
+        ]
+        for item in preferences
+    ]
+    columns = [Column(name, min_width=width) for name, width in (("A", 12), ("B", 12), ("judge", 10))]
+    columns += numbers("rate of B [95%]", *_COUNTS)
+    notes = [quoted(note) for item in preferences for note in _preference_notes(item)]
+    return Section("Preferences (a tie counts as half; a flip counts as a tie)", columns, rows, notes)
+
+
+def _preference_notes(preference: PreferenceFinding) -> Iterator[str]:
+    if preference.alpha is not None:
+        yield f"{preference.judge}: {alpha_text(preference.alpha)} between its judges"
+    for title, result in (("A preferred", "a"), ("not judged", "error")):
+        cells = [f"{pair.test_id} [{pair.sample_index}]" for pair in preference.pairs if pair.result == result]
+        more = f" and {len(cells) - MAX_CELLS} more" if len(cells) > MAX_CELLS else ""
+        if cells:
+            yield f"{title}: {one_line(', '.join(cells[:MAX_CELLS]), 1000)}{more}"
+
+
+def show_win_rate(preference: PreferenceFinding) -> str:
+    """``0.72 [0.61, 0.81]``."""
+    interval = preference.interval
+    return "-" if interval is None else with_interval(preference.rate, interval.low, interval.high)
+
+
+def preference_data(preference: PreferenceFinding) -> dict[str, Any]:
+    """The preferences as JSON data."""
+    return {
+        "a": preference.a,
+        "b": preference.b,
+        "judge": preference.judge,
+        "b_win_rate": preference.rate,
+        "interval": None if preference.interval is None else [preference.interval.low, preference.interval.high],
+        "judged": preference.judged,
+        "b_wins": preference.count("b"),
+        "a_wins": preference.count("a"),
+        "ties": preference.ties,
+        "flips": preference.flips,
+        "errors": preference.errors,
+        **({"panel": list(preference.panel)} if preference.panel else {}),
+        **({"alpha": preference.alpha.model_dump()} if preference.alpha else {}),
+        "pairs": [
+            {"test_id": pair.test_id, "sample_index": pair.sample_index, "result": pair.result}
+            for pair in preference.pairs
+        ],
+    }

@@ -112,6 +112,14 @@ def numbers(*names: str) -> list[Column]:
     return [Column(name, is_number=True) for name in names]
 
 
+def shown_columns(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], is_shown: Mapping[str, bool]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """Columns and rows without the columns of these names that are not shown."""
+    shown = [at for at, column in enumerate(columns) if is_shown.get(column.name, True)]
+    return [columns[at] for at in shown], [[row[at] for at in shown] for row in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A table with a title above, and lines of text before (``about``) and after it (``notes``).

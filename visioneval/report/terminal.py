@@ -35,9 +35,8 @@ def print_report(report: Report, console: Console, *, is_full: bool = False) -> 
     """Prints a report: its outcome, then its sections."""
     subject = [Value(report.subject, "strong")] if report.subject else []
     facts = joined([*subject, *report.facts], console.width)
-    console.print(
-        Group(*([facts] if facts else []), outcome_line(report.outcome, console.width), *map(text_of, report.lines))
-    )
+    outcome = outcome_line(report.outcome, console.width)
+    console.print(Group(*([facts] if facts else []), outcome, *map(text_of, report.lines)))
     console.print()
     print_sections(report.sections, console, is_full=is_full, more=report.more)
 
@@ -122,7 +121,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
 def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
     """The width of each column, or ``None`` if the minimum widths do not fit. Words are broken only if they have to."""
     texts = [[_heading(column), *(text_of(row[at]).plain for row in rows)] for at, column in enumerate(columns)]
-    natural = [max(map(_width, column)) for column in texts]
+    natural = [max(max(map(cell_len, text.split("\n"))) for text in column) for column in texts]
     narrow = [
         size if column.min_width is None else min(size, column.min_width)
         for column, size in zip(columns, natural, strict=True)
@@ -159,9 +158,8 @@ def key_values(rows: Iterable[tuple[str, Cell]]) -> Table:
 
 def text_of(cell: Cell) -> Text:
     """Clean text in its color."""
-    return (
-        Text(clean(cell.short or cell.text), style=STYLES[cell.tone]) if isinstance(cell, Value) else Text(clean(cell))
-    )
+    value = cell if isinstance(cell, Value) else Value(cell)
+    return Text(clean(value.short or value.text), style=STYLES[value.tone])
 
 
 def joined(facts: Sequence[Cell], width: int) -> Text:
@@ -213,7 +211,3 @@ def _fitting_end(text: str, start: int, end: int, width: int) -> int:
 
 def _heading(column: Column) -> str:
     return clean(column.short or column.name)
-
-
-def _width(text: str) -> int:
-    return max((cell_len(line) for line in text.split("\n")), default=0)

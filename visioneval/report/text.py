@@ -1,16 +1,24 @@
-"""Makes text from models, suites and datasets safe to print."""
+"""Makes text from models, suites and datasets safe to print, and shows numbers.
+
+A number beside a threshold has enough digits to show on which side of it it lies.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
+from visioneval.analysis.scores import WORD_SHARE, Estimate
 from visioneval.analysis.sides import Rerouting
 from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.judges import PanelFinding
 from visioneval.errors import count_of
+from visioneval.records.model import Record
+from visioneval.rules import parse_gate, parse_rule, show_beside, show_failed
+from visioneval.types import Metric, Score
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -60,9 +68,8 @@ def alpha_text(alpha: Statistic) -> str:
     """Krippendorff's alpha with its interval: ``alpha 0.72 [0.61, 0.81]``, or why there is none."""
     if alpha.value is None:
         return f"no alpha ({alpha.note})"
-    if alpha.low is None or alpha.high is None:
-        return f"alpha {alpha.value:.2f} ({alpha.note})"
-    return f"alpha {alpha.value:.2f} [{alpha.low:.2f}, {alpha.high:.2f}]"
+    note = f" ({alpha.note})" if alpha.low is None or alpha.high is None else ""
+    return f"alpha {with_interval(alpha.value, alpha.low, alpha.high)}{note}"
 
 
 def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
@@ -77,3 +84,144 @@ def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
 
 def _of_cells(number: int, cells: int) -> str:
     return f"{number:,} of {count_of(cells, 'cell')}"
+
+
+RATE = "pass rate [95%]"
+"""The heading of pass rates."""
+
+
+def gate_value(gate: GateFinding) -> str:
+    """The value of a gate, with its interval if it has one. A quantile may have one limit only."""
+    if gate.value is None:
+        return "no value"
+    threshold = parse_gate(gate.rule).threshold
+    value = show_beside(gate.value, threshold)
+    if gate.low is None and gate.high is None:
+        return value
+    low, high = ("no limit" if limit is None else _bound(limit, threshold) for limit in (gate.low, gate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def gate_missing(gate: GateFinding) -> tuple[int, str]:
+    """How many cells a gate leaves out, and what they are: errors, or other cells that were not measured.
+
+    None for a gate on ``error_rate``, whose value shows its errors.
+    """
+    if gate.unmeasured and gate.unmeasured != gate.errors:
+        return gate.unmeasured, f"{gate.unmeasured:,} not measured"
+    if gate.errors and parse_gate(gate.rule).fn != "error_rate":
+        return gate.errors, count_of(gate.errors, "error")
+    return 0, ""
+
+
+def gate_note(gate: GateFinding) -> str:
+    """Why a gate cannot tell, and a sentence about the cells that it leaves out, if they are too many or not just its
+    errors; else empty.
+    """
+    notes = [bound_note(gate), gate.note if gate.is_unreliable or gate.unmeasured > gate.errors else ""]
+    return f"{gate.rule}: {'; '.join(filter(None, notes))}" if any(notes) else ""
+
+
+def bound_note(gate: GateFinding) -> str:
+    """Why a gate whose bound decides cannot tell; else empty."""
+    if gate.state != "cannot_tell":
+        return ""
+    parsed = parse_gate(gate.rule)
+    name, bound = ("lower", gate.low) if parsed.is_minimum else ("upper", gate.high)
+    if bound is None:
+        return f"cannot tell: the value passes, and its {name} bound is unknown"
+    shown = show_beside(bound, parsed.threshold, 2, "f")
+    return f"cannot tell: the value passes, its {name} bound {shown} does not"
+
+
+def gate_repeat(gate: GateFinding) -> str:
+    """How often a run of the same quality fails a gate: ``1 of 12 runs``; empty if that is unknown."""
+    share = gate.repeat_fails
+    return "" if share is None else show_share_of_runs(share)
+
+
+def show_share_of_runs(share: float) -> str:
+    """``1 of 12 runs`` for a small probability, ``3 of 10 runs`` for a larger one, with its limits in words."""
+    if share < 0.001:
+        return "under 1 of 1,000 runs"
+    if share < 0.15:
+        return f"1 of {1 / share:,.0f} runs"
+    if share <= 0.95:
+        return f"{max(1, min(9, round(10 * share)))} of 10 runs"
+    return "nearly all runs"
+
+
+def show_interval(low: float | None, high: float | None) -> str:
+    """`` [0.55, 0.95]`` with a leading space, or nothing if there is no interval."""
+    return "" if low is None or high is None else f" [{_bound(low, 0)}, {_bound(high, 0)}]"
+
+
+def show_share(share: float, low: float | None = None, high: float | None = None) -> str:
+    """``66.7 % [20.8, 93.9]``: a share and its interval, if it has one, in percent; a decimal of 0 is left out."""
+    value, *ends = (f"{100 * number:.1f}".removesuffix(".0") for number in (share, low, high) if number is not None)
+    return f"{value} % [{', '.join(ends)}]" if len(ends) > 1 else f"{value} %"
+
+
+def show_rate(rate: Estimate) -> str:
+    """``83.3 % [55.2, 95.3] n=12``; ``- n=0`` if nothing was counted."""
+    return "- n=0" if rate.value is None else f"{show_share(rate.value, rate.low, rate.high)} n={rate.n}"
+
+
+def show_estimate(finding: Estimate | None, metric: Metric) -> str:
+    """A rate as ``66.7 % [20.8, 93.9] (3)``, a mean as ``2.67 of 5 [1.2, 4.1] (3)``, with the number of values; the
+    share of a word as ``66.7 % [20.8, 93.9] (2 of 3)``.
+
+    ``!2`` counts those that were not measured.
+    """
+    if finding is None:
+        return "-"
+    missing = f" !{finding.unmeasured}" if finding.unmeasured else ""
+    if finding.value is None:
+        return f"none{missing}"
+    if metric.type == "bool":
+        cells = f"{round(finding.value * finding.n)} of {finding.n}" if metric is WORD_SHARE else f"{finding.n}"
+        return f"{show_share(finding.value, finding.low, finding.high)} ({cells}){missing}"
+    interval = show_interval(finding.low, finding.high)
+    return f"{finding.value:.3g}{scale_of(metric)}{interval} ({finding.n}){missing}"
+
+
+def scale_of(metric: Metric) -> str:
+    """`` of 5`` after a number whose highest value is 5; empty if there is none, or if it is 1, as of a share."""
+    highest = metric.range[1] if metric.type == "number" and metric.range else None
+    return "" if highest is None or highest <= 1 else f" of {highest:g}"
+
+
+def show_usd(amount: float | None, unknown: int) -> str:
+    """``0.0120``; ``>= 0.0120`` if ``unknown`` more costs are missing; ``unknown`` if all are; ``-`` without costs."""
+    if not amount and unknown:
+        return "unknown"
+    if amount is None:
+        return "-"
+    digits = f"{amount:,.2f}" if amount >= 10 else f"{amount:.4f}"
+    return f">= {digits}" if unknown else digits
+
+
+def with_interval(
+    value: float | None, low: float | None, high: float | None, form: str = ".2f", missing: str = "-"
+) -> str:
+    """``0.60 [0.48, 0.72]``, or the value alone if there is no interval. ``form`` is that of all three."""
+    if value is None:
+        return missing
+    interval = "" if low is None or high is None else f" [{format(low, form)}, {format(high, form)}]"
+    return f"{format(value, form)}{interval}"
+
+
+def _bound(value: float, beside: float) -> str:
+    """A limit with the digits that show its side of another number."""
+    return show_beside(value, beside, 2, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
+
+
+def failed_text(rule: str, scores: Mapping[str, Score]) -> str:
+    """A failed rule with its score and its limit, such as ``hierarchy 2 < 3``, or as it is if it compares no number."""
+    return show_failed(rule, scores.get(parse_rule(rule).metric)) or rule
+
+
+def thresholds_of(record: Record) -> dict[str, float]:
+    """The thresholds that a cell did not reach, by metric."""
+    rules = map(parse_rule, (*record.warned_rules, *record.failed_rules))
+    return {rule.metric: rule.threshold for rule in rules if rule.op is not None}

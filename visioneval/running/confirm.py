@@ -23,11 +23,10 @@ from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, che
 from visioneval.analysis.compare.pairing import CaseKey, SampleCounts
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
-from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info
 from visioneval.records.reader import read_records
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.writing import claim_run, close_run
+from visioneval.records.stores.lookup import display_name
+from visioneval.records.stores.writing import claim_run, close_run, open_confirmations, read_confirmations
 from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.generation import call_on_records, is_edit_of

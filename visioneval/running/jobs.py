@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.errors import StorageError
+from visioneval.records.between_cells import forget_preferences
 from visioneval.records.model import VERDICT_PARTS, CellError, CellKey, Record, RunInfo, changed_parts, describe_parts
 from visioneval.records.outputs import changed_outputs
-from visioneval.records.preferences import forget_preferences
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import file_inside
+from visioneval.records.untrusted import file_inside
 from visioneval.running.cells.cell import Job, StoredOutput
 from visioneval.running.cells.generation import call_on_records, is_edit_of
 from visioneval.running.cells.record import saved_files

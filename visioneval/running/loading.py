@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.installation import builtin
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import existing_outputs
 from visioneval.records.stores.lookup import find_run
-from visioneval.resources import builtin
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.settings import RUNS

@@ -29,13 +29,13 @@ from visioneval.errors import (
 )
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
+from visioneval.plugins import GRADERS, config_of
 from visioneval.providers.base import CellRef, Question
+from visioneval.records.between_cells import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.records.model import Record, read_info
-from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.records.reader import read_records
-from visioneval.records.run_folders import is_inside
+from visioneval.records.untrusted import is_inside
 from visioneval.records.writer import OutputWriter
-from visioneval.registry import GRADERS, config_of
 from visioneval.running.calls.judges import JudgeMeters, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.running.cells.services import Listener, Services, build_components

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from visioneval.analysis.redaction import check_redact
 from visioneval.errors import SuiteError, UsageError
-from visioneval.extras import has_extra, needs
+from visioneval.installation import has_extra, needs
 from visioneval.media.video import can_read_videos
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import writing_ended
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import resume_command
-from visioneval.records.stores.locations import display_name
-from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.runs import resume_command
+from visioneval.records.stores.lookup import display_name, fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session

@@ -18,10 +18,10 @@ from typing import Literal, TypeVar, cast
 from visioneval.analysis.summary.summary import Compared, Summary, summarize
 from visioneval.errors import AuthError, QuotaError, StoppedError, StorageError
 from visioneval.graders.base import SampleDistance, SampleGrader
-from visioneval.records.diversity import CaseDiversity, update_diversity
+from visioneval.records.between_cells import CaseDiversity, update_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import stopped_text
+from visioneval.records.runs import stopped_text
 from visioneval.running.calls.judges import Meter
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job

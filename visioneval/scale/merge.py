@@ -1,30 +1,42 @@
-"""Combines the runs of all shards of a suite into one, which equals an unsharded run except for times and ids."""
+"""Combines the runs of all shards of a suite into one, which equals an unsharded run except for times and ids.
+
+Shards must have been run with the same files: input images, masks, references, outputs, templates, recorded answers.
+The keys of a record have hashes of them. Each record is compared with what the suite would compute now, if its files
+are on this machine, and with the records of all shards that used the same files.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.analysis.summary.summary import Compared, Summary, summarize
-from visioneval.errors import StorageError, UsageError
-from visioneval.records.confirmations import has_confirmations
-from visioneval.records.diversity import read_diversity, update_diversity
+from visioneval.errors import StorageError, SuiteError, UsageError
+from visioneval.records.between_cells import (
+    append_preferences,
+    read_all_answers,
+    read_diversity,
+    read_preferences,
+    update_diversity,
+)
 from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels
-from visioneval.records.model import Record, RunInfo, read_info
+from visioneval.records.model import Record, RunInfo, changed_parts, describe_parts, key_parts, read_info
 from visioneval.records.outputs import digest_of, may_be_changed, writing_ended
-from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.reader import read_records
-from visioneval.records.resume_command import resume_hint
-from visioneval.records.run_folders import check_run_folder, file_inside
-from visioneval.records.runs import with_current_state
+from visioneval.records.runs import resume_hint, with_current_state
+from visioneval.records.stores.writing import has_confirmations
+from visioneval.records.untrusted import check_run_folder, file_inside
 from visioneval.records.writer import RunWriter, hard_link
-from visioneval.scale.shard_inputs import ShardInputs
+from visioneval.running.keys import FileHashes, generation_key, grade_key
+from visioneval.running.loading import SuiteOptions, load_stored_plan
+from visioneval.running.plan import Call, Plan
+from visioneval.suite.entries.graders import PAIR, BaseGrader, of_kind
 from visioneval.suite.files import split_run
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.runs import Shard
@@ -239,3 +251,225 @@ def _copy_answers(shard: ShardRun, target: Path, run_id: str) -> None:
             target / name,
             [label.model_copy(update={"other": renamed(label.other)}) if label.other else label for label in labels],
         )
+
+
+_GRADER = "grader."
+_CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference"}
+"""The parts of keys with the files of a case, and how messages name one."""
+_OF_EARLIER_TURNS = frozenset({"earlier-turns", "edited-image"})
+"""Their files are compared where they were used first, and their outputs are checked by their hashes."""
+_MAX_NAMES = 5
+_Files = Mapping[str, tuple[str, ...]]
+"""The files of a case by part of its keys: for a grader, its templates."""
+
+
+class ShardInputs:
+    """Compares the records of shards of one suite, and collects the versions of tools that graded them."""
+
+    def __init__(self, runs: Sequence[tuple[Path, RunInfo]]) -> None:
+        self._suite = runs[0][1].suite
+        self._cases = {case.id: case for case in self._suite.cases}
+        self._graders = {grader.key: grader for grader in self._suite.graders}
+        self._pair_graders = {
+            self._suite.judges[name].title: grader
+            for grader in of_kind(self._suite.graders, PAIR)
+            for name in grader.judge_names
+            if name in self._suite.judges
+        }
+        """By the title of a judge."""
+        self._now, self._why_not_now = _suite_now(runs)
+        self._files: dict[str, _Files] = {}
+        self._first: dict[tuple[str, tuple[str, ...]], tuple[str, Path, str | None]] = {}
+        """By part and files: the hash, the shard that had it first, and the hash of its templates."""
+        self._checked: dict[tuple[str, str], tuple[Path, str, str]] = {}
+        self._tools: dict[str, dict[str, Path]] = {}
+
+    def check(self, record: Record, shard: Path) -> None:
+        """Raises ``UsageError`` for a record of a shard that was generated or graded with another file."""
+        for grader in record.graders:
+            for tool, version in grader.fingerprint.tool_versions.items():
+                self._tools.setdefault(tool, {}).setdefault(version, shard)
+        about = record.test_id, record.model_label
+        keys = shard, record.generation_key.rpartition(" sample:")[0], record.grade_key
+        if self._checked.get(about) == keys:  # of another sample
+            return
+        if self._now is not None and (changed := self._now.changes(record)):
+            subject = self._subject(record, changed, self._now.template_sha256)
+            raise _changed(shard, f"{record.test_id!r} on {record.model_label!r}", subject)
+        self._compare(record, shard)
+        self._checked[about] = keys
+
+    def check_pairs(self, run_id: str, shard: Path) -> None:
+        """Raises ``UsageError`` for an answer about a pair of a shard to a question by another template."""
+        for answer in read_preferences(shard):
+            grader, case = self._pair_graders.get(answer.judge), self._cases.get(answer.test_id)
+            if grader is None or case is None or answer.template_sha256 is None or not answer.is_within(run_id):
+                continue
+            templates = grader.templates(case, self._suite.vars)
+            subject = self._grader_subject(grader, templates, None)
+            if self._now is not None and self._now.template_sha256(templates) != answer.template_sha256:
+                raise _changed(shard, f"a pair of {answer.test_id!r}", subject)
+            first_hash, first, _ = self._first.setdefault(
+                (f"pairs of {grader.key}", templates), (answer.template_sha256, shard, None)
+            )
+            if first_hash != answer.template_sha256:
+                raise _differs(shard, first, subject)
+
+    def warnings(self) -> Iterator[str]:
+        """What could not be compared with the suite, and each tool of which the shards used several versions."""
+        if self._why_not_now:
+            yield self._why_not_now
+        if self._now is not None and (missing := sorted(self._now.missing_outputs)):
+            more = f" and {len(missing) - _MAX_NAMES:,} more" if len(missing) > _MAX_NAMES else ""
+            yield (
+                f"not compared with the suite, whose outputs are not on this machine: {', '.join(missing[:_MAX_NAMES])}"
+                f"{more}"
+            )
+        for tool, versions in sorted(self._tools.items()):
+            if len(versions) > 1:
+                listed = ", ".join(f"{version} ({shard})" for version, shard in versions.items())
+                yield f"the shards were graded with different versions of {tool}: {listed}"
+
+    def _compare(self, record: Record, shard: Path) -> None:
+        """Raises ``UsageError`` if the files of a record are not what they were for an earlier one."""
+        files, templates = self._files_of(record.test_id), _template_hashes(record)
+        for part, file_hash in {**key_parts(record.generation_key), **key_parts(record.grade_key)}.items():
+            if part not in files:
+                continue
+            now = file_hash, shard, templates.get(part)
+            first_hash, first, template = self._first.setdefault((part, files[part]), now)
+            if file_hash != first_hash:
+                raise _differs(shard, first, self._subject(record, {part}, lambda _, known=template: known))  # type: ignore[misc]
+
+    def _files_of(self, case_id: str) -> _Files:
+        if case_id not in self._files:
+            case = self._cases[case_id]
+            inputs = case if case.output_of is None else self._cases[case.output_of]
+            masks = inputs.masks.model_dump(exclude_none=True) if inputs.masks else {}
+            self._files[case_id] = {
+                "images": tuple(image.path for image in inputs.images),
+                "masks": tuple(masks.values()),
+                "reference": (case.reference,) if case.reference else (),
+                **{
+                    f"{_GRADER}{grader.key}": grader.templates(case, self._suite.vars)
+                    for grader in self._suite.graders
+                    if grader.is_for(case)
+                },
+            }
+        return self._files[case_id]
+
+    def _subject(
+        self, record: Record, changed: Iterable[str], template_of: Callable[[tuple[str, ...]], str | None]
+    ) -> str:
+        """The file that differs, or else the parts of the keys."""
+        files, recorded = self._files_of(record.test_id), _template_hashes(record)
+        for part in sorted(changed, key=lambda name: (name not in _CASE_FILES, name)):
+            if part in _CASE_FILES:
+                return _named(_CASE_FILES[part], files[part])
+            if part == "image":
+                return f"the output {record.shown_params.get('path', '')}".rstrip()
+            if part in files and (grader := self._graders.get(part.removeprefix(_GRADER))):
+                before, after = recorded.get(part), template_of(files[part])
+                is_same = None if before is None or after is None else before == after
+                return self._grader_subject(grader, files[part], is_same)
+        return f"{describe_parts(frozenset(changed))} of its suite"
+
+    def _grader_subject(self, grader: BaseGrader, templates: tuple[str, ...], is_same: bool | None) -> str:
+        """The files that the scores of a grader depend on. ``is_same``: whether its templates are, if that is known."""
+        judges = [self._suite.judges[name] for name in grader.judge_names if name in self._suite.judges]
+        answers = [str(getattr(judge, "path", "")) for judge in judges if judge.is_recorded]
+        subjects = []
+        if templates and is_same is not True:
+            subjects.append(f"{_named('template', templates)} or what it includes")
+        if answers and is_same is not False:
+            subjects.append(_named("table of recorded answers", answers))
+        return f"{' or '.join(subjects) or 'the options or the version'} of the grader {grader.key!r}"
+
+
+class _SuiteNow:
+    """What the suite would compute now."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._hash_of = FileHashes(plan.folder)
+        self._calls: dict[tuple[str, str], list[tuple[Call, Call]]] = {}
+        """By case and model run: the calls that generate, and those of the cells. Samples of a model share one."""
+        self.missing_outputs: set[str] = set()
+        """The existing outputs of records that are not on this machine."""
+        for call in plan.calls():
+            for cell_call in call.with_dependents:
+                calls = self._calls.setdefault((cell_call.case.id, call.run.label), [])
+                if call.run.config.reads_outputs or not calls:
+                    calls.append((call, cell_call))
+
+    def changes(self, record: Record) -> frozenset[str]:
+        """The parts of the keys of a record that would be others now; none of an output that is not on this machine."""
+        calls = self._calls.get((record.test_id, record.model_label))
+        if calls is None:
+            return frozenset()
+        call, cell_call = calls[min(record.sample_index, len(calls) - 1)]
+        changed = changed_parts(record.generation_key, generation_key(call, record.sample_index, self._hash_of))
+        if record.grade_key:
+            changed |= changed_parts(record.grade_key, grade_key(cell_call, self._hash_of))
+        changed -= _OF_EARLIER_TURNS
+        if (missing := self._plan.missing_output(call)) is None:
+            return changed
+        self.missing_outputs.add(missing)
+        return changed - {"image"}
+
+    def template_sha256(self, names: tuple[str, ...]) -> str | None:
+        """The hash of templates."""
+        return self._plan.templates.digest(*names) if names else None
+
+
+def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, str]:
+    """The suite of the shards if it is on this machine, or a message if it needs secrets or trust.
+
+    Raises ``UsageError`` if it cannot be loaded otherwise: a file that is gone must not hide one that was replaced.
+    """
+    for folder, info in runs:
+        if not _is_suite_of(info):
+            continue
+        skipped = "the shards are compared with each other, but not with the suite on this machine, which needs"
+        if info.hidden_vars:
+            return None, f"{skipped} its secret variables"
+        selection = info.selection.model_copy(update={"shard": None})
+        try:
+            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent))
+        except SuiteError as error:
+            faults = [problem.message for problem in error.problems if "--trust-suite" not in problem.message]
+            if not faults:
+                return None, f"{skipped} --trust-suite"
+            raise UsageError(
+                f"{folder}: cannot be compared with its suite on this machine: {faults[0]}: restore what it needs"
+            ) from None
+        return _SuiteNow(plan), ""
+    return None, ""
+
+
+def _is_suite_of(info: RunInfo) -> bool:
+    path = Path(info.suite_path)
+    try:
+        return path.is_file() and digest_of(path) == info.source_sha256
+    except OSError:  # the path of a stranger's run may be too long
+        return False
+
+
+def _changed(shard: Path, cell: str, subject: str) -> UsageError:
+    return UsageError(
+        f"{shard}: {cell} used {subject}, which changed since then: restore what changed, or resume this shard"
+    )
+
+
+def _differs(shard: Path, first: Path, subject: str) -> UsageError:
+    other = f"{shard}: differs from {first}" if first != shard else f"{shard}: its cells differ"
+    return UsageError(f"{other} in {subject}: resume a shard that has the earlier one")
+
+
+def _template_hashes(record: Record) -> dict[str, str | None]:
+    """By part of the grading key: the hash of the templates of a grader."""
+    return {f"{_GRADER}{grader.key}": grader.fingerprint.template_sha256 for grader in record.graders}
+
+
+def _named(noun: str, files: Sequence[str]) -> str:
+    return f"the {noun}{'s' * (len(files) > 1)} {', '.join(files)}"

@@ -1,20 +1,33 @@
-"""The index of runs: one table, and lines over the runs of each suite of an experiment."""
+"""The index of runs: one table, and lines over the runs of each suite of an experiment.
+
+It shows of each run what ``run.json`` and ``summary.json`` say, cached by their times.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import quote
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from visioneval.analysis.scores import counted_metrics
 from visioneval.analysis.summary.summary import Summary
-from visioneval.errors import count_of
+from visioneval.errors import RunFormatError, UsageError, count_of
+from visioneval.records.reader import RESULTS, count_cells
+from visioneval.records.runs import current_state
+from visioneval.records.stores.lookup import copies_at, display_name, refresh_runs
+from visioneval.records.untrusted import LARGEST, check_run_folder, read_json
 from visioneval.report.html.pages import policy, render, usd
-from visioneval.report.numbers import scale_of, show_share
-from visioneval.serve.assets import FOLDER
-from visioneval.serve.listing import RunRow
+from visioneval.report.outcome import Tone, outcome
+from visioneval.report.text import one_line, scale_of, show_share
+from visioneval.serve.server import FOLDER
 from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import describe_meaning
 from visioneval.types import Metric
@@ -46,7 +59,6 @@ def index_page(
     A server has the page ask for changes every ``poll_seconds``. ``links`` are the comparisons of a static index, from
     run B to the address.
     """
-    readable = [row for row in rows if not row.problem]
     running = sum(row.state == "running" for row in rows)
     groups = [(experiment, suite, trends(members, metrics)) for (experiment, suite), members in series(rows).items()]
     is_served = poll_seconds > 0
@@ -58,7 +70,7 @@ def index_page(
         is_served=is_served,
         poll_seconds=poll_seconds,
         version=digest(rows),
-        rows=readable[::-1],
+        rows=[row for row in reversed(rows) if not row.problem],
         groups=[group for group in groups if group[2]],
         count=count_of(len(rows), "run"),
         running=f"{running} running" if running else "",
@@ -150,8 +162,11 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     costs = [summary.cost_usd for summary in summaries]
     lines.append(_trend("Cost, USD", rows, costs, (0.0, None), lambda value: usd(value, 0)))
     tags = sum((Counter(summary.failure_tags) for summary in summaries), Counter[str]())
+    counts = [summary.counts for summary in summaries]
+    judged = [count.passed + count.failed + count.errors for count in counts]
     for tag, _ in tags.most_common(MAX_TAGS):
-        shares = [_share(summary, tag) for summary in summaries]
+        tagged = [summary.failure_tags.get(tag, 0) for summary in summaries]
+        shares = [number / cells if cells else None for number, cells in zip(tagged, judged, strict=True)]
         lines.append(_trend(f"Cells tagged {tag}", rows, shares, (0.0, None), show_share))
     return [line for line in lines if len(line.points) >= MIN_POINTS]
 
@@ -189,12 +204,6 @@ def _mean(summary: Summary, metric: str) -> float | None:
     return sum(value * n for value, n in measured) / cells if cells else None
 
 
-def _share(summary: Summary, tag: str) -> float | None:
-    """The share of the cells with a verdict that have a failure tag."""
-    cells = summary.counts.passed + summary.counts.failed + summary.counts.errors
-    return summary.failure_tags.get(tag, 0) / cells if cells else None
-
-
 def _trend(
     name: str,
     rows: Sequence[RunRow],
@@ -225,3 +234,161 @@ def _trend(
         tuple(" ".join(f"{point.x},{point.y}" for point in piece) for piece in pieces if len(piece) > 1),
         tuple(point for piece in pieces for point in piece),
     )
+
+
+SUMMARY = "summary.json"
+_MAX_BYTES = 256 << 20
+_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
+Stamp = tuple[int, int]
+"""Time in ns and size of a file; zeros if it does not exist."""
+
+
+class _SuiteName(BaseModel):
+    """The name of a suite, which can be large: the rest is skipped."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    name: str
+
+
+class RunHeader(BaseModel):
+    """The part of ``run.json`` that the index shows."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    state: str
+    started_at: str
+    planned_cells: Annotated[int, Field(ge=0, le=LARGEST)]
+    experiment: str | None = None
+    note: str | None = None
+    suite: _SuiteName
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run of the index. ``problem`` is why it cannot be read; then only its name is known."""
+
+    run_id: str
+    problem: str = ""
+    experiment: str = ""
+    suite: str = ""
+    note: str = ""
+    started_at: str = ""
+    state: str = ""
+    planned_cells: int = 0
+    cells: int | None = None
+    """Finished cells; ``None`` if they were not counted."""
+    tone: Tone = "error"
+    outcome: str = ""
+    stamps: tuple[Stamp, ...] = ()
+    """Of the files that it was read from."""
+    summary: Summary | None = field(default=None, repr=False)
+    """Figures that no longer change, unless the run is resumed. Without its lists of cells, which are large."""
+
+    def is_current(self, folder: Path) -> bool:
+        """Whether the row still holds."""
+        if self.problem or self.stamps != stamps_of(folder):
+            return False
+        return self.state != "running" or current_state(folder, "running") == "running"
+
+
+_LEFT_OUT: dict[str, Any] = {
+    **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
+    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
+}
+
+
+@dataclass
+class RunListing:
+    """The runs of a folder, or of the copies of a store. Thread-safe."""
+
+    root: Path
+    _rows: dict[str, RunRow] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def rows(self) -> list[RunRow]:
+        """All runs, oldest first; those that cannot be read come last. Raises ``UsageError`` for a store."""
+        with self._lock:
+            self._rows = {folder.name: self._row(folder) for folder in self._folders()}
+            return sorted(self._rows.values(), key=lambda row: (bool(row.problem), row.started_at, row.run_id))
+
+    def _folders(self) -> list[Path]:
+        copies = copies_at(self.root)
+        if copies is not None:
+            copies.refresh_headers()
+        folders = [path.parent for path in self.root.glob("*/run.json")]
+        if copies is not None:  # a run that cannot be brought up to date is listed with what its copy lacks
+            refresh_runs([folder for folder in folders if self._is_changed(folder)])
+        return folders
+
+    def _is_changed(self, folder: Path) -> bool:
+        """Whether a store may have more of a run than its copy, of which only ``run.json`` is up to date."""
+        row = self._rows.get(folder.name)
+        return row is None or row.state in _UNFINISHED or row.stamps[0] != stamp(folder / "run.json")
+
+    def _row(self, folder: Path) -> RunRow:
+        row = self._rows.get(folder.name)
+        return row if row is not None and row.is_current(folder) else read_row(folder)
+
+
+def stamp(path: Path) -> Stamp:
+    """Tells whether a file has changed."""
+    try:
+        state = path.stat()
+    except (OSError, ValueError):
+        return 0, 0
+    return state.st_mtime_ns, state.st_size
+
+
+def stamps_of(folder: Path) -> tuple[Stamp, ...]:
+    """Tells whether a run has changed."""
+    return tuple(stamp(folder / name) for name in ("run.json", SUMMARY, RESULTS))
+
+
+def read_row(folder: Path) -> RunRow:
+    """A run of the index. A run that cannot be read has the reason."""
+    stamps = stamps_of(folder)
+    try:
+        check_run_folder(folder)
+        header = read_json(RunHeader, _bytes(folder / "run.json"), str(folder / "run.json"), "run")
+        row = RunRow(
+            folder.name,
+            experiment=one_line(header.experiment or "", 120),
+            suite=one_line(header.suite.name, 120),
+            note=one_line(header.note or "", 200),
+            started_at=one_line(header.started_at, 40),
+            state=one_line(str(current_state(folder, header.state)), 40),
+            planned_cells=header.planned_cells,
+            stamps=stamps,
+        )
+        return _with_figures(folder, row)
+    except (RunFormatError, UsageError) as error:
+        return RunRow(folder.name, one_line(display_name(str(error))), state="unreadable", stamps=stamps)
+
+
+def _with_figures(folder: Path, row: RunRow) -> RunRow:
+    """The row with its figures, or with its count while it has none: those before a resume are no longer true."""
+    if row.state in _UNFINISHED:
+        cells = count_cells(folder) if row.state == "running" else None
+        return replace(row, cells=cells, outcome=_UNFINISHED[row.state])
+    if not (folder / SUMMARY).is_file():
+        return replace(row, outcome="No summary.json: resume the run, or see its report")
+    path = folder / SUMMARY
+    try:
+        raw = orjson.loads(_bytes(path))
+        shown = {name: raw[name] for name in Summary.model_fields if name in raw}
+    except (orjson.JSONDecodeError, TypeError):
+        raise RunFormatError(f"{path}: damaged or truncated") from None
+    summary = read_json(Summary, orjson.dumps(shown | _LEFT_OUT), str(path), "summary")
+    if summary.state != row.state or summary.planned_cells != row.planned_cells:
+        return replace(row, outcome="summary.json is of another state of the run: see its report")
+    tone, text = outcome(summary)
+    return replace(row, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=summary)
+
+
+def _bytes(path: Path) -> bytes:
+    """The bytes of a file of a run. Raises ``RunFormatError``."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RunFormatError(f"{path}: is over {_MAX_BYTES >> 20} MB")
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None

@@ -18,9 +18,8 @@ from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalEr
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import LABELS, Rater, rater_name
-from visioneval.records.stores.locations import display_name
-from visioneval.serve.assets import asset_response
-from visioneval.serve.server import Log, listening
+from visioneval.records.stores.lookup import display_name
+from visioneval.serve.server import Log, asset_response, listening
 from visioneval.types import Frozen
 
 PAGE = "the label page"
@@ -92,12 +91,9 @@ def application(labeling: Labeling, rater: str | None = None) -> Starlette:
             raise UsageError(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
         return JSONResponse(await run_in_threadpool(method, **dict(body)))
 
-    changes: list[tuple[Callable[..., dict[str, Any]], type[RaterRequest]]] = [
-        (labeling.answer, AnswerRequest),
-        (labeling.skip, SkipRequest),
-        (labeling.undo, RaterRequest),
-        (labeling.reopen, RaterRequest),
-    ]
+    def changing(path: str, method: Callable[..., dict[str, Any]], form: type[RaterRequest]) -> Route:
+        return Route(f"/api/{path}", partial(change, method, form), methods=["POST"])
+
     names = ("label.css", *(f"{part}.js" for part in SCRIPTS))
     routes = [
         Route("/", partial(asset_response, "label.html")),
@@ -105,25 +101,20 @@ def application(labeling: Labeling, rater: str | None = None) -> Starlette:
         Route("/api/start", start),
         Route("/api/item", item),
         Route("/api/image/{key}", image),
-        *(
-            Route(f"/api/{method.__name__}", partial(change, method, form), methods=["POST"])
-            for method, form in changes
-        ),
+        changing("answer", labeling.answer, AnswerRequest),
+        changing("skip", labeling.skip, SkipRequest),
+        changing("undo", labeling.undo, RaterRequest),
+        changing("reopen", labeling.reopen, RaterRequest),
     ]
-    return Starlette(
-        routes=routes, exception_handlers={VisionEvalError: _error_response, HTTPException: _http_error_response}
-    )
+    return Starlette(routes=routes, exception_handlers=dict.fromkeys((VisionEvalError, HTTPException), _error_response))
 
 
 def _error_response(_: Request, error: Exception) -> Response:
-    """Responds to our errors: invalid request, outdated page, or failed write."""
+    """Responds to errors: invalid request, outdated page, or failed write."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
     if isinstance(error, StorageError):
         message = "the answer could not be saved: the disk is full or not writable"
         return JSONResponse({"error": message}, status_code=507)
     status = 409 if isinstance(error, UnknownItemError) else 400
     return JSONResponse({"error": str(error)}, status_code=status)
-
-
-def _http_error_response(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)

@@ -20,18 +20,16 @@ from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.records.model import RunInfo, read_info
-from visioneval.records.run_folders import check_run_folder, read_header
 from visioneval.records.runs import current_state, with_current_state
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.untrusted import check_run_folder, read_header
 from visioneval.report.agreement import agreement_report
 from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.images import BROWSER_SUFFIXES, VIDEOS, FolderImages
 from visioneval.report.html.pages import PageFrame, sections_page
-from visioneval.report.html.report import suite_folder, write_files
-from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.html.report import GalleryFilters, read_slim, suite_folder, write_files
 from visioneval.report.sections import quoted
-from visioneval.serve.index import BACK
-from visioneval.serve.listing import stamp
+from visioneval.serve.index import BACK, stamp
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.entries.graders import KINDS
 
@@ -134,14 +132,11 @@ def output_path(run: Path, relative: str) -> Path:
 
 def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
-    notes: list[str] = []
     criteria = parse_criteria()
-    comparison = compare_stored(
-        str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(redact=redact), warn=notes.append
-    )
-    comparison = replace(
-        comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)
-    )  # not by their paths
+    filters = ComparisonFilters(redact=redact)
+    comparison = compare_stored(str(a), str(b), a.parent, criteria.gates, filters=filters, warn=lambda _: None)
+    # not by their paths
+    comparison = replace(comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name))
     results = decide(comparison, criteria)
     for folder in (a, b):
         fetch_outputs(folder)

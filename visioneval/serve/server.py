@@ -1,4 +1,7 @@
-"""The server of every page: on this machine only, behind the guard, with a new token each time."""
+"""The server of every page: on this machine only, behind the guard, with a new token each time.
+
+Scripts and styles are files: a page runs only what its own server sends.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.errors import UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
+from visioneval.report.html.pages import style, theme
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 DEFAULT_PORT = 8377
@@ -119,3 +127,24 @@ def _loopback(host: str, page: str) -> str:
     if address is None or not address.is_loopback:
         raise UsageError(f"--host {host}: {page} is served only locally; use 127.0.0.1, ::1 or localhost")
     return str(address)
+
+
+FOLDER = Path(__file__).parent / "pages"
+STYLE = "view.css"
+
+
+@cache
+def read_asset(name: str) -> str:
+    """A file of the pages. A style begins with what it shares with others: at least the named colors and sizes."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        return (style() if name == STYLE else theme()) + text
+    return text
+
+
+def asset_response(name: str, _: Request) -> Response:
+    """Sends a page without values, a script or a style."""
+    from starlette.responses import Response
+
+    kind = {"css": "css", "html": "html"}.get(name.rpartition(".")[2], "javascript")
+    return Response(read_asset(name), media_type=f"text/{kind}")

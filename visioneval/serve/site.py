@@ -17,17 +17,14 @@ from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.records.model import read_info
 from visioneval.records.runs import with_current_state
-from visioneval.records.stores.locations import copies_at, display_name
-from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.stores.lookup import copies_at, display_name, fetch_outputs
 from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
-from visioneval.report.html.report import MARK, prepare_folder, suite_folder, write_files
-from visioneval.report.html.slim_run import GalleryFilters, read_slim
+from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files
 from visioneval.report.text import one_line
-from visioneval.serve.assets import STYLE, read_asset
-from visioneval.serve.index import BACK, index_page, run_address, series
-from visioneval.serve.listing import RunListing, RunRow
+from visioneval.serve.index import BACK, RunListing, RunRow, index_page, run_address, series
 from visioneval.serve.reports import live_notice, render_comparison
+from visioneval.serve.server import STYLE, read_asset
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.model import Suite
 
@@ -67,7 +64,7 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
         rows = [row if row.problem else _write_report(root, row, target, options, redact, log) for row in rows]
         links = _write_comparisons(root, [row for row in rows if not row.problem], target, redact, log)
         _delete_others(target / _RUNS, {row.run_id for row in rows if not row.problem})
-        _delete_others(target / _COMPARISONS, {_comparison(run_id) for run_id in links})
+        _delete_others(target / _COMPARISONS, {f"{run_id}.html" for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
         rows.sort(key=lambda row: bool(row.problem))
         page = index_page(rows, one_line(display_name(root)), options.metrics, links=links)
@@ -138,7 +135,7 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact:
     """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
     for before, after in chain.from_iterable(map(pairwise, series(rows).values())):
-        name = _comparison(after.run_id)
+        name = f"{after.run_id}.html"
         pages = ((row.run_id, f"../{run_address(row.run_id)}index.html") for row in (before, after))
         try:
             frame = PageFrame(((BACK, "../index.html"), *pages))
@@ -149,11 +146,6 @@ def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, redact:
         write_whole(target / _COMPARISONS / name, page)
         links[after.run_id] = f"{_COMPARISONS}/{quote(name)}"
     return links
-
-
-def _comparison(run_id: str) -> str:
-    """The name of the file that compares a run with the one before."""
-    return f"{run_id}.html"
 
 
 def _delete_others(folder: Path, names: set[str]) -> None:

@@ -23,17 +23,25 @@ from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.media import images
 from visioneval.records.reader import RESULTS, count_cells
-from visioneval.records.run_folders import read_header
 from visioneval.records.runs import current_state
-from visioneval.records.stores.locations import copies_at, display_name
+from visioneval.records.stores.lookup import copies_at, display_name
+from visioneval.records.untrusted import read_header
 from visioneval.records.writer import is_run_id
 from visioneval.report.html.images import THUMB_SIDE, small_webp
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.text import one_line
-from visioneval.serve.assets import FOLDER, STYLE, asset_response
-from visioneval.serve.index import BACK, INDEX_SCRIPT, digest, index_page, index_policy, run_address
+from visioneval.serve.index import (
+    BACK,
+    INDEX_SCRIPT,
+    RunListing,
+    Stamp,
+    digest,
+    index_page,
+    index_policy,
+    run_address,
+    stamp,
+)
 from visioneval.serve.label import application as label_application
-from visioneval.serve.listing import RunListing, Stamp, stamp
 from visioneval.serve.reports import (
     LIVE_SCRIPT,
     ReportPages,
@@ -42,7 +50,7 @@ from visioneval.serve.reports import (
     render_comparison,
     version_of,
 )
-from visioneval.serve.server import Log, listening
+from visioneval.serve.server import FOLDER, STYLE, Log, asset_response, listening
 
 PAGE = "the viewer"
 POLL_SECONDS = 3

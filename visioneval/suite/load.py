@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.plugins import plugin_names
-from visioneval.registry import JUDGES, config_of
+from visioneval.plugins import JUDGES, config_of, plugin_names
 from visioneval.settings import SUITE_FILE
 from visioneval.suite.checks import suite as check
 from visioneval.suite.files import RunLabels, Trust

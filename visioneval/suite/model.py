@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from visioneval.plugins import plugin_names
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, Part, config_of
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, plugin_names
 from visioneval.suite.case import Name, PromptEntry, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge

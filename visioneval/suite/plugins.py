@@ -20,15 +20,17 @@ from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError, did_you_mean
 from visioneval.plugins import (
+    BUILT_IN,
     NAME,
     CustomClass,
+    Part,
     Plugin,
     describe_user_error,
     installed_plugins,
     load_class,
+    load_object,
     read_attribute,
 )
-from visioneval.registry import BUILT_IN, Part, load_object
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries import CustomEntry, Declared
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader

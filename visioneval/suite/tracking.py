@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from visioneval.extras import install_command, is_installed
+from visioneval.installation import install_command, is_installed
 from visioneval.media.urls import TRUSTED_HOSTS, TRUSTED_PROJECTS, trusted_hosts, trusted_projects
 from visioneval.suite.case import Name
 from visioneval.suite.remote import CloudName

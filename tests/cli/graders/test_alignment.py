@@ -14,10 +14,10 @@ from record_factory import generated_png
 from scripted_judge import ScriptedJudge, context
 from typer.testing import CliRunner
 
-from visioneval import Grade, ProviderError, read_records
+from visioneval import Grade, read_records
 from visioneval.cli import app
 from visioneval.graders.alignment import AlignmentGrader
-from visioneval.graders.alignment.grader import Alignment, gaps_of, reply_problems, score_of
+from visioneval.graders.alignment.grader import Alignment, reply_problems
 
 SUITES = Path(__file__).parents[3] / "suites"
 
@@ -36,25 +36,6 @@ def grade(tmp_path: Path, judge: ScriptedJudge, case: dict[str, Any] | None = No
     return asyncio.run(Alignment(config).grade(context(tmp_path, judge, case)))
 
 
-def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
-    output = reply(True, True, False, score=90)
-    output["requirements"].append(item(False, "snow", gap="No snow is to be seen."))
-    result = grade(tmp_path, ScriptedJudge(output))
-    assert result.scores == {"fit": 50.0}
-    assert result.reasons == {"fit": "Not shown: thing 2. No snow is to be seen."}
-    assert result.details["judge_score"] == 90
-    assert result.details["gaps"] == ["Not shown: thing 2.", "No snow is to be seen."]
-    assert [entry["answer"] for entry in result.details["requirements"]] == [True, True, False, False]
-    assert (result.error, result.judge_model) == (None, "judge-1")
-
-
-def test_requirements_have_equal_weight() -> None:
-    assert score_of([item(True)]) == 100
-    assert score_of([item(False), item(False)]) == 0
-    assert score_of([item(True), item(True), item(False)]) == pytest.approx(66.6667, abs=1e-4)
-    assert gaps_of([item(True, gap="but it is small")]) == []
-
-
 def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
     judge = ScriptedJudge(reply(True))
     grade(tmp_path, judge, {"prompt": "two buns on a plate"})
@@ -66,40 +47,9 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
     assert list(question.schema["properties"]) == ["requirements", "score"]
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ([], "the answer is not a JSON object"),
-        ({"score": 1}, "the key 'requirements' is missing"),
-        (reply(), "there are 0 requirements, not 1 to 60"),
-        (reply(*[True] * 61), "there are 61 requirements, not 1 to 60"),
-        ({"requirements": "all", "score": 1}, "requirements is not a list of objects"),
-        ({"requirements": [1], "score": 1}, "requirements is not a list of objects"),
-        ({"requirements": [item("true")], "score": 1}, "the answer of requirement 1 is not true or false"),
-        ({"requirements": [item(True, question=" ")], "score": 1}, "requirement 1 has no question"),
-        ({"requirements": [item(True), {"answer": True}], "score": 1}, "requirement 2 has no requirement"),
-        ({"requirements": [item(True, gap=None)], "score": 1}, "the gap of requirement 1 is not text"),
-    ],
-)
-def test_reports_an_invalid_answer(output: Any, message: str) -> None:
-    assert message in reply_problems(output)
-
-
-def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
-    judge = ScriptedJudge("I like it", reply(True, False))
-    result = grade(tmp_path, judge)
-    assert result.scores == {"fit": 50.0}
-    assert result.details["asked_again"] == 1
-    assert "Your last answer could not be used" in judge.words(1)[-1]
-    lost = grade(tmp_path, ScriptedJudge(reply()))
-    assert lost.scores == {"fit": None}
-    assert "there are 0 requirements" in str(lost.error)
-    assert len(lost.details["replies"]) == 2
-
-
-def test_judge_outage_gives_no_score(tmp_path: Path) -> None:
-    with pytest.raises(ProviderError, match="out"):
-        grade(tmp_path, ScriptedJudge(ProviderError("out", kind="transient")))
+def test_a_reply_has_at_most_60_requirements() -> None:
+    assert reply_problems(reply(*[True] * 60)) == []
+    assert reply_problems(reply(*[True] * 61)) == ["there are 61 requirements, not 1 to 60"]
 
 
 def aligned(request: JudgeRequest) -> dict[str, Any]:
@@ -108,9 +58,8 @@ def aligned(request: JudgeRequest) -> dict[str, Any]:
     return reply(True, red, score=100 if red else 40)
 
 
-@pytest.mark.parametrize("provider", ["openai", "gemini"])
 def test_two_datasets_of_images_are_compared_on_the_same_prompts(
-    provider: str, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.script.judge(aligned)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
@@ -121,16 +70,10 @@ def test_two_datasets_of_images_are_compared_on_the_same_prompts(
         rows = [{"image_uri": f"{name}.png", "prompt": prompt} for prompt in prompts]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fields = {"prompt": "prompt", "output": "image_uri"}
-    url = api.openai_base_url if provider == "openai" else api.gemini_base_url
-    judge = {
-        "provider": provider,
-        "model": {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}[provider],
-        "base_url": url,
-        "api_key_env": "LOCAL_KEY",
-    }
+    judge = {"provider": "gemini", "model": "gemini-3.5-flash", "base_url": api.gemini_base_url}
     suite = {
         "name": "two",
-        "judges": {"default": judge},
+        "judges": {"default": {**judge, "api_key_env": "LOCAL_KEY"}},
         "cases": [{"dataset": {"path": "baseline.jsonl", "fields": {"prompt": "prompt"}}}],
         "models": [
             {"provider": "files", "dataset": {"path": f"{name}.jsonl", "fields": fields}}

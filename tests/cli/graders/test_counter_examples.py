@@ -89,9 +89,8 @@ def test_a_right_answer_lowers_no_mean_over_all_cells(run: Run) -> None:
     assert [noise["cases"] for noise in summary["noise"] if noise["name"] == "gecko"] == [5]
 
 
-@pytest.mark.parametrize(
-    ("scope", "value", "n"),
-    [
+def test_a_scope_that_names_cases_counts_them(run: Run) -> None:
+    scopes: list[tuple[dict[str, Any], float, int]] = [
         ({}, 0.9, 5),
         ({"models": ["m"]}, 0.9, 5),
         ({"tags": ["counter"]}, 0.5, 5),
@@ -99,11 +98,10 @@ def test_a_right_answer_lowers_no_mean_over_all_cells(run: Run) -> None:
         ({"cases": ["*"]}, 0.7, 10),
         ({"tasks": ["image_generation"]}, 0.7, 10),
         ({"weights": {"food": 1, "counter": 3}}, 0.6, 10),
-    ],
-)
-def test_a_scope_that_names_cases_counts_them(run: Run, scope: dict[str, Any], value: float, n: int) -> None:
-    (gate, *_) = run(RIGHT, [{"rule": "mean(gecko) >= 0", **scope}])["gates"]
-    assert (gate["value"], gate["n"]) == (pytest.approx(value), n)
+    ]
+    gates = run(RIGHT, [{"rule": "mean(gecko) >= 0", **scope} for scope, *_ in scopes])["gates"]
+    values = [(pytest.approx(value), n) for _, value, n in scopes]
+    assert [(gate["value"], gate["n"]) for gate in gates[: len(scopes)]] == values
 
 
 def test_a_cell_that_is_left_out_does_not_count_against_a_gate(run: Run) -> None:

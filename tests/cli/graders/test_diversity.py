@@ -18,7 +18,7 @@ import visioneval
 from visioneval import GraderError, Output, RunFormatError, load_run, merge
 from visioneval.graders.pixels import DiversityGrader
 from visioneval.graders.pixels.reference import Diversity, measure_distance
-from visioneval.records.diversity import CaseDiversity, read_diversity, update_diversity
+from visioneval.records.between_cells import CaseDiversity, read_diversity, update_diversity
 
 pytestmark = pytest.mark.slow
 
@@ -203,20 +203,19 @@ def test_a_regenerated_sample_changes_the_figure_on_resume(toy: Toy) -> None:
     assert after["other", "m"] == before["other", "m"]
 
 
-@pytest.mark.parametrize("damage", ["gone", "other images", "error"])
-def test_images_that_were_not_compared_make_the_run_incomplete_until_it_is_resumed(toy: Toy, damage: str) -> None:
+def test_images_that_were_not_compared_make_the_run_incomplete_until_it_is_resumed(toy: Toy) -> None:
     run(toy, write(toy))
     folder = toy.folder / "runs/r"
     kept = lines(toy)["other", "m"]
-    changes = {
-        "gone": {"test_id": "elsewhere"},
-        "other images": {"outputs": kept.outputs[::-1]},
-        "error": {"distance": None, "delta_e": None, "error": "no such luck"},
-    }[damage]
-    (folder / "diversity.jsonl").unlink()
-    update_diversity(folder, [kept.model_copy(update=changes)])
-    shown = load_run("r")
-    assert (shown.exit_code, shown.summary.diversity[0].failed) == (3, 1 + 1)
+    for changes in (
+        {"test_id": "elsewhere"},
+        {"outputs": kept.outputs[::-1]},
+        {"distance": None, "delta_e": None, "error": "no such luck"},
+    ):
+        (folder / "diversity.jsonl").unlink()
+        update_diversity(folder, [kept.model_copy(update=changes)])
+        shown = load_run("r")
+        assert (shown.exit_code, shown.summary.diversity[0].failed) == (3, 1 + 1)
     assert "2 sets of samples could not be compared" in toy("show", "r").output
     assert toy("run", "--resume", "r").exit_code == 0
     assert load_run("r").exit_code == 0
@@ -285,31 +284,18 @@ def test_it_is_never_a_metric(toy: Toy) -> None:
     assert "spread" in done.output
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("{}", "diversity.jsonl:3: no schema_version"),
-        ("[", "diversity.jsonl:3: "),
-        ({"distance": 3}, "diversity.jsonl:3: "),
-        ({"delta_e": -1}, "diversity.jsonl:3: "),
-        ({"outputs": "x"}, "diversity.jsonl:3: "),
-    ],
-)
-def test_a_damaged_line_is_named(toy: Toy, damage: Any, message: str) -> None:
+def test_a_damaged_line_is_named_and_a_link_out_of_the_run_is_refused(toy: Toy) -> None:
     run(toy, write(toy))
     path = toy.folder / "runs/r/diversity.jsonl"
-    first = path.read_text().splitlines()[0]
-    line = damage if isinstance(damage, str) else json.dumps({**json.loads(first), **damage})
-    path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(RunFormatError, match=message):
-        read_diversity(path.parent)
+    whole = path.read_text()
+    first = json.loads(whole.splitlines()[0])
+    changes: list[dict[str, Any]] = [{"distance": 3}, {"delta_e": -1}, {"outputs": "x"}]
+    for line in ("[", *(json.dumps({**first, **change}) for change in changes), "{}"):
+        path.write_text(f"{whole}{line}\n")
+        with pytest.raises(RunFormatError, match="diversity.jsonl:3: " + "no schema_version" * (line == "{}")):
+            read_diversity(path.parent)
     shown = toy("show", "r")
-    assert (shown.exit_code, message in shown.stderr) == (2, True), shown.output
-
-
-def test_a_link_out_of_the_run_is_refused(toy: Toy) -> None:
-    run(toy, write(toy))
-    path = toy.folder / "runs/r/diversity.jsonl"
+    assert (shown.exit_code, "diversity.jsonl:3: no schema_version" in shown.stderr) == (2, True), shown.output
     path.rename(toy.folder / "moved.jsonl")
     path.symlink_to(toy.folder / "moved.jsonl")
     shown = toy("show", "r")

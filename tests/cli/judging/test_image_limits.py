@@ -20,7 +20,7 @@ from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.image_limits import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
 from visioneval.providers.litellm.config import LiteLLMJudge
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
 
 CLAUDE = "claude-sonnet-5-5"
 SIZE = {"key": "image", "type": "properties"}

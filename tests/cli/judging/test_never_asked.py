@@ -18,8 +18,8 @@ from suite_runner import LOOK, SuiteRunner
 
 from visioneval import grade, load_run
 from visioneval.records.baselines import baseline_path, read_baseline
-from visioneval.records.preferences import read_preferences
-from visioneval.records.resume_command import asking_hint
+from visioneval.records.between_cells import read_preferences
+from visioneval.records.runs import asking_hint
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("panel_fixtures",)

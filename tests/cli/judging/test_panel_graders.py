@@ -16,7 +16,7 @@ from suite_runner import SuiteRunner
 
 from visioneval.graders.text import ocr, second_look
 from visioneval.graders.text.layout import Reading
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
 
 pytest_plugins = ("panel_fixtures",)
 

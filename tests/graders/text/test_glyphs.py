@@ -85,24 +85,6 @@ def compare(reading: Reading, **expected: object) -> bool | None:
     return check([reading], ExpectText.model_validate(expected), fold=True).passed
 
 
-def test_the_text_that_the_glyphs_show_counts_as_read() -> None:
-    plain, open_ = Reading("Box 0ffice", shown=((4, "O"),)), Reading("Box 0ffice")
-    assert compare(plain, required=["Box Office"], extra="forbid") is True
-    assert compare(open_, required=["Box Office"]) is None
-    assert compare(plain, required=["Box 0ffice"]) is True
-    assert compare(plain, forbidden=["Office"]) is False
-    assert compare(open_, forbidden=["Office"]) is None
-    assert compare(plain, required=["Box Offive"]) is False
-    assert compare(Reading("s0lo", shown=((1, "O"),)), required=["solo"]) is None  # its glyph is a capital
-
-
-def test_a_forbidden_word_inside_a_line_that_stays_open_is_not_another_text() -> None:
-    """The required line contains the word: whether it was read is open, and nothing else was read."""
-    lines = {"required": ["Box Office"], "forbidden": ["Box"]}
-    assert compare(Reading("Box 0ffice"), **lines) is None
-    assert compare(Reading("Box 0ffice Box"), **lines) is False  # a second one is forbidden
-
-
 @pytest.fixture(scope="module")
 def header(recorded_readings: None) -> Image.Image:
     """The heading of a real terminal's table: Box Office, in a font with dotted zeros."""

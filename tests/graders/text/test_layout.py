@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.graders.text.layout import Reading, apart, bounds, merged, overlap
+from visioneval.graders.text.layout import Reading, apart, bounds, follows, merged, overlap
 
 
 def box(text: str, left: float, top: float, width: float, height: float = 20, confidence: float = 1.0) -> Reading:
@@ -65,3 +65,16 @@ def test_bounds_are_around_a_turned_text() -> None:
     turned = Reading("x", 1.0, ((30.0, 0.0), (60.0, 30.0), (30.0, 60.0), (0.0, 30.0)))
     assert bounds(turned) == (0, 0, 60, 60)
     assert bounds(Reading("x")) == (0, 0, 0, 0)
+
+
+def test_a_tilted_row_is_one_row() -> None:
+    # 10 degrees: the last word of the row is lower than the first word of the next row
+    def tilted(text: str, x: float, y: float) -> Reading:
+        turned = [(px * 0.985 - py * 0.174, px * 0.174 + py * 0.985) for px, py in
+                  ((x, y), (x + 90, y), (x + 90, y + 20), (x, y + 20))]  # fmt: skip
+        a, b, c, d = turned
+        return Reading(text, 1.0, (a, b, c, d))
+
+    readings = [tilted("GRAND", 0, 0), tilted("OPENING", 300, 0), tilted("FREE", 0, 30), tilted("ENTRY", 300, 30)]
+    assert follows(readings)[0][0] == 1
+    assert follows(readings)[2][0] == 3

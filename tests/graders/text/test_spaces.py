@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,8 @@ from PIL import Image, ImageDraw
 from visioneval import Grade
 from visioneval.graders.measures import Measure, measure_directly
 from visioneval.graders.text import TextGrader, grader, ocr
-from visioneval.graders.text.check import CopyCheck, check, other_spaces, with_spaces
-from visioneval.graders.text.layout import Corners, Reading
+from visioneval.graders.text.layout import Reading
 from visioneval.graders.text.spaces import Gap, LineLook, LineLooks, gaps
-from visioneval.suite.case import ExpectText
 
 HEIGHT, BAR = 60, 16
 
@@ -93,129 +89,6 @@ def looked(text: str, gap: Gap, *texts: str) -> LineLook:
     return LineLook(texts or (text,), (gap,) * (count - 1))
 
 
-def compared(line: str, *read: str, look: LineLook | None, corners: Sequence[Corners | None] = ()) -> CopyCheck:
-    boxes = corners or [None] * len(read)
-    readings = [Reading(text, corners=box) for text, box in zip(read, boxes, strict=True)]
-    comparison = check(readings, ExpectText(required=(line,)), fold=True)
-    assert comparison.passed is True, "spaces alone do not decide whether a line is found"
-    return with_spaces(comparison, readings, fold=True, looks=dict.fromkeys(other_spaces(comparison, readings), look))
-
-
-def kinds(comparison: CopyCheck) -> list[tuple[str, tuple[str, ...]]]:
-    return [(found.kind, found.words) for found in comparison.spaces]
-
-
-@pytest.mark.parametrize(
-    ("line", "read", "look", "kind"),
-    [
-        ("Fresh bread", "Freshbread", looked("Freshbread", "none"), "missing"),
-        ("Fresh bread", "Freshbread", looked("Freshbread", "unclear"), "unclear"),
-        ("Fresh bread", "Freshbread", looked("Freshbread", "space"), "unclear"),
-        ("Fresh bread", "Freshbread", None, "unclear"),
-        ("Fresh bread", "Freshbread", looked("Freshbread", "unclear", "Fresh bread", "Freshbread"), None),
-        ("Fresh bread", "Freshbread", looked("Freshbread", "none", "Fresh bread", "Freshbread"), "unclear"),
-        ("Fresh bread", "Freshbread", looked("Freshbread", "none", "Fresh bread", "Fresh bread"), None),
-        ("bread", "br ead", looked("br ead", "space"), "added"),
-        ("bread", "br ead", looked("br ead", "unclear"), "unclear"),
-        ("bread", "br ead", looked("br ead", "none"), "unclear"),
-        ("bread", "br ead", looked("br ead", "unclear", "bread"), None),
-        ("bread", "br ead", LineLook(("br ead",), ()), "unclear"),
-    ],
-)
-def test_a_space_is_wrong_where_all_looks_and_the_gap_say_so(
-    line: str, read: str, look: LineLook | None, kind: str | None
-) -> None:
-    comparison = compared(line, read, look=look)
-    assert [found.kind for found in comparison.spaces] == [kind] * (kind is not None)
-    assert comparison.passed is {"missing": False, "added": False, "unclear": None, None: True}[kind]
-    assert comparison.recall == {"missing": 0.0, "added": 0.0, "unclear": None, None: 1.0}[kind]
-    assert comparison.cer == 0.0, "white space is no part of it"
-
-
-@pytest.mark.parametrize(
-    ("line", "read"),
-    [
-        ("Fresh bread", ["Fresh bread"]),
-        ("Fresh bread", ["  Fresh   bread "]),
-        ("Fresh bread", ["Fresh", "bread"]),
-        ("chocolate", ["choco", "late"]),  # a word that continues in another row
-        ("SALE", ["S A L E"]),  # letter spacing
-        ("愚园路 315", ["愚园路315"]),  # a script without spaces
-        ("詳しく見る", ["詳しく 見る"]),
-        ("20\u202f%", ["20%"]),
-        ("20\u202f%", ["20 %"]),
-        ("Wait... now", ["Wait… now"]),  # folded to one character
-    ],
-)
-def test_layout_and_scripts_without_spaces_are_as_expected(line: str, read: list[str]) -> None:
-    comparison = compared(line, *read, look=looked("x" * 20, "none"))
-    assert (comparison.passed, comparison.spaces) == (True, ())
-
-
-def test_spaces_between_all_letters_are_letter_spacing() -> None:
-    assert kinds(compared("SALE", "S A L E", look=looked("S A L E", "space"))) == []
-    assert kinds(compared("BIG SALE", "B I G S A L E", look=looked("B I G S A L E", "space"))) == []
-    assert kinds(compared("SALE", "S ALE", look=looked("S ALE", "space"))) == [("added", ("SALE",))]
-
-
-def test_the_place_is_found_behind_characters_that_fold_to_one() -> None:
-    look = LineLook(("Wait... a moment",), (*["none"] * 7, "space", *["none"] * 5))
-    assert kinds(compared("Wait... amoment", "Wait… a moment", look=look)) == [("added", ("amoment",))]
-    look = replace(look, gaps=(*["none"] * 6, "space", *["none"] * 6))
-    assert kinds(compared("Wait... amoment", "Wait… a moment", look=look)) == [("unclear", ("amoment",))]
-
-
-def test_a_word_in_two_boxes_of_a_row_is_unclear() -> None:
-    left: Corners = ((0, 0), (50, 0), (50, 20), (0, 20))
-    beside: Corners = ((60, 2), (110, 2), (110, 22), (60, 22))
-    below: Corners = ((0, 30), (50, 30), (50, 50), (0, 50))
-    look = looked("ead", "none")
-    assert kinds(compared("bread", "br", "ead", look=look, corners=[left, beside])) == [("unclear", ("bread",))]
-    assert kinds(compared("bread", "br", "ead", look=look, corners=[left, below])) == []
-    assert kinds(compared("br ead", "br", "ead", look=look, corners=[left, beside])) == []
-
-
-def test_the_copy_with_the_right_spaces_is_the_one() -> None:
-    readings = [Reading("Freshbread"), Reading("Fresh bread")]
-    once, twice = (check(readings, ExpectText(required=("Fresh bread",) * count), fold=True) for count in (1, 2))
-    assert (once.matched[0].readings, once.spaces) == ((1,), ())
-    assert [found.words for found in twice.spaces] == [("Fresh", "bread")]
-
-
-def test_one_wrong_line_of_two_halves_the_recall() -> None:
-    readings = [Reading("Freshbread"), Reading("7 am")]
-    comparison = check(readings, ExpectText(required=("Fresh bread", "7 am", "Gone")), fold=True)
-    looks = {0: looked("Freshbread", "none")}
-    assert with_spaces(comparison, readings, fold=True, looks=looks).recall == pytest.approx(1 / 3)
-    assert with_spaces(comparison, readings, fold=True, looks={0: None}).passed is False, "a line is missing"
-
-
-@pytest.mark.parametrize(
-    ("required", "read", "mark"),
-    [
-        ("Coffee", "Coffee!", "!"),
-        ("Coffee", "Coffee?! Now", "?!"),
-        ("Coffee", "Coffee...", "..."),
-        ("Coffee", "Coffee: 3.50", ":"),
-        ("Coffee", "Coffee", ""),
-        ("Coffee!", "Coffee!", ""),
-        ("Coffee", "“Coffee”", ""),
-        ("Coffee", "Coffee & tea", ""),
-    ],
-)
-def test_a_mark_behind_a_line_is_named(required: str, read: str, mark: str) -> None:
-    comparison = check([Reading(read)], ExpectText(required=(required,)), fold=True)
-    assert (comparison.passed, comparison.matched[0].mark) == (True, mark)
-    strict = check([Reading(read)], ExpectText(required=(required,), extra="forbid"), fold=True)
-    assert strict.matched[0].mark == ""
-    assert bool(strict.extra) >= bool(mark)
-
-
-def test_a_mark_of_another_line_is_not_behind_this_one() -> None:
-    comparison = check([Reading("Coffee!")], ExpectText(required=("Coffee", "!")), fold=True)
-    assert [pair.mark for pair in comparison.matched] == ["", ""]
-
-
 def graded(
     path: Path,
     read: str,
@@ -268,18 +141,6 @@ def test_spaces_as_read_need_no_second_look(tmp_path: Path, monkeypatch: pytest.
     assert (grade.scores["copy"], grade.reasons["copy"]) == (True, "required line found")
     assert "spaces of lines" not in measured
     assert "spaces" not in grade.details
-
-
-@pytest.mark.parametrize(
-    ("read_as", "passed"),
-    [("Fresh braed from 7 am", True), ("Freshbraed from 7 am", None), ("Fresh bra ed from 7 am", None)],
-)
-def test_a_weighed_line_has_the_spaces_that_were_read(read_as: str, passed: bool | None) -> None:
-    reading = Reading(LINE, 0.99, ((0, 0), (50, 0), (50, 20), (0, 20)), read_as=read_as)
-    expected = ExpectText(required=(LINE,))
-    comparison = check([reading], expected, fold=True)
-    looks = dict.fromkeys(other_spaces(comparison, [reading]))
-    assert with_spaces(comparison, [reading], fold=True, looks=looks).passed is passed
 
 
 def test_loose_spaces_pass_and_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grading
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from suite_text import suite
 
 from visioneval import Grade, TestCase
 from visioneval.graders.text import TextGrader
@@ -126,3 +128,45 @@ def test_scores_are_the_declared_metrics(sign: Any) -> None:
         case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
         declared = TextGrader(type="text", key="copy").metrics(case)
         assert graded(sign("SALE"), expected).scores.keys() == declared.keys()
+
+
+def copy_suite(extra: str) -> str:
+    return suite(
+        cases=f"cases: [{{id: one, prompt: a sign, expect: {{text: {{required: [SALE], extra: {extra}}}}}}}]",
+        graders="graders: [{key: copy, type: text}]",
+        verdict="verdict: [copy, copy.doubtful_extra == 0]",
+    )
+
+
+def test_a_rule_can_fail_doubtful_signs(problems: Callable[..., list[str]]) -> None:
+    assert problems(copy_suite("forbid")) == []
+    (problem,) = problems(copy_suite("allow"))
+    assert "only for cases with expect.text.extra: forbid" in problem
+
+
+def flyer(path: Path, *lines: str) -> Path:
+    """Lines of text, with a ring, a magnifier and a menu icon above them."""
+    image = Image.new("RGB", (560, 330), "#fdf6e3")
+    pen, ink = ImageDraw.Draw(image), "#202040"
+    pen.ellipse((40, 30, 100, 90), outline=ink, width=6)
+    pen.ellipse((220, 30, 262, 72), outline=ink, width=6)
+    pen.line((256, 66, 280, 90), fill=ink, width=8)
+    for top in (30, 40, 50):
+        pen.rectangle((420, top, 448, top + 2), fill=ink)
+    for row, line in enumerate(lines):
+        pen.text((40, 130 + 70 * row), line, font=ImageFont.load_default(size=44), fill=ink)
+    image.save(path)
+    return path
+
+
+def test_a_flyer_with_shapes_passes_and_shows_them(tmp_path: Path, recorded_readings: None) -> None:
+    expected = {"required": ["GRAND OPENING", "20% OFF"], "extra": "forbid"}
+    path = flyer(tmp_path / "flyer.png", "GRAND OPENING", "20% OFF")
+    grade = grading.grade(TextGrader(type="text", key="copy"), path, expect={"text": expected})
+    assert grade.scores["copy"] is True
+    assert grade.error is None
+    items = grade.details["doubtful_extra"]
+    assert 1 <= len(items) == grade.scores["copy.doubtful_extra"] <= 3
+    assert [item["box"] for item in items] == [grade.details["lines"][item["reading"]]["box"] for item in items]
+    assert all(f"{item['text']} (confidence {item['confidence']:.2f})" in grade.reasons["copy"] for item in items)
+    assert grade.details["extra"] == []

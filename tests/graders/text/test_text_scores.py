@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_judge import ScriptedJudge, context
 
 from visioneval import TestCase
 from visioneval.graders.text import TextGrader
 from visioneval.graders.text.alphabet import words
 from visioneval.graders.text.edits import levenshtein, normalized_edit_distance, word_accuracy
-from visioneval.graders.text.grader import Text
 
 ALL = ("word_accuracy", "ned", "complete")
 LONG_TEXT = Path(__file__).resolve().parents[4] / "shared" / "data" / "longtext" / "text_prompts.jsonl"
@@ -73,30 +70,6 @@ def _slow(a: str, b: str) -> int:
 @given(st.text("abc", max_size=12), st.text("abc", max_size=12))
 def test_the_distance_is_levenshteins(a: str, b: str) -> None:
     assert levenshtein(a, b) == levenshtein(b, a) == _slow(a, b)
-
-
-def graded(folder: Path, lines: Any, text: dict[str, Any], **options: Any) -> Any:
-    config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", "measure": ALL, **options})
-    judge = ScriptedJudge({"lines": lines} if isinstance(lines, list) else lines)
-    cell = context(folder, judge, {"expect": {"text": text}}, judge=config.judge)
-    return config, asyncio.run(Text(config).grade(cell))
-
-
-def test_they_come_beside_the_exact_comparison(tmp_path: Path) -> None:
-    _, grade = graded(tmp_path, ["Spring SALE", "today"], {"required": ["SPRING SALE"]})
-    assert grade.scores == {
-        "copy": False, "copy.recall": 0.0, "copy.cer": 0.5,
-        "copy.word_accuracy": 1.0, "copy.ned": 0.3333, "copy.complete": False,
-    }  # fmt: skip
-    _, grade = graded(tmp_path, ["Spring SALE"], {"required": ["SPRING SALE"]}, measure=["complete"])
-    assert (grade.scores["copy"], grade.scores["copy.complete"]) == (False, True)
-    assert "copy.ned" not in grade.scores
-
-
-def test_a_lost_reading_leaves_them_null(tmp_path: Path) -> None:
-    config, grade = graded(tmp_path, "no JSON at all", {"required": ["SALE"]})
-    assert grade.scores == dict.fromkeys(config.metrics(case({"required": ["SALE"]})))
-    assert grade.error
 
 
 def case(text: dict[str, Any]) -> TestCase:

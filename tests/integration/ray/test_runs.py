@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from visioneval import read_info, read_records
 from visioneval.cli import app
-from visioneval.records.preferences import read_all_answers
+from visioneval.records.between_cells import read_all_answers
 from visioneval.records.questions import read_questions
 
 

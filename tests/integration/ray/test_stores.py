@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import visioneval as ve
 from visioneval import Record
 from visioneval.cli import app
-from visioneval.records.preferences import read_all_answers
+from visioneval.records.between_cells import read_all_answers
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.records.stores.store import ObjectStore

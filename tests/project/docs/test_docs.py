@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from visioneval import Record
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
-from visioneval.label.progress import LabelSession, LabelStep
+from visioneval.label.work import LabelSession, LabelStep
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.providers.mock.config import MockParams
-from visioneval.records import diversity, labels, preferences
+from visioneval.records import between_cells, labels
 from visioneval.records import questions as question_file
 from visioneval.records.model import JudgeAnswer
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.suite import case, model, questions
 from visioneval.suite import case as prompts
 from visioneval.suite import filters as scope
@@ -83,8 +83,8 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("records.md", "Label", labels.Label),
     ("records.md", "Draw", labels.CellDraw),
     ("records.md", "Drawn cell", labels.DrawnCell),
-    ("records.md", "Preference", preferences.Preference),
-    ("records.md", "Diversity", diversity.CaseDiversity),
+    ("records.md", "Preference", between_cells.Preference),
+    ("records.md", "Diversity", between_cells.CaseDiversity),
     ("records.md", "questions.json", question_file.PromptQuestions),
 ]
 """The pages and headings of tables, and the model whose fields each lists."""

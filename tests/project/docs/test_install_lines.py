@@ -18,7 +18,7 @@ import pytest
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
-from visioneval.extras import PACKAGES
+from visioneval.installation import PACKAGES
 from visioneval.media.urls import BUCKETS
 
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         "README.md",
         "docs/suite.md",
         "visioneval/cli/github.yml",
-        "visioneval/extras.py",
+        "visioneval/installation.py",
     } <= printed.keys()
     bad = {file: [word for word in words if _names_visioneval_on_the_index(word)] for file, words in printed.items()}
     assert not {file: words for file, words in bad.items() if words}

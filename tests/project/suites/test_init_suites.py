@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from visioneval import Verdict, read_records
 from visioneval.cli import app
-from visioneval.cli.start import MODELINE, SCHEMA_FILE, SUITE_FILE
-from visioneval.resources import suite_folders
+from visioneval.cli.start import MODELINE, SCHEMA_FILE
+from visioneval.installation import suite_folders
+from visioneval.settings import SUITE_FILE
 from visioneval.suite.model import json_schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("measured_once")]

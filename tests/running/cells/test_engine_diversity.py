@@ -12,7 +12,7 @@ from toys import Toy
 from visioneval import TaskType
 from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.graders.pixels import DiversityGrader
-from visioneval.records.diversity import read_diversity
+from visioneval.records.between_cells import read_diversity
 from visioneval.running.calls.cache import Cache
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.estimate import estimate

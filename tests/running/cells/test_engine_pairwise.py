@@ -25,7 +25,7 @@ from visioneval import (
 from visioneval.analysis.run_lookup import read_side
 from visioneval.graders.base import Choice
 from visioneval.judging.ask import Ask
-from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.records.between_cells import Preference, append_preferences, read_preferences
 from visioneval.records.writer import OutputWriter, RunWriter
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import JudgeMeters

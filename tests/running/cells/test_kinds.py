@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from visioneval import TestCase
-from visioneval.registry import GRADERS, config_of
+from visioneval.plugins import GRADERS, config_of
 from visioneval.running.runner import WORK
 from visioneval.suite.entries.graders import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind
 

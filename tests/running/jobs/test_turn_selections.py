@@ -14,8 +14,8 @@ from PIL import Image
 
 from visioneval import Verdict
 from visioneval.analysis.compare.compare import compare
-from visioneval.records.confirmations import read_confirmations
-from visioneval.records.preferences import read_preferences
+from visioneval.records.between_cells import read_preferences
+from visioneval.records.stores.writing import read_confirmations
 from visioneval.suite.filters import chain_of
 
 DOG: dict[str, Any] = {"id": "dog", "images": ["base.png"], "prompt": "pat it", "tags": ["late"]}

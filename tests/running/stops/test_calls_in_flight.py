@@ -437,7 +437,7 @@ def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
     api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["images"] = (0.2, 0.6)
     code = (
-        "from visioneval.cli.progress import _PlainProgress\n"
+        "from visioneval.cli.results import _PlainProgress\n"
         "def leaves(self, record): raise BrokenPipeError\n"
         "_PlainProgress.add = leaves\n"
         "from visioneval.cli import main; main()"

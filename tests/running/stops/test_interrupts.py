@@ -16,9 +16,8 @@ from record_factory import info
 from toys import Toy
 
 from visioneval import read_info, read_records
-from visioneval.records.resume_command import missing_cells_hint, resume_command
-from visioneval.records.run_folders import list_runs
-from visioneval.records.runs import current_state, with_current_state
+from visioneval.records.runs import current_state, missing_cells_hint, resume_command, with_current_state
+from visioneval.records.untrusted import list_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="sends signals")]
 

@@ -20,7 +20,7 @@ from visioneval.providers.base import VIDEO_MS, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
 from visioneval.providers.video_inputs import VideoInputs
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
 from visioneval.running.calls.cache import Cache, clear_scratch
@@ -28,7 +28,7 @@ from visioneval.running.calls.outputs import OperationCall, check_media, with_vi
 from visioneval.running.calls.prices import Prices, bound_of, smallest_size
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import Sanitizer
-from visioneval.scale.ray.outputs import ExclusiveWriter
+from visioneval.scale.ray.worker import ExclusiveWriter
 from visioneval.suite.entries.providers import Price
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION

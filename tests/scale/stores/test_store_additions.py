@@ -15,7 +15,7 @@ from suite_runner import SuiteRunner
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.stores.claims import RunClaim, read_claim
-from visioneval.records.stores.locations import copies_at, runs_folder
+from visioneval.records.stores.lookup import copies_at, runs_folder
 from visioneval.records.stores.store import ObjectStore
 
 pytestmark = pytest.mark.slow

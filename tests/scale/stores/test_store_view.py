@@ -10,7 +10,7 @@ from stores import Machines
 from suite_runner import SuiteRunner
 from view_server import view_server
 
-from visioneval.records.stores.locations import runs_folder
+from visioneval.records.stores.lookup import runs_folder
 from visioneval.serve.site import SiteOptions, write_site
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from visioneval.media import network
 from visioneval.records.stores import claims
 from visioneval.records.stores import store as store_module
 from visioneval.records.stores.claims import RunClaim, read_claim
-from visioneval.records.stores.locations import cache_folder, runs_folder
+from visioneval.records.stores.lookup import cache_folder, runs_folder
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 
 pytestmark = pytest.mark.slow

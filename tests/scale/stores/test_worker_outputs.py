@@ -12,12 +12,12 @@ import pytest
 from stores import FaultyStore
 
 from visioneval import StorageError, TaskType, UsageError
-from visioneval.records.operations import OperationFile
+from visioneval.records.outputs import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.running.cells.cell import Job, StoredOutput
 from visioneval.scale.ray.jobs import UnsentFile
-from visioneval.scale.ray.outputs import StoreOutputs, named_by_content
+from visioneval.scale.ray.worker import StoreOutputs, named_by_content
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from suite_text import suite
 
 from visioneval.graders.gecko import GeckoGrader
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.report.questions import pinned_yaml
+from visioneval.report.judges import pinned_yaml
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.questions import GeckoQuestion
 

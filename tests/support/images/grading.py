@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval import CaseFiles, Grade, GradingContext, Output, TestCase
-from visioneval.registry import GRADERS, load_object
+from visioneval.plugins import GRADERS, load_object
 
 
 def grade(

@@ -16,11 +16,10 @@ from markdown_it import MarkdownIt
 
 from visioneval import RunFormatError, VisionEvalError, read_info, read_records
 from visioneval.analysis.sides import Cell
-from visioneval.label.progress import read_entries
+from visioneval.label.work import read_entries
 from visioneval.records.baselines import read_baseline
-from visioneval.records.diversity import read_diversity
+from visioneval.records.between_cells import read_diversity, read_preferences
 from visioneval.records.labels import read_draws, read_labels
-from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions
 from visioneval.records.reader import open_records
 

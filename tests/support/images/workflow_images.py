@@ -11,9 +11,9 @@ from pathlib import Path
 from fake_api import GenerationRequest
 
 from visioneval import CaseFiles, TaskType
+from visioneval.installation import builtin
 from visioneval.providers import base
 from visioneval.providers.mock.generator import Mock
-from visioneval.resources import builtin
 from visioneval.suite.case import rendered
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite

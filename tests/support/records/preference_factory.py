@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from visioneval.records.preferences import Preference
+from visioneval.records.between_cells import Preference
 
 
 def preference(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> Preference:

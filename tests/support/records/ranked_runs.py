@@ -9,8 +9,8 @@ from typing import Any
 from record_factory import record, run_of
 
 from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.records.between_cells import Preference, append_preferences
 from visioneval.records.labels import LABELS, Label, append_labels
-from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 
 METRICS: dict[str, Any] = {"look": {"type": "bool"}}

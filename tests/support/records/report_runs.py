@@ -14,8 +14,7 @@ from record_factory import record, run_of
 
 from visioneval import Fingerprint, GraderRecord, Record, RunInfo, read_info
 from visioneval.records.writer import RunWriter
-from visioneval.report.html.report import target_of, write_report
-from visioneval.report.html.slim_run import read_slim
+from visioneval.report.html.report import read_slim, target_of, write_report
 
 METRICS: dict[str, Any] = {
     "look": {"type": "bool"},

@@ -10,9 +10,9 @@ from typing import Any
 from PIL import Image
 
 from visioneval import CaseFiles, GradingContext, Question, Reply, TestCase
+from visioneval.installation import builtin
 from visioneval.media.images import image_at
 from visioneval.providers.base import ImagePart
-from visioneval.resources import builtin
 from visioneval.templates.render import Templates
 
 ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception

@@ -17,13 +17,13 @@ import fsspec
 import pytest
 from http_server import serving
 
-from visioneval.records.stores import locations, writing
+from visioneval.records.stores import lookup, writing
 
 
 def forget_stores() -> None:
     """Forgets all stores and their folders, as a new process would. Clients stay: to create one takes long."""
-    locations._COPIES.clear()
-    locations._CACHES.clear()
+    lookup._COPIES.clear()
+    lookup._CACHES.clear()
     writing._PUBLISHERS.clear()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visioneval.serve.listing import RunListing
+from visioneval.serve.index import RunListing
 from visioneval.serve.reports import ReportPages
 from visioneval.serve.server import listening
 from visioneval.serve.view import Viewer, application

@@ -18,10 +18,10 @@ from visioneval.analysis.agreement.judges import (
     preferences_of_people,
 )
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
-from visioneval.analysis.left_out import LeftOut, parse_allow, worst
+from visioneval.analysis.left_out import parse_allow, worst
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true
 from visioneval.types import Frozen
 
@@ -91,19 +91,24 @@ def _check(
     if measure and findings and not any(measure in finding.measures for finding in findings):
         names = ", ".join(findings[0].measures)
         raise UsageError(f"{FLAGS[minimum.bound]} {minimum.target}: the measures of {metric} are {names}")
+    bound = "low" if minimum.bound == "low" else "value"
     candidates = [
-        (finding, name, finding.measures[name])
+        (finding, name, finding.measures[name], getattr(finding.measures[name], bound))
         for finding in findings
         if finding.cells and (name := measure or finding.headline) in finding.measures
     ]
     left_out = worst(finding.left_out for finding in findings)
     about = {"metric": metric, "bound": minimum.bound, "required": minimum.value, "unmeasured": left_out.unmeasured}
     if not candidates:
-        return MinimumResult(
-            **about, measure=measure, state="unmeasured", note=_nothing_to_compare(metric, graders, left_out)
-        )
-    finding, name, lowest = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
-    number = lowest.low if minimum.bound == "low" else lowest.value
+        asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
+        note = "no labeled cell has a score for this metric: label cells of the run"
+        if left_out.unmeasured:
+            note = f"none of the {count_of(left_out.units, 'labeled cell')} was measured"
+        elif asked and not findings:
+            note = f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
+        return MinimumResult(**about, measure=measure, state="unmeasured", note=note)
+    # an unmeasured one comes first
+    finding, name, lowest, number = min(candidates, key=lambda item: -2.0 if item[3] is None else item[3])
     passed = number is not None and is_true(number, ">=", minimum.value)
     is_unmeasured = number is None or left_out.is_too_much(allowed)
     hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
@@ -117,22 +122,6 @@ def _check(
         state="unmeasured" if is_unmeasured else "passed" if passed else "failed",
         note="; ".join(filter(None, notes)) or None,
     )
-
-
-def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement], lost: LeftOut) -> str:
-    """Why a metric has no agreement: nobody was asked about it, or no cell has both a label and a score."""
-    if lost.unmeasured:
-        return f"none of the {count_of(lost.units, 'labeled cell')} was measured"
-    asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
-    if asked and all(finding.metric != metric for finding in graders):
-        return f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
-    return "no labeled cell has a score for this metric: label cells of the run"
-
-
-def _order(measure: Statistic, bound: Bound) -> float:
-    """Sorts an unmeasured one first, then by the bound that counts."""
-    number = measure.low if bound == "low" else measure.value
-    return -2.0 if number is None else number
 
 
 def _note(measure: Statistic, minimum: Minimum, *, passed: bool) -> str | None:

@@ -11,6 +11,7 @@ from typing import Literal
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.run_lookup import Warn, labels_of, read_run
 from visioneval.errors import UsageError
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.labels import (
     LABELS,
     PAIR_ANSWERS,
@@ -24,7 +25,6 @@ from visioneval.records.labels import (
     read_labels,
 )
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.suite.labels import WHY, LabelQuestion
 from visioneval.types import Score
 
@@ -214,25 +214,20 @@ def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
     facets: dict[str, tuple[Facet, ...]] = {}
     for key, (_, question) in definitions.items():
         if question is None:
-            facets[f"{key}{WHY}"] = ()
-        facets[key] = _facets_of(key, question)
+            facets |= {f"{key}{WHY}": (), key: (Facet(key, "pair", PAIR_ANSWERS),)}
+        elif question.type == "tags":
+            facets[key] = tuple(Facet(key, "yes_no", YES_NO, question, tag) for tag in question.choices)
+        elif question.type == "text":
+            facets[key] = ()
+        else:
+            names = {"yes_no": YES_NO, "one_of": question.choices, "scale": ()}
+            facets[key] = (Facet(key, question.type, names[question.type], question),)
     return facets
 
 
 def _meaning(question: LabelQuestion | None) -> object:
     """The parts of a question that must be equal in all runs: everything but its text."""
     return question and (question.type, question.choices, question.scale, question.step, question.metric)
-
-
-def _facets_of(key: str, question: LabelQuestion | None) -> tuple[Facet, ...]:
-    if question is None:
-        return (Facet(key, "pair", PAIR_ANSWERS),)
-    if question.type == "tags":
-        return tuple(Facet(key, "yes_no", YES_NO, question, tag) for tag in question.choices)
-    if question.type == "text":
-        return ()
-    names = {"yes_no": YES_NO, "one_of": question.choices, "scale": ()}
-    return (Facet(key, question.type, names[question.type], question),)
 
 
 def read_labeled(name: str, runs: Path, warn: Warn) -> LabeledRun:

@@ -114,7 +114,11 @@ def _labels_of(
     judge = {cell: score for cell, score in scores.items() if cell[1] in covered}
     if not judge:
         return Unusable(f"{where}: its cells are not those that {which} was drawn from: draw again, with {command}")
-    people = _people(run, facet)
+    people = {}  # the majority of yes or no, half for a tie; the mean on a scale
+    for (run_id, test_id, label, sample, other), by_rater in facet.answers.items():
+        if run_id == run.info.run_id and other is None:
+            mean = sum(by_rater.values()) / len(by_rater)
+            people[test_id, label, sample] = mean if facet.is_ordered or mean == 0.5 else float(mean > 0.5)
     asked = _asked(draw, run, facet, people, judge)
     in_turn = [cell for cell in asked if cell.cell in judge]
     answered = [cell for cell in in_turn if cell.cell in people]
@@ -146,16 +150,6 @@ def _labels_of(
         waiting=sum(cell.cell in judge for cell in draw.cells) - len(in_turn),
         left_out=LeftOut(lost := sum(cell[1] in covered for cell in unmeasured), len(judge) + lost),
     )
-
-
-def _people(run: LabeledRun, facet: Facet) -> dict[CellKey, float]:
-    """The human value of each labeled cell: the majority of yes or no, half for a tie; the mean on a scale."""
-    values = {}
-    for (run_id, test_id, label, sample, other), by_rater in facet.answers.items():
-        if run_id == run.info.run_id and other is None:
-            mean = sum(by_rater.values()) / len(by_rater)
-            values[test_id, label, sample] = mean if facet.is_ordered or mean == 0.5 else float(mean > 0.5)
-    return values
 
 
 def _asked(

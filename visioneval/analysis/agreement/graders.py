@@ -371,10 +371,12 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers, facet: Facet) 
     is_split = (rows.people == 0.5) & (measured.kind == "bool")  # neither for the grader nor against it
     shown = facet.text_of if measured.kind == "one_of" else float
     worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))
+    reasons = ("refused",) if measured.writer is None else (measured.name, measured.writer, "refused")
     disputed = []
     for row in worst[:SHOWN]:
         run, test_id, label, sample, _ = rows.units[row]
         record = answers.records[run, (test_id, label, sample)]
+        rules = "; ".join(record.failed_rules) if measured.writer is None else ""
         disputed.append(
             Disputed(
                 run_id=run,
@@ -385,23 +387,14 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers, facet: Facet) 
                 raters=len(rows.answers[row]),
                 grader=shown(rows.grader[row]),
                 gap=float(gaps[row]),
-                reason=_reason(record, measured),
+                reason=rules or next(filter(None, map(record.reasons.get, reasons)), ""),
             )
         )
     return tuple(disputed)
 
 
-def _reason(record: Record, measured: RunMetric) -> str:
-    """What the run says of a score: the reason of its grader, or the failed rules; of a refused cell, the refusal."""
-    names = ("refused",) if measured.writer is None else (measured.name, measured.writer, "refused")
-    rules = "; ".join(record.failed_rules) if measured.writer is None else ""
-    return rules or next(filter(None, map(record.reasons.get, names)), "")
-
-
 def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
     """The distance between people and grader on their scale, or between their ranks if they share no scale."""
-    if not len(rows.units):
-        return np.zeros(0)
     if kind == "one_of":
         return np.asarray(np.isfinite(rows.people) & (rows.people != rows.grader), dtype=float)
     if kind == "continuous":

@@ -18,9 +18,9 @@ from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.intervals import rate_interval
 from visioneval.analysis.summary.judges import Disagreements, JudgeCard, JudgeCards, PairCard, pair_cards
+from visioneval.records.between_cells import Preference
 from visioneval.records.labels import PAIR_ANSWERS
 from visioneval.records.model import CellKey
-from visioneval.records.preferences import Preference
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
 

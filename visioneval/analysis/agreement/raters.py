@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
 from visioneval.analysis.stats.agreement import (
-    Floats,
     Level,
     alpha_measure,
     category_measure,
@@ -76,8 +75,11 @@ def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterF
         labels = [label for label in run.labels if label.cell in cells]
         for rater, compared in _compare_repeats(run, labels, answers):
             repeats.setdefault(rater, []).append(compared)
-        for label, compared in _compare_anchors(run, labels, answers):
-            anchored.setdefault(label.rater, []).append((label.at[:10], compared))
+        anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
+        for label in labels:
+            if (anchor := anchors.get((label.question, unit_of(run, label)))) is not None:
+                compared_to_anchor = ((label.at[:10], compared) for compared in _compare(answers, anchor, label))
+                anchored.setdefault(label.rater, []).extend(compared_to_anchor)
     findings = []
     for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0])):
         by_day: dict[str, list[Compared]] = {}
@@ -120,14 +122,6 @@ def _compare_repeats(run: LabeledRun, labels: Sequence[Label], answers: Answers)
     for history in histories.values():
         for earlier, later in pairwise(history):
             yield from ((later.rater, compared) for compared in _compare(answers, earlier, later))
-
-
-def _compare_anchors(run: LabeledRun, labels: Sequence[Label], answers: Answers) -> Iterator[tuple[Label, Compared]]:
-    anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
-    for label in labels:
-        anchor = anchors.get((label.question, unit_of(run, label)))
-        if anchor is not None:
-            yield from ((label, compared) for compared in _compare(answers, anchor, label))
 
 
 def _compare(answers: Answers, first: Label, second: Label) -> Iterator[Compared]:
@@ -185,7 +179,9 @@ def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
 
 def _agreement_on(facet: Facet) -> RaterAgreement:
     shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
-    counts, values = _counts(list(shared.values()))
+    values, codes = np.unique([code for by_rater in shared.values() for code in by_rater.values()], return_inverse=True)
+    counts = np.zeros((len(shared), len(values)), dtype=np.int64)
+    np.add.at(counts, (np.repeat(np.arange(len(shared)), list(map(len, shared.values()))), codes), 1)
     cases = [chain_of(unit[1]) for unit in shared]
     levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
     alpha = dict.fromkeys(levels, Statistic(note=_NO_OVERLAP))
@@ -214,15 +210,6 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         cohen_mean=cohen_mean,
         split_items=_split_items(facet, shared),
     )
-
-
-def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
-    """Counts the values of each item, shape ``(items, values)``, and returns the values in ascending order."""
-    values, codes = np.unique([code for by_rater in items for code in by_rater.values()], return_inverse=True)
-    counts = np.zeros((len(items), len(values)), dtype=np.int64)
-    rows = np.repeat(np.arange(len(items)), [len(by_rater) for by_rater in items])
-    np.add.at(counts, (rows, codes), 1)
-    return counts, np.asarray(values, dtype=float)
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:

@@ -18,8 +18,7 @@ from visioneval.analysis.compare.metrics import (
     amount,
     metric_differences,
     pass_rate,
-    pass_rates_by_run,
-    pass_rates_by_tag,
+    pass_rates_by,
     passes_by_case,
     passes_of_runs,
     shares_by_failure_tag,
@@ -68,15 +67,11 @@ def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
             is_same = same_meaning(before, after)
         else:
             is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
-            is_same = is_same and _has_words(before, after)
+            # the words that records use are choices of the other side's metric: records alone do not know more
+            known, used = (before, after) if isinstance(before, Meaning) else (after, before)
+            is_same = is_same and (not isinstance(known, Meaning) or set(used.choices) <= set(known.choices))
         if not is_same:
             yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
-
-
-def _has_words(before: Metric, after: Metric) -> bool:
-    """Whether the words that records use are choices of the other side's metric. Records alone do not know more."""
-    known, used = (before, after) if isinstance(before, Meaning) else (after, before)
-    return not isinstance(known, Meaning) or set(used.choices) <= set(known.choices)
 
 
 def _fits(side: Side, name: str, metric: Metric) -> bool:
@@ -368,7 +363,9 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         name: frozenset[str]().union(*(tags_read(side.metrics[name]) for side in (a, b) if name in side.metrics))
         for name in names
     }
-    left_out = _left_out(a, b, filters)
+    # counter-examples, as A defines them, that differences of some metrics leave out
+    known = a.counter_examples if a.counter_examples is not None else b.counter_examples
+    left_out = frozenset[str]() if filters.cases or filters.tags else known or frozenset[str]()
     gradings, excuses = Gradings(), Excuses(a, b)
     gecko_keys, alignment_keys = set[str](), set[str]()
     cases: defaultdict[CaseKey, TaggedCase] = defaultdict(TaggedCase)
@@ -413,8 +410,8 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         cases=passes_by_case(stable, noise),
         noise=noise,
         metrics=tuple(metric_families),
-        by_run=pass_rates_by_run(stable, noise) if len(pairing.labels) > 1 else (),
-        by_tag=pass_rates_by_tag(stable, noise),
+        by_run=pass_rates_by(stable, noise, lambda row: (row.label,)) if len(pairing.labels) > 1 else (),
+        by_tag=pass_rates_by(stable, noise, lambda row: dict.fromkeys((*row.tags[1], *row.tags[0]))),
         by_type=tuple(difference for difference in differences if difference.name in types),
         by_word=tuple(shares),
         by_failure_tag=tuple(shares_by_failure_tag(stable)),
@@ -428,13 +425,6 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         table=table,
         tagged_cases={key: case for key, case in cases.items() if key[0] in must_pass},
     )
-
-
-def _left_out(a: Side, b: Side, filters: ComparisonFilters) -> frozenset[str]:
-    """The counter-examples, as A defines them, that differences of some metrics leave out: none if a filter names cases
-    or tags."""
-    known = a.counter_examples if a.counter_examples is not None else b.counter_examples
-    return frozenset() if filters.cases or filters.tags else known or frozenset()
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:

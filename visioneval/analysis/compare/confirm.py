@@ -90,13 +90,12 @@ class MustPassCase(SampledCase):
         B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide. A case
         without a verdict in A is measured only where it passes in B.
         """
-        if not self.a_decided:
-            return "passed" if self.samples.passed >= self._passes_to_hold else "unmeasured"
-        if self.a.passed <= self.a.failed:
+        passes, failures = self._limits
+        if self.a_decided and self.a.passed <= self.a.failed:
             return "passed"
-        if self.samples.failed >= self._failures_to_break:
+        if self.a_decided and self.samples.failed >= failures:
             return "broken"
-        return "passed" if self.samples.passed >= self._passes_to_hold else "unmeasured"
+        return "passed" if self.samples.passed >= passes else "unmeasured"
 
     @property
     def needed(self) -> int:
@@ -104,19 +103,13 @@ class MustPassCase(SampledCase):
         if self.state != "unmeasured" or not self.planned:
             return 0
         left = self.planned - self.new.total
-        return self.samples.fewest_to_decide(self._passes_to_hold, self._failures_to_break, left)
+        return self.samples.fewest_to_decide(*self._limits, left)
 
     @property
-    def _failures_to_break(self) -> int:
-        return self._total // 2 + 1
-
-    @property
-    def _passes_to_hold(self) -> int:
-        return (self._total + 1) // 2
-
-    @property
-    def _total(self) -> int:
-        return self.b.total + self.missing + self.planned
+    def _limits(self) -> tuple[int, int]:
+        """The passes with which it holds, and the failures that break it."""
+        total = self.b.total + self.missing + self.planned
+        return (total + 1) // 2, total // 2 + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +161,6 @@ def must_pass_cases(
         case.with_new(confirmation.planned(case.key), verdicts.get(case.key, ())) if case.state == "broken" else case
         for case in cases
     )
-
-
-def flaky_must_pass(comparison: Comparison) -> int:
-    """The number of cases tagged ``must_pass``, on each model run, that are left out as A calls them flaky."""
-    return sum(case.must_pass and case.flaky for case in comparison.tagged_cases.values())
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:
@@ -291,7 +279,13 @@ def undecided(comparison: Comparison) -> str:
         return ""
     samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
     what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
-    needed = _samples_to_decide(comparison) if can_be_sampled(comparison) else None
+
+    def decides(new: int) -> bool:
+        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
+        return lowest_worse_p(counts, comparison.noise) < SECOND_STEP
+
+    # the fewest new samples of each case with which the loss of everything would show
+    needed = next(filter(decides, range(1, MAX_CONFIRM + 1)), None) if can_be_sampled(comparison) else None
     cure = f"--confirm {needed} would" if needed else "more cases would"
     if can_show:
         return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
@@ -321,15 +315,6 @@ def chain_key(key: CaseKey) -> CaseKey:
     return chain_of(key[0]), key[1]
 
 
-def _samples_to_decide(comparison: Comparison) -> int | None:
-    """The fewest new samples of each case with which the loss of everything would show; ``None`` if none do."""
-    for new in range(1, MAX_CONFIRM + 1):
-        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
-        if lowest_worse_p(counts, comparison.noise) < SECOND_STEP:
-            return new
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class SingleCase(SampledCase):
     """A case that is worse at the level of single cases, and that only its new samples can clear.
@@ -343,25 +328,21 @@ class SingleCase(SampledCase):
 
         ``unmeasured`` while those that are missing could decide either way.
         """
-        if self.new.passed >= self._passes_to_clear:
+        passes, failures = self._limits
+        if self.new.passed >= passes:
             return "passed"
-        return "broken" if self.new.failed >= self._failures_to_confirm else "unmeasured"
+        return "broken" if self.new.failed >= failures else "unmeasured"
 
     @property
     def needed(self) -> int:
         """The smallest number of further samples that may decide; 0 if it is decided, or cannot be any more."""
-        if self.state != "unmeasured":
-            return 0
         left = self.planned - self.new.total
-        return self.new.fewest_to_decide(self._passes_to_clear, self._failures_to_confirm, left)
+        return self.new.fewest_to_decide(*self._limits, left) if self.state == "unmeasured" else 0
 
     @property
-    def _passes_to_clear(self) -> int:
-        return self.planned // 2 + 1
-
-    @property
-    def _failures_to_confirm(self) -> int:
-        return (self.planned + 1) // 2
+    def _limits(self) -> tuple[int, int]:
+        """The passes that clear it, and the failures that confirm it."""
+        return self.planned // 2 + 1, (self.planned + 1) // 2
 
 
 def sampled_cases(comparison: Comparison) -> tuple[SampledCase, ...]:

@@ -200,13 +200,19 @@ def cases_difference(
     most = None if strata else paired_test([abs(change) for change in changes])
     lowest_p = 2 * lowest_worse_p(strata, noise) if strata else 1.0 if most is None else most.p
     mean_a, change = fsum(case.before / case.pairs for case in cases) / number, fsum(changes) / number
+    interval = None if test is None else test.interval
+    if interval is not None and widest is not None:
+        interval = Interval(max(-widest, interval.low), min(widest, interval.high))
+    variance = fsum((value - change) ** 2 for value in changes) / (number - 1) if number > 1 else None
+    if variance is not None and variance <= _NOISE * change * change:
+        variance = 0.0  # it comes from rounding
     return Difference(
         name,
         metric,
         a=mean_a,
         b=mean_a + change,
         difference=change,
-        interval=None if test is None else _clipped(test.interval, widest),
+        interval=interval,
         p=test.p if p is None and test is not None else p,
         lowest_p=lowest_p,
         n_pairs=sum(case.pairs for case in cases),
@@ -215,7 +221,7 @@ def cases_difference(
         lower=counts.lower,
         changed_cases=sum(value != 0 for value in changes),
         unmeasured=counts.unmeasured,
-        variance=_variance(changes, change),
+        variance=variance,
         within=within_variance(strata) if strata else None,
         noise=noise,
         samples=(sum(case.a for case in strata) / number, sum(case.b for case in strata) / number),
@@ -226,17 +232,3 @@ def widest_difference(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
     return None if low is None or high is None or high <= low else float(high - low)
-
-
-def _clipped(interval: Interval, widest: float | None) -> Interval:
-    if widest is None:
-        return interval
-    return Interval(max(-widest, interval.low), min(widest, interval.high))
-
-
-def _variance(changes: Sequence[float], mean: float) -> float | None:
-    """The variance of the cases' differences, without rounding errors; ``None`` for a single case."""
-    if len(changes) < 2:
-        return None
-    variance = fsum((value - mean) ** 2 for value in changes) / (len(changes) - 1)
-    return 0.0 if variance <= _NOISE * mean * mean else variance

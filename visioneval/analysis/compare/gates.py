@@ -21,7 +21,6 @@ from visioneval.analysis.compare.confirm import (
     Confirmation,
     MustPassCase,
     describe_cases,
-    flaky_must_pass,
     is_in_doubt,
     must_pass_cases,
     shortened,
@@ -29,10 +28,8 @@ from visioneval.analysis.compare.confirm import (
 from visioneval.analysis.compare.differences import PASS_RATE, Difference, widest_difference
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.compare.regressed import (
-    PooledMetric,
-    PooledPasses,
     check_regressed,
-    pooled_metrics,
+    pooled_metric,
     pooled_passes,
 )
 from visioneval.analysis.left_out import LeftOut, parse_allow
@@ -82,27 +79,28 @@ class GateResult:
 
 def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
     """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``."""
-    return tuple(_parse(value) for value in dict.fromkeys(values or DEFAULT))
-
-
-def _parse(value: str) -> FailOn:
-    if value in NAMES:
-        return FailOn(value)
-    if value in _REPLACED:
-        raise UsageError(f"--fail-on {value}: {_REPLACED[value]}")
-    metric, colon, number = value.rpartition(":")
-    if not colon or not metric:
-        hint = f"{did_you_mean(value, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
-        raise UsageError(f"--fail-on {value!r}: unknown gate{hint}")
-    try:
-        allowed = float(number)
-    except ValueError:
-        allowed = math.nan
-    if not 0 <= allowed < math.inf:
-        raise UsageError(f"--fail-on {value!r}: {number!r} is not a number >= 0")
-    if metric == PASS_RATE and allowed >= 1:
-        raise UsageError(f"--fail-on {value!r}: no rate can fall by more than 1: write {PASS_RATE}:0.05 for 5 points")
-    return FailOn(value, metric, allowed)
+    gates = []
+    for value in dict.fromkeys(values or DEFAULT):
+        if value in NAMES:
+            gates.append(FailOn(value))
+            continue
+        if value in _REPLACED:
+            raise UsageError(f"--fail-on {value}: {_REPLACED[value]}")
+        metric, colon, number = value.rpartition(":")
+        if not colon or not metric:
+            hint = f"{did_you_mean(value, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
+            raise UsageError(f"--fail-on {value!r}: unknown gate{hint}")
+        try:
+            allowed = float(number)
+        except ValueError:
+            allowed = math.nan
+        if not 0 <= allowed < math.inf:
+            raise UsageError(f"--fail-on {value!r}: {number!r} is not a number >= 0")
+        if metric == PASS_RATE and allowed >= 1:
+            limit = f"write {PASS_RATE}:0.05 for 5 points"
+            raise UsageError(f"--fail-on {value!r}: no rate can fall by more than 1: {limit}")
+        gates.append(FailOn(value, metric, allowed))
+    return tuple(gates)
 
 
 def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
@@ -137,19 +135,52 @@ def check_gates(
     ``confirmation`` has new samples of what is in doubt, of which the share ``granted`` may lack a number. ``broken``
     and ``broken_same_output`` never use it: they are about single cells of B, which new samples are not.
     """
-    return tuple(_check(gate, comparison, confirmation, granted) for gate in gates)
+    results = []
+    for gate in gates:
+        if gate.text == MUST_PASS:
+            result = _check_must_pass(gate, comparison, confirmation)
+        elif not comparison.stable_pairs:
+            result = GateResult(gate, "not_applicable", _ALL_FLAKY)
+        elif gate.metric is not None:
+            result = _check_bound(gate, gate.metric, comparison, confirmation, granted)
+        elif gate.text == REGRESSED:
+            result = GateResult(gate, *check_regressed(comparison, confirmation, granted))
+        else:
+            result = _check_broken(gate, comparison)
+        results.append(result)
+    return tuple(results)
 
 
-def check_applicable(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
-    """The results of all gates: if none of them is about anything here, nothing was measured."""
-    if any(result.state != "not_applicable" for result in results):
-        return tuple(results)
-    return tuple(
-        replace(result, state="unmeasured", message=f"{result.message}, so no gate could fail") for result in results
-    )
+def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
+    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
+    rows, subject = comparison.table.stable, "cells"
+    broken = sum(row.change == "broken" for row in rows)
+    if gate.text == "broken_same_output":
+        rows, subject = [row for row in rows if row.same_output], "cells with the same output"
+        broken = sum(row.same_output_broke for row in rows)
+    if not rows:
+        return GateResult(gate, "not_applicable", f"no {subject}")
+    unmeasured = sum(row.verdict_a is Verdict.PASS and row.verdict_b is Verdict.ERROR for row in rows)
+    message = f"{broken} of {len(rows)} {subject} broke"
+    if unmeasured:
+        message += f", {unmeasured} that passed in A could not be measured in B"
+    return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)
 
 
-def check_detectable(comparison: Comparison, points: float) -> GateResult:
+def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
+    """Fails if a case broke. Unmeasured if its samples cannot decide, and if B lost any of them."""
+    cases = must_pass_cases(comparison, cells_lost(comparison), confirmation)
+    if not cases:
+        flaky = sum(case.must_pass and case.flaky for case in comparison.tagged_cases.values())
+        left_out = f"{count_of(flaky, 'case')} tagged must_pass {'is' if flaky == 1 else 'are'} flaky"
+        why = left_out if flaky else "no cases tagged must_pass"
+        return GateResult(gate, "not_applicable", why if comparison.stable_pairs else _ALL_FLAKY)
+    states = {case.state for case in cases} | {"unmeasured" for case in cases if case.missing}
+    state: State = "failed" if "broken" in states else "unmeasured" if "unmeasured" in states else "passed"
+    return GateResult(gate, state, describe_cases(cases, confirmation), cases)
+
+
+def _check_detectable(comparison: Comparison, points: float) -> GateResult:
     """Cannot tell where a drop of the pass rate by ``points`` would be missed more than one time in five."""
     gate, rate = FailOn(f"{MUST_DETECT}:{points:g}"), comparison.pass_rate
     if not rate.n_pairs:
@@ -158,16 +189,6 @@ def check_detectable(comparison: Comparison, points: float) -> GateResult:
         return GateResult(gate, "passed", f"a drop of {points:g} points is found at least four times in five")
     size = "no drop" if rate.detectable is None else f"only a drop of {100 * rate.detectable:.3g} points"
     return GateResult(gate, "cannot_tell", f"{size} is found four times in five over {count_of(rate.n_cases, 'case')}")
-
-
-def allow_cannot_tell(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
-    """The results with ``--allow cannot-tell``."""
-    return tuple(
-        replace(result, state="passed", message=f"{result.message} (allowed)")
-        if result.state == "cannot_tell"
-        else result
-        for result in results
-    )
 
 
 def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
@@ -191,54 +212,6 @@ def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> Over
     if "failed" in states:
         return "failed"
     return "cannot_tell" if "cannot_tell" in states else "passed"
-
-
-def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None, granted: float) -> GateResult:
-    if gate.text == MUST_PASS:
-        return _check_must_pass(gate, comparison, confirmation)
-    if not comparison.stable_pairs:
-        return GateResult(gate, "not_applicable", _ALL_FLAKY)
-    if gate.metric is not None:
-        return _check_bound(gate, gate.metric, comparison, confirmation, granted)
-    if gate.text == REGRESSED:
-        regression = check_regressed(comparison, confirmation, granted)
-        return GateResult(gate, regression.state, regression.message)
-    return _check_broken(gate, comparison)
-
-
-def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
-    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
-    rows, subject = comparison.table.stable, "cells"
-    broken = sum(row.change == "broken" for row in rows)
-    if gate.text == "broken_same_output":
-        rows, subject = [row for row in rows if row.same_output], "cells with the same output"
-        broken = sum(row.same_output_broke for row in rows)
-    if not rows:
-        return GateResult(gate, "not_applicable", f"no {subject}")
-    unmeasured = sum(row.verdict_a is Verdict.PASS and row.verdict_b is Verdict.ERROR for row in rows)
-    message = f"{broken} of {len(rows)} {subject} broke"
-    if unmeasured:
-        message += f", {unmeasured} that passed in A could not be measured in B"
-    return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)
-
-
-def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
-    """Fails if a case broke. Unmeasured if its samples cannot decide, and if B lost any of them."""
-    cases = must_pass_cases(comparison, cells_lost(comparison), confirmation)
-    if not cases:
-        return GateResult(gate, "not_applicable", _why_none(comparison))
-    states = {case.state for case in cases} | {"unmeasured" for case in cases if case.missing}
-    state: State = "failed" if "broken" in states else "unmeasured" if "unmeasured" in states else "passed"
-    return GateResult(gate, state, describe_cases(cases, confirmation), cases)
-
-
-def _why_none(comparison: Comparison) -> str:
-    """Why the gate ``must_pass`` is about no case."""
-    if not comparison.stable_pairs:
-        return _ALL_FLAKY
-    if flaky := flaky_must_pass(comparison):
-        return f"{count_of(flaky, 'case')} tagged must_pass {'is' if flaky == 1 else 'are'} flaky"
-    return "no cases tagged must_pass"
 
 
 def cells_lost(comparison: Comparison) -> Cells:
@@ -298,11 +271,8 @@ def _check_again(
     granted: float,
 ) -> GateResult:
     """Fails if a number that is in doubt got worse by more than is allowed in all samples of B."""
-    pooled: PooledPasses | PooledMetric
-    if first.name == PASS_RATE:
-        pooled = pooled_passes(comparison, confirmation)
-    else:
-        (pooled,) = pooled_metrics(comparison, confirmation, [first])
+    is_rate = first.name == PASS_RATE
+    pooled = pooled_passes(comparison, confirmation) if is_rate else pooled_metric(comparison, confirmation, first)
     if (lack := pooled.new.why_not_pooled(confirmation, granted)) is not None:
         return GateResult(gate, lack[0], f"{message} was in doubt{lack[1]}")
     is_failed = is_true(-pooled.change if first.metric.better == "higher" else pooled.change, ">", gate.allowed)
@@ -390,15 +360,23 @@ def decide(
     comparison: Comparison, criteria: Criteria, confirmation: Confirmation | None = None
 ) -> tuple[GateResult, ...]:
     """The result of every gate, then those of what B lost. Raises ``UsageError`` for a metric without a direction."""
-    results = check_gates(comparison, criteria.gates, confirmation, granted_loss(criteria.allowed))
-    results = check_applicable(with_unmeasured(results, comparison, criteria.allowed))
+    allowed = criteria.allowed
+    granted = max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+    checked = check_gates(comparison, criteria.gates, confirmation, granted)
+    results = [_with_unmeasured(result, comparison, granted) for result in checked]
+    if all(result.state == "not_applicable" for result in results):
+        why = "so no gate could fail"
+        results = [replace(item, state="unmeasured", message=f"{item.message}, {why}") for item in results]
     of_suites = [side.must_detect for side in (comparison.a, comparison.b) if side.must_detect is not None]
     points = criteria.must_detect if criteria.must_detect is not None else min(of_suites, default=None)
     if points is not None:
-        results = (*results, check_detectable(comparison, points))
-    if CANNOT_TELL in criteria.allowed:
-        results = allow_cannot_tell(results)
-    return (*results, *check_coverage(comparison, criteria.allowed))
+        results.append(_check_detectable(comparison, points))
+    if CANNOT_TELL in allowed:
+        results = [
+            replace(item, state="passed", message=f"{item.message} (allowed)") if item.state == "cannot_tell" else item
+            for item in results
+        ]
+    return (*results, *check_coverage(comparison, allowed))
 
 
 def parse_allowed(values: Iterable[str]) -> Allowed:
@@ -408,27 +386,34 @@ def parse_allowed(values: Iterable[str]) -> Allowed:
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
     """One result for each kind of loss."""
-    lost = cells_lost(comparison)
+    lost, new_errors, pairs = cells_lost(comparison), comparison.where(lambda row: row.new_error), comparison.pairs
     lost_cells = f"not in B: {count_of(len(lost), 'cell')} of A: {shortened(lost.columns.used_cases)}" if lost else ""
     left_out = f", except {len(comparison.only_a):,} that flags left out" if comparison.only_a else ""
     excuses = [
         f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
     ]
     excused = f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
-    return (
-        _result(METRICS, _lost_metrics(comparison), "every metric of A is measured in B", allowed),
-        _new_errors(comparison, allowed.get(ERRORS, 0.0)),
-        _result(CELLS, lost_cells, f"every cell of A is in B{left_out}", allowed),
-        _result(EXCUSES, excused, "B excuses nothing that A does not", allowed),
-    )
-
-
-def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResult:
-    if not loss:
-        return GateResult(FailOn(kind), "passed", none_lost)
-    if kind in allowed:
-        return GateResult(FailOn(kind), "passed", f"{loss} (allowed)")
-    return GateResult(FailOn(kind), "unmeasured", f"{loss} (--allow {kind} accepts this)")
+    in_both = comparison.changed("still_error").columns.used_cases
+    named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
+    errors = f"{len(new_errors):,} of {len(pairs):,} cells were measured in A and have errors in B"
+    losses = {
+        METRICS: (_lost_metrics(comparison), "every metric of A is measured in B"),
+        ERRORS: (
+            f"{errors}: {shortened(new_errors.columns.used_cases)}" if new_errors else "",
+            f"no cell of B has an error that A has not{named}",
+        ),
+        CELLS: (lost_cells, f"every cell of A is in B{left_out}"),
+        EXCUSES: (excused, "B excuses nothing that A does not"),
+    }
+    accepted = allowed.keys() - {ERRORS}
+    if is_true(len(new_errors) / len(pairs), "<=", allowed.get(ERRORS, 0.0)):
+        accepted |= {ERRORS}
+    results = []
+    for kind, (loss, none_lost) in losses.items():
+        state: State = "unmeasured" if loss and kind not in accepted else "passed"
+        end = f" (--allow {kind} accepts this)" if state == "unmeasured" else " (allowed)"
+        results.append(GateResult(FailOn(kind), state, f"{loss}{end}" if loss else none_lost))
+    return tuple(results)
 
 
 def _lost_metrics(comparison: Comparison) -> str:
@@ -444,35 +429,11 @@ def _lost_metrics(comparison: Comparison) -> str:
     return shortened(lost, "; ")
 
 
-def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
-    new = comparison.where(lambda row: row.new_error)
-    if not new:
-        in_both = comparison.changed("still_error").columns.used_cases
-        named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
-        return GateResult(FailOn(ERRORS), "passed", f"no cell of B has an error that A has not{named}")
-    rate = len(new) / len(comparison.pairs)
-    names = shortened(new.columns.used_cases)
-    message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
-    if is_true(rate, "<=", allowed_rate):
-        return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
-    return GateResult(FailOn(ERRORS), "unmeasured", f"{message} (--allow {ERRORS} accepts this)")
-
-
-def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
-    """The results with what each gate leaves out. Where that is too much, a gate cannot tell.
+def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -> GateResult:
+    """The result with what the gate leaves out. Where that is too much, it cannot tell.
 
     A cell that broke is broken however many others were not measured, so that such a gate remains failed.
     """
-    limit = granted_loss(allowed)
-    return tuple(_with_unmeasured(result, comparison, limit) for result in results)
-
-
-def granted_loss(allowed: Allowed) -> float:
-    """The share of the pairs, or of new samples, that a gate may leave out."""
-    return max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
-
-
-def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -> GateResult:
     lost = [(name, left_out) for name, left_out in _left_out_of(result, comparison) if left_out.unmeasured]
     if not lost:
         return result

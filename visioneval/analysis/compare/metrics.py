@@ -7,7 +7,7 @@ Pairs of flaky cases do not count in differences. A pair with a side that is nei
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,22 +79,15 @@ def pass_rate(rows: Sequence[PairRow], noise: RunNoise, name: str = PASS_RATE) -
     return cases_difference(name, PASSED, sums, numbers, list(strata.values()), noise)
 
 
-def pass_rates_by_run(rows: Sequence[PairRow], noise: RunNoise) -> tuple[Difference, ...]:
-    """The differences of the pass rates of model runs, by their labels in B."""
-    by_run: dict[str, list[PairRow]] = {}
+def pass_rates_by(
+    rows: Sequence[PairRow], noise: RunNoise, names_of: Callable[[PairRow], Iterable[str]]
+) -> tuple[Difference, ...]:
+    """The differences of the pass rates of groups of rows, such as those of a tag, in the order of their first rows."""
+    groups: dict[str, list[PairRow]] = {}
     for row in rows:
-        by_run.setdefault(row.label, []).append(row)
-    return tuple(pass_rate(of_run, noise, label) for label, of_run in by_run.items())
-
-
-def pass_rates_by_tag(rows: Sequence[PairRow], noise: RunNoise) -> tuple[Difference, ...]:
-    """The differences of the pass rates of the tags of either side, in the order in which they appear."""
-    by_tag: dict[str, list[PairRow]] = {}
-    for row in rows:
-        of_a, of_b = row.tags
-        for tag in dict.fromkeys((*of_b, *of_a)):
-            by_tag.setdefault(tag, []).append(row)
-    return tuple(pass_rate(of_tag, noise, tag) for tag, of_tag in by_tag.items())
+        for name in names_of(row):
+            groups.setdefault(name, []).append(row)
+    return tuple(pass_rate(group, noise, name) for name, group in groups.items())
 
 
 def passes_by_case(rows: Iterable[PairRow], noise: RunNoise) -> tuple[CasePasses, ...]:
@@ -219,13 +212,17 @@ def metric_differences(
         left_out[name] = int(of.left_out.sum())
         if of.other_tags.any():
             other_tags[name] = pairs.take(np.flatnonzero(of.other_tags).tolist()).columns.used_cases
-        b, of_runs = of.b[of.compared], of.of_runs[:, of.compared]
+        compared, b, of_runs = case[of.compared], of.b[of.compared], of.of_runs[:, of.compared]
         for code, share in enumerate(metrics[name].share_names(name).values()):
-            shares.append(_share_difference(share, case[of.compared], _has(of_runs, code), _has(b, code)))
+            has_word = _has(of_runs, code)
+            runs = np.isfinite(has_word).sum(axis=0)
+            mean_a = np.where(runs, np.nansum(has_word, axis=0) / np.maximum(runs, 1), nan)
+            noise = _noise_of_runs(compared, has_word)
+            shares.append(scores_difference(share, WORD_SHARE, (compared, mean_a, _has(b, code)), noise))
         if metrics[name].choices:
             continue
-        scores = case[of.compared], of.a[of.compared], b
-        difference = scores_difference(name, metrics[name], scores, _noise_of_runs(case[of.compared], of_runs))
+        scores = compared, of.a[of.compared], b
+        difference = scores_difference(name, metrics[name], scores, _noise_of_runs(compared, of_runs))
         if difference.n_pairs or difference.unmeasured or name in other_tags:
             differences.append(difference)
     return differences, shares, MetricCoverage(int(has_output.sum()), measured, left_out, other_tags)
@@ -236,15 +233,6 @@ def _has(codes: Numbers, code: int) -> Numbers:
     import numpy as np
 
     return np.where(np.isfinite(codes), codes == code, nan)
-
-
-def _share_difference(name: str, case: Numbers, of_runs: Numbers, b: Numbers) -> Difference:
-    """The difference of the share of a word. That of A is the mean of its runs."""
-    import numpy as np
-
-    measured = np.isfinite(of_runs).sum(axis=0)
-    a = np.where(measured, np.nansum(of_runs, axis=0) / np.maximum(measured, 1), nan)
-    return scores_difference(name, WORD_SHARE, (case, a, b), _noise_of_runs(case, of_runs))
 
 
 def _noise_of_runs(case: Numbers, scores: Numbers) -> RunNoise:

@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Reroutings, Side
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.cell_names import CellColumns, taken
 from visioneval.records.model import VERDICT_PARTS, changed_parts
+from visioneval.records.reader import CellColumns, taken
 from visioneval.suite.case import paired_by_prompt
 from visioneval.suite.filters import BUILT_IN, any_case, chain_of, check_matches
 from visioneval.suite.metrics import match_keys
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[Any]]
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
-CHANGES: tuple[Change, ...] = (
-    "broken",
-    "error_after",
-    "fixed",
-    "error_before",
-    "still_failing",
-    "still_error",
-    "still_passing",
-)
+CHANGES: tuple[Change, ...] = get_args(Change)
 """All changes in report order, broken first."""
 _UNDECIDED = (Verdict.ERROR, Verdict.NONE)
 
@@ -75,10 +67,9 @@ class CellPair:
     @property
     def same_output_in_a(self) -> Cell | None:
         """The cell of A with the same file as output, of several runs the newest; ``None`` if there is none."""
-        if self.b.artifact_sha256 is None:
-            return None
-        cells = self.a.cells if isinstance(self.a, PooledCell) else (self.a,)
-        return next((cell for cell in cells if cell and cell.artifact_sha256 == self.b.artifact_sha256), None)
+        digest = self.b.artifact_sha256
+        cells = () if digest is None else cells_of_runs(self.a)
+        return next((cell for cell in cells if cell and cell.artifact_sha256 == digest), None)
 
     @property
     def same_output(self) -> bool:
@@ -161,7 +152,17 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     both runs, model runs whose labels differ only in the prompt. ``renamed`` maps labels of A to labels of B. Raises
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
-    labels = _labels(a, b, renamed or {})
+    renamed = renamed or {}
+    to = set(renamed.values())
+    if len(to) < len(renamed):
+        raise UsageError("--map: cannot map two model runs of A to one of B")
+    if not renamed and len(a.labels) == len(b.labels) == 1:
+        labels = {a.labels[0]: b.labels[0]}
+    else:
+        same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in to}
+        order = {label: at for at, label in enumerate(b.labels)}
+        pairs_of_labels = ({**same, **renamed} or paired_by_prompt(a.labels, b.labels)).items()
+        labels = dict(sorted(pairs_of_labels, key=lambda pair: order.get(pair[1], len(order))))
     positions: dict[tuple[str, str], dict[int, int]] = {}
     for at, (case, label, sample) in enumerate(a.cells.names()):
         if label in labels:
@@ -191,33 +192,16 @@ def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
     for entry in entries:
         splits = [(entry[:index], entry[index + 1 :]) for index, char in enumerate(entry) if char == "="]
         matches = [(old, new) for old, new in splits if old in a.labels and new in b.labels]
-        if len(matches) != 1 or matches[0][0] in mapping:
-            raise UsageError(f"--map {entry!r}: {_map_problem(splits, len(matches), a, b)}")
-        mapping.update(matches)
+        if len(matches) == 1 and matches[0][0] not in mapping:
+            mapping.update(matches)
+            continue
+        problem = "OLD is given twice, or the labels are ambiguous" if matches else "write OLD=NEW"
+        if splits and not matches:
+            old, new = next((split for split in splits if split[0] in a.labels), splits[0])
+            name, side = (new, b) if old in a.labels else (old, a)
+            problem = f"no model run {name!r} in {side.name}{did_you_mean(name, side.labels)}"
+        raise UsageError(f"--map {entry!r}: {problem}")
     return mapping
-
-
-def _map_problem(splits: Sequence[tuple[str, str]], matches: int, a: Side, b: Side) -> str:
-    if not splits:
-        return "write OLD=NEW"
-    if matches:
-        return "OLD is given twice, or the labels are ambiguous"
-    for old, new in splits:
-        if old in a.labels:
-            return f"no model run {new!r} in {b.name}{did_you_mean(new, b.labels)}"
-    return f"no model run {splits[0][0]!r} in {a.name}{did_you_mean(splits[0][0], a.labels)}"
-
-
-def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
-    if len(set(renamed.values())) < len(renamed):
-        raise UsageError("--map: cannot map two model runs of A to one of B")
-    if not renamed and len(a.labels) == len(b.labels) == 1:
-        return {a.labels[0]: b.labels[0]}
-    taken = set(renamed.values())
-    same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    labels = {**same, **renamed} or paired_by_prompt(a.labels, b.labels)
-    order = {label: at for at, label in enumerate(b.labels)}
-    return dict(sorted(labels.items(), key=lambda pair: order.get(pair[1], len(order))))
 
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:

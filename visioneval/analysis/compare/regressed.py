@@ -11,10 +11,10 @@ their new samples pass. So they fail no more often than without, and nothing but
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum, isfinite, nan
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.confirm import (
@@ -24,7 +24,6 @@ from visioneval.analysis.compare.confirm import (
     METRICS_SECOND_STEP,
     SECOND_STEP,
     Confirmation,
-    SingleCase,
     cases_in_doubt,
     chain_key,
     is_rate_in_doubt,
@@ -53,7 +52,7 @@ from visioneval.analysis.stats.variance import detectable_within
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.filters import chain_of
-from visioneval.types import Score, Verdict
+from visioneval.types import Verdict
 
 
 @dataclass(slots=True)
@@ -151,11 +150,6 @@ class PooledMetric:
         p, variance = permutation_test(signed, tests)
         return self.first.noise.widened(p, variance) if variance else p
 
-    @property
-    def lowest_p(self) -> float:
-        """The lowest ``p`` that so many samples could have had."""
-        return lowest_p(self.samples)
-
 
 def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledPasses:
     """The passes of B's samples and the new ones. The turns of a case are one case."""
@@ -166,13 +160,6 @@ def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledP
         counts[key] = before._replace(b_passed=before.b_passed + added.passed, b=before.b + added.measured)
         new.add(key, units=added.total, unmeasured=added.errors, missing=planned - added.total)
     return PooledPasses(counts, new)
-
-
-def pooled_metrics(
-    comparison: Comparison, confirmation: Confirmation, differences: Collection[Difference]
-) -> list[PooledMetric]:
-    """The samples of some metrics, B's own and the new ones."""
-    return [_with_new(item, _turns(comparison, item.name), confirmation) for item in differences]
 
 
 @dataclass(slots=True)
@@ -203,17 +190,20 @@ def _turns(comparison: Comparison, name: str) -> dict[CaseKey, _Turn]:
     return turns
 
 
-def _with_new(first: Difference, turns: Mapping[CaseKey, _Turn], confirmation: Confirmation) -> PooledMetric:
-    """Adds the new samples of each case on each model run to its own, whose share of the case stays the same.
+def pooled_metric(comparison: Comparison, confirmation: Confirmation, first: Difference) -> PooledMetric:
+    """The samples of a metric, B's own and the new ones of each case on each model run, whose share of the case stays.
 
     A sample without the score is one to which the metric does not apply.
     """
     new, by_chain = NewSamples(), dict[CaseKey, list[_Turn]]()
     pairs = Counter[str]()
-    for key, turn in turns.items():
-        scores = list(_new_scores(first.name, key, confirmation))
+    for key, turn in _turns(comparison, first.name).items():
+        verdicts, scored = confirmation.verdicts.get(key, ()), iter(confirmation.scores.get(key, ()))
+        # a sample without a verdict has no score
+        samples_of = [{first.name: None} if item is Verdict.ERROR else next(scored, {}) for item in verdicts]
+        scores = [(number, sample[first.name]) for number, sample in enumerate(samples_of) if first.name in sample]
         measured = {-1 - number: value for number, score in scores if (value := number_of(score)) is not None}
-        missing = confirmation.planned(key) - len(confirmation.verdicts.get(key, ()))
+        missing = confirmation.planned(key) - len(verdicts)
         new.add(chain_key(key), units=len(scores), unmeasured=len(scores) - len(measured), missing=missing)
         turn.b |= measured
         pairs[chain_of(key[0])] += turn.pairs
@@ -228,23 +218,13 @@ def _with_new(first: Difference, turns: Mapping[CaseKey, _Turn], confirmation: C
     return PooledMetric(first, samples, new)
 
 
-def _new_scores(name: str, case: CaseKey, confirmation: Confirmation) -> Iterator[tuple[int, Score]]:
-    """The scores of the new samples of a case, each with its number: ``None`` also if the sample has no verdict."""
-    scores = iter(confirmation.scores.get(case, ()))
-    for number, verdict in enumerate(confirmation.verdicts.get(case, ())):
-        sample: Mapping[str, Score] = {name: None} if verdict is Verdict.ERROR else next(scores, {})
-        if name in sample:
-            yield number, sample[name]
-
-
 State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
 _STATES: dict[str, State] = {"passed": "passed", "broken": "failed", "unmeasured": "unmeasured"}
 """By the state of a single case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Regression:
+class Regression(NamedTuple):
     """The state of the gate and why."""
 
     state: State
@@ -308,19 +288,17 @@ def _cases_again(doubtful: Sequence[CasePasses], comparison: Comparison, confirm
     judged = [(case, sampled[case.test_id, case.model_label]) for case in doubtful]
     judged.sort(key=lambda item: _WORST_FIRST.index(_STATES[item[1].state]))
     state = _STATES[judged[0][1].state]
-    listed = [f"{_name(case, comparison)}; {_ending(single)}" for case, single in judged[:MAX_NAMES]]
+    endings = {"passed": "not confirmed", "broken": "confirmed", "unmeasured": "could not be confirmed"}
+    listed = []
+    for case, single in judged[:MAX_NAMES]:
+        new = f"{single.new.failed} of {single.new.measured} failed" if single.new.measured else "none measured"
+        listed.append(f"{_name(case, comparison)}; new samples: {new}: {endings[single.state]}")
     more = len(judged) - len(listed)
     message = f"{count_of(len(judged), 'case')} {'was' if len(judged) == 1 else 'were'} in doubt: {'; '.join(listed)}"
     message += f"; and {more:,} more" if more else ""
     if confirmation.stopped and any(single.state == "unmeasured" for _, single in judged):
         message += f" ({confirmation.stopped})"
     return Regression(state, message)
-
-
-def _ending(case: SingleCase) -> str:
-    measured = f"{case.new.failed} of {case.new.measured} failed" if case.new.measured else "none measured"
-    ending = {"passed": "not confirmed", "broken": "confirmed", "unmeasured": "could not be confirmed"}
-    return f"new samples: {measured}: {ending[case.state]}"
 
 
 def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: float) -> Iterator[Regression]:
@@ -363,8 +341,8 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: 
     if not doubtful and not any(confirmation.scores.values()):
         return
     tested = tested_again(comparison)
-    for item in pooled_metrics(comparison, confirmation, tested):
-        first, is_doubtful = item.first, item.first.name in doubtful
+    for first in tested:
+        item, is_doubtful = pooled_metric(comparison, confirmation, first), first.name in doubtful
         first_p = 1.0 if first.p_holm is None else first.p_holm
         at_first = f"{first.name} {_size(first)} was in doubt ({_beside_level(first_p, METRICS_FIRST_STEP)})"
         if (lack := item.new.why_not_pooled(confirmation, granted)) is not None:
@@ -378,7 +356,7 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: 
         if p < METRICS_SECOND_STEP:
             yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{first.name} {after}")
         elif is_doubtful:
-            can_show = 2 * len(tested) * item.lowest_p < METRICS_SECOND_STEP
+            can_show = 2 * len(tested) * lowest_p(item.samples) < METRICS_SECOND_STEP
             yield _not_confirmed(at_first, after, "", is_too_few=is_worse and first_p < ALPHA and not can_show)
 
 

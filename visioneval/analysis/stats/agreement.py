@@ -267,9 +267,7 @@ def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, 
     if problem:
         return Statistic(value=value, n=len(a), note=problem)
     categories = np.unique(np.concatenate([a, b]))
-    first_counts, second_counts = (
-        _counts_by_case(np.searchsorted(categories, side), len(categories), numbers) for side in (a, b)
-    )
+    first_counts, second_counts = (_table_by_case(side[:, None] == categories, numbers) for side in (a, b))
     disagreement = sums_by_case((a != b).astype(float), numbers)
     return _measure(value, len(a), chance_corrected_interval(disagreement, first_counts, second_counts))
 
@@ -338,8 +336,7 @@ def category_measure(
     if problem:
         return Statistic(value=value, n=n, note=problem)
     disagreement = sizes - (counts * (counts - 1)).sum(axis=1) / (sizes - 1)
-    by_case = np.zeros((int(numbers.max()) + 1, counts.shape[1]))
-    np.add.at(by_case, numbers, counts)
+    by_case = _table_by_case(counts, numbers)
     sums = np.bincount(numbers, weights=disagreement)
     rates = [(float(total), int(size)) for total, size in zip(sums, by_case.sum(axis=1), strict=True)]
     return _measure(value, n, chance_corrected_interval(rates, by_case, by_case, correction))
@@ -372,6 +369,13 @@ def sums_by_case(values: Floats, numbers: Rows) -> list[tuple[float, int]]:
     return [(float(total), int(count)) for total, count in zip(sums, counts, strict=True)]
 
 
+def _table_by_case(rows: NDArray[Any], numbers: Rows) -> Floats:
+    """The sums of the rows of each case, in the order of their ``numbers``."""
+    table = np.zeros((int(numbers.max()) + 1, rows.shape[1]))
+    np.add.at(table, numbers, rows)
+    return table
+
+
 def _measure(value: float, n: int, interval: Interval | None) -> Statistic:
     if interval is None:
         return Statistic(value=value, n=n, note=HARDLY_DIFFER)
@@ -382,8 +386,3 @@ def _is_other(first: Floats, second: Floats) -> NDArray[np.bool_]:
     values, times = np.unique(np.concatenate([first, second]), return_counts=True)
     most_common = values[times.argmax()]
     return np.asarray((first != most_common) | (second != most_common), dtype=bool)
-
-
-def _counts_by_case(codes: Rows, categories: int, numbers: Rows) -> Floats:
-    cells = np.bincount(numbers * categories + codes, minlength=(int(numbers.max()) + 1) * categories)
-    return np.asarray(cells.reshape(-1, categories), dtype=float)

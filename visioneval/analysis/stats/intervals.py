@@ -419,18 +419,14 @@ def _ranks(n: int, p: float, tail: float) -> tuple[int | None, int | None]:
     first = max(1, floor(n * p - 12 * sqrt(n * p * (1 - p))))  # below it, the probability is lost in rounding
     below = 0.0
     for rank in range(first, n + 1):
-        below += _probability(rank - 1, n, p)
+        count = rank - 1
+        ways = lgamma(n + 1) - lgamma(count + 1) - lgamma(n - count + 1)
+        below += exp(ways + count * log(p) + (n - count) * log1p(-p))  # the binomial probability of the count
         low = rank if below <= tail else low
         if 1 - below <= tail:
             high = rank
             break
     return low, high
-
-
-def _probability(count: int, n: int, p: float) -> float:
-    """The binomial probability of ``count`` of ``n``."""
-    ways = lgamma(n + 1) - lgamma(count + 1) - lgamma(n - count + 1)
-    return exp(ways + count * log(p) + (n - count) * log1p(-p))
 
 
 def weighted_interval(parts: Sequence[tuple[float, float, Interval | None]]) -> Interval | None:

@@ -93,11 +93,12 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     influence = np.bincount(cases, tuning * (judge - judge.mean()) / len(judge), count)
     influence += np.bincount(cases[sample.rows], shares * (people_gaps - tuning * judge_gaps), count)
     labeled_cases = len(np.unique(cases[sample.rows]))
-    added_share = len(sample.rows) / labeled_cases * _mean_by_code(shares, sample.strata)
+    _, strata, in_stratum = np.unique(sample.strata, return_inverse=True, return_counts=True)
+    added_share = len(sample.rows) / labeled_cases * (np.bincount(strata, shares) / in_stratum)
     if step is not None:
         above = below = np.full(len(added_share), step)
     else:
-        lowest, highest = _judge_by_stratum(judge, labeled_judge, shares, sample.strata)
+        lowest, highest = _judge_by_stratum(judge, labeled_judge, shares, strata)
         above = 1 - people_mean - tuning * (lowest - judge_mean)
         below = people_mean + tuning * (highest - judge_mean)
     total = 1 + 2 * float(added_share.sum())
@@ -135,16 +136,9 @@ def _judge_by_stratum(judge: Floats, labeled: Floats, shares: Floats, strata: Co
     """The judge's lowest and highest value in each stratum, both of shape ``(strata,)``: 0 and 1, unless it decided
     the strata, so that its mean over the labels is that over all cells.
     """
-    _, compact = np.unique(strata, return_inverse=True)
-    count = int(compact.max()) + 1
+    count = int(strata.max()) + 1
     lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(lowest, compact, labeled)
-    np.maximum.at(highest, compact, labeled)
+    np.minimum.at(lowest, strata, labeled)
+    np.maximum.at(highest, strata, labeled)
     decides = count > 1 and bool((lowest == highest).all()) and abs(float(shares @ labeled - judge.mean())) < 1e-9
     return (lowest, highest) if decides else (np.zeros(count), np.ones(count))
-
-
-def _mean_by_code(values: Floats, codes: Codes) -> Floats:
-    """The mean value of each code that occurs."""
-    _, compact, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    return np.asarray(np.bincount(compact, values) / counts, dtype=float)

@@ -269,7 +269,9 @@ def _fit(points: Floats) -> _Fit:
     first, second = np.triu_indices(m, 1)
     contrasts = np.concatenate([np.eye(m) - 1 / m, np.eye(m)[first] - np.eye(m)[second]])
     information = games[:, first, second] * variances[first, second]
-    cases = _effective_cases(contrasts @ inverse, information, first, second)
+    effects = contrasts @ inverse  # what a point of each member changes
+    shares = np.square(effects[:, first] - effects[:, second]) @ information.T
+    cases = np.square(shares.sum(axis=1)) / np.square(shares).sum(axis=1)  # fewer if a few cases contribute most
     freedom = np.asarray(np.floor(cases + _EQUAL), dtype=int) - 1
     spread = _quadratic(contrasts, between) * cases / np.maximum(cases - 1, _EQUAL)
     variance = (cases * spread + _quadratic(contrasts, one_case)) / (cases + 1)
@@ -282,16 +284,6 @@ def _fit(points: Floats) -> _Fit:
         difference_error=_square(error[m:], m),
         difference_freedom=_square(freedom[m:], m).astype(int),
     )
-
-
-def _effective_cases(effects: Floats, information: Floats, first: Ints, second: Ints) -> Floats:
-    """The number of cases behind weighted sums of strengths, fewer if a few cases contribute most, shape ``(q,)``.
-
-    ``effects``, shape ``(q, m)``, are what a point of each member changes. ``information``, shape ``(cases, pairs)``,
-    is that of each case about the pairs ``first`` and ``second``.
-    """
-    shares = np.square(effects[:, first] - effects[:, second]) @ information.T
-    return np.asarray(np.square(shares.sum(axis=1)) / np.square(shares).sum(axis=1))
 
 
 def _quadratic(rows: Floats, matrix: Floats) -> Floats:

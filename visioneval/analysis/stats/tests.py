@@ -103,18 +103,14 @@ def paired_test(
         p = t_two_sided_p(mean / size, freedom)
     size, freedom = error(changed)
     half = t_quantile(0.975, freedom) * size
-    return PairedTest(_including(mean - half, mean + half, p, mean), p)
-
-
-def _including(low: float, high: float, p: float, mean: float) -> Interval:
-    """The interval, ended at 0 or extended to it so that it has 0 exactly where ``p`` does not exclude it."""
-    if p >= 0.05:
+    low, high = mean - half, mean + half
+    if p >= 0.05:  # the interval ends at 0, or is extended to it, so that it has 0 exactly where p does not exclude it
         low, high = min(low, 0.0), max(high, 0.0)
     elif mean < 0:
         high = min(high, -_BESIDE_ZERO)
     else:
         low = max(low, _BESIDE_ZERO)
-    return Interval(low, high)
+    return PairedTest(Interval(low, high), p)
 
 
 class Counts(NamedTuple):
@@ -251,7 +247,10 @@ def _mid_p(cases: Sequence[Counts]) -> float:
     """The probability of a lower sum of differences than the observed one, and half of that of the same sum."""
     import numpy as np
 
-    unit = _grid(cases)
+    steps = [case.step for case in cases]
+    unit = max(steps)  # in which the steps of all cases are whole numbers: exactly if they are equal, else nearly
+    if unit - min(steps) > 1e-12 * unit:
+        unit /= max(1, _CELLS // sum(case.b for case in cases))
     tables = Counter((case.a, case.b, case.passed, round(case.step / unit)) for case in cases)
     sums = np.ones(1)
     for (a, b, passed, step), times in tables.items():
@@ -264,14 +263,6 @@ def _mid_p(cases: Sequence[Counts]) -> float:
             sums = longer
     at = sum((case.b_passed - case.fewest) * round(case.step / unit) for case in cases)
     return float(sums[:at].sum() + sums[at] / 2)
-
-
-def _grid(cases: Sequence[Counts]) -> float:
-    """The unit in which the steps of all cases are whole numbers: exactly if they are equal, else nearly."""
-    steps = [case.step for case in cases]
-    if max(steps) - min(steps) <= 1e-12 * max(steps):
-        return max(steps)
-    return max(steps) / max(1, _CELLS // sum(case.b for case in cases))
 
 
 class Samples(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.scores import Estimate, Scores, case_of, counted_metrics
+from visioneval.records.between_cells import read_all_answers
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.records.preferences import read_all_answers
 from visioneval.suite.metrics import LeftOut
 from visioneval.types import Frozen, Status, Verdict
 

@@ -77,8 +77,14 @@ def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]
     """
     if gate.is_about_errors or not all(samples for _, samples in parts):
         return None
+    if gate.quantile is not None and not gate.has_side:
+        return None
     if gate.quantile is not None:
-        return _quantile_fails(gate, gate.quantile, parts[0][1])
+        right = [[float(is_true(value, gate.op, gate.threshold)) for value in case] for case in parts[0][1]]
+        of_cells = cells_of(right, is_rate=True)
+        nearest = round((of_cells.number - 1) * gate.quantile)  # the value that decides, from 0 in ascending order
+        needed = of_cells.number - nearest if gate.is_minimum else nearest + 1
+        return failing_share(repeated_counts(of_cells), lambda count: count >= needed)
     cells = [(share, cells_of(samples, is_rate=is_rate)) for share, samples in parts]
     if is_rate and len(cells) == 1:
         ((_, observed),) = cells
@@ -87,16 +93,6 @@ def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]
         return None
     above = repeated_above(value, gate.threshold, cells)
     return 1 - above if above is not None and gate.is_minimum else above
-
-
-def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | None:
-    if not gate.has_side:
-        return None
-    right = [[float(is_true(value, gate.op, gate.threshold)) for value in case] for case in samples]
-    observed = cells_of(right, is_rate=True)
-    nearest = round((observed.number - 1) * quantile)  # the value that decides, counted from 0 in ascending order
-    needed = observed.number - nearest if gate.is_minimum else nearest + 1
-    return failing_share(repeated_counts(observed), lambda count: count >= needed)
 
 
 class GateAccumulator:
@@ -172,6 +168,7 @@ class GateAccumulator:
         state = self._state(value, n, low if self._gate.is_minimum else high)
         is_decided = state in ("passed", "failed", "cannot_tell")
         is_unreliable = is_decided and worst_group.is_too_much(self._granted)
+        samples = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
         scope = "; ".join(filter(None, (describe_scope(self._entry), "without counterexamples" * bool(self._without))))
         return GateFinding(
             rule=self._entry.rule,
@@ -179,7 +176,9 @@ class GateAccumulator:
             value=value,
             low=low,
             high=high,
-            repeat_fails=None if value is None or not is_decided else self._repeat_fails(value, metric),
+            repeat_fails=None
+            if value is None or not is_decided
+            else repeat_fails(self._gate, value, samples, is_rate=(metric or RATE).type == "bool"),
             n=n,
             errors=self._errors,
             unmeasured=left_out.unmeasured,
@@ -237,11 +236,6 @@ class GateAccumulator:
         else:
             interval = groups[0].interval(metric or RATE)
         return (interval.low, interval.high) if interval else (None, None)
-
-    def _repeat_fails(self, value: float, metric: Metric | None) -> float | None:
-        """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
-        parts = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
-        return repeat_fails(self._gate, value, parts, is_rate=(metric or RATE).type == "bool")
 
 
 def _mean(scores: Scores) -> float:
@@ -335,6 +329,12 @@ class FailingCells:
         """Keeps a cell that did not pass."""
         if cell.verdict in (Verdict.PASS, Verdict.NONE):
             return
+        case, suite, reasons = self._cases.get(cell.test_id), self._suite, dict[str, str]()
+        if cell.status is Status.REFUSED:
+            reasons["refused"] = cell.reasons.get("refused", "")
+        else:
+            of_rules = ((rule, reason_of(parse_rule(rule).metric, cell, case, suite)) for rule in cell.failed_rules)
+            reasons = {rule: reason for rule, reason in of_rules if reason}
         failing = FailingCell(
             test_id=cell.test_id,
             model_label=cell.model_label,
@@ -342,7 +342,7 @@ class FailingCells:
             verdict=cell.verdict,
             failed_rules=cell.failed_rules,
             failure_tags=cell.failure_tags,
-            reasons=_reasons(cell, self._cases.get(cell.test_id), self._suite),
+            reasons=reasons,
             scores={rule: cell.scores.get(parse_rule(rule).metric) for rule in cell.failed_rules},
             error=cell.error,
         )
@@ -363,13 +363,6 @@ class FailingCells:
 
     def _keep_first(self) -> None:
         self._cells = sorted(self._cells, key=itemgetter(0))[:MAX_LISTED]
-
-
-def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
-    if cell.status is Status.REFUSED:
-        return {"refused": cell.reasons.get("refused", "")}
-    reasons = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
-    return {rule: reason for rule, reason in reasons.items() if reason}
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:

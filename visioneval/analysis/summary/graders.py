@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from math import fsum
-from typing import Any
 
 from visioneval.analysis.compare.differences import widest_difference
 from visioneval.analysis.scores import Estimate, Scores, case_of, number_of
@@ -154,11 +153,15 @@ class Questions:
         case, left_out = case_of(cell.test_id), self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
             for details in grader.all_details if grader.key in self._sets else ():
-                questions = _questions_of(details)
+                listed = details.get("questions")
+                questions = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
                 if not questions:
                     continue
                 share, dropped = details.get("coverage"), details.get("dropped")
-                self._sets[grader.key][_set_key(details, questions)] = (
+                # a set is known by its prompt and its questions, as pinned sets may have no prompt
+                texts = (str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions))
+                known_by = blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+                self._sets[grader.key][known_by] = (
                     details.get("source") == "generated",
                     float(share) if isinstance(share, (int, float)) else None,
                     dropped if isinstance(dropped, int) else 0,
@@ -192,17 +195,6 @@ class Questions:
             coverage=fsum(shares) / len(shares) if shares else None,
             dropped=sum(dropped for _, dropped in generated),
         )
-
-
-def _questions_of(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    questions = details.get("questions")
-    return [question for question in questions if isinstance(question, dict)] if isinstance(questions, list) else []
-
-
-def _set_key(details: Mapping[str, Any], questions: Iterable[Mapping[str, Any]]) -> bytes:
-    """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
-    parts = [str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 MAX_LISTED = 5_000

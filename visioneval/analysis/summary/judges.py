@@ -15,8 +15,8 @@ from visioneval.analysis.stats.basic import Statistic
 from visioneval.analysis.stats.intervals import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
+from visioneval.records.between_cells import Preference, read_preferences
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.records.preferences import Preference, read_preferences
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import PREFERENCES

@@ -49,9 +49,9 @@ from visioneval.analysis.summary.judges import (
 )
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
-from visioneval.records.diversity import CaseDiversity, read_diversity
+from visioneval.records.between_cells import CaseDiversity, read_diversity
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
-from visioneval.records.untrusted_json import SCHEMA_VERSION
+from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.entries.graders import SAMPLES, BaseGrader, of_kind
 from visioneval.suite.filters import GateRule, any_glob
@@ -267,6 +267,10 @@ def summarize(
         optional_unmeasured.update(part.key for part in cell.graders if part.is_unmeasured and part.is_optional)
         reused += cell.cached and cell.artifact_path is not None
 
+    rules = chain(info.suite.verdict, *(case.verdict for case in info.suite.cases if case.verdict is not None))
+    deciding = {parse_rule(rule.rule).metric for rule in rules} | {
+        parse_gate(gate.rule).metric for gate in info.suite.gates
+    }
     chosen = info.selection.graders
     counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
     gates = tuple(gate.result() for gate in gate_counters)
@@ -301,7 +305,7 @@ def summarize(
         ),
         failing=failing.result(gates),
         failure_reasons=most_common(failing.reasons),
-        deciding_metrics=_deciding_metrics(info.suite),
+        deciding_metrics=tuple(sorted(filter(None, deciding))),
         alignments=alignments.result(),
         alignments_left_out=alignments.left_out,
         gates=gates,
@@ -385,11 +389,3 @@ def exit_code(
     if any(gate.is_incomplete for gate in gates) or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
-
-
-def _deciding_metrics(suite: Suite) -> tuple[str, ...]:
-    """The names of the metrics that rules and gates read, sorted."""
-    by_case = (case.verdict for case in suite.cases if case.verdict is not None)
-    rules = (parse_rule(entry.rule).metric for entry in chain(suite.verdict, *by_case))
-    gates = (parse_gate(entry.rule).metric for entry in suite.gates)
-    return tuple(sorted({name for name in chain(rules, gates) if name is not None}))

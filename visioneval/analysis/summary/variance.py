@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
 from typing import Literal
 
@@ -110,7 +110,12 @@ class Noises:
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
-                strata = [_vote_tables(rows) for rows in self._votes[name].values()]
+                strata = []
+                for rows in self._votes[name].values():
+                    by_case: dict[str, list[SampleVotes]] = {}
+                    for case, votes in rows:
+                        by_case.setdefault(case, []).append(votes)
+                    strata.append(list(map(case_of_votes, by_case.values())))
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
@@ -136,20 +141,6 @@ def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float | str]]
 
 def _tables(scores: Scores) -> list[CaseTable]:
     return [case_of_values(values) for values in scores.by_case().values()]
-
-
-def _vote_tables(rows: Iterable[tuple[str, SampleVotes]]) -> list[CaseTable]:
-    samples: dict[str, list[SampleVotes]] = {}
-    for case, votes in rows:
-        samples.setdefault(case, []).append(votes)
-    return [case_of_votes(case) for case in samples.values()]
-
-
-def _mean_half_width(by_run: Sequence[Scores], metric: Metric) -> float | None:
-    """Half the width of the interval that is shown for a model run, as a mean over model runs."""
-    estimates = [scores.estimate(metric) for scores in by_run]
-    widths = [(item.high - item.low) / 2 for item in estimates if item.low is not None and item.high is not None]
-    return fsum(widths) / len(widths) if widths else None
 
 
 def _finding(
@@ -182,8 +173,9 @@ def _finding(
     doubled: dict[Lever, float] = {}
     if not is_constant and split.case is not None and round(sizes["cases"]) > 1:
         variance, quantile = _variance(split, **sizes), _t(sizes["cases"])
-        shown = _mean_half_width(by_run, metric)
-        half_width = quantile * sqrt(variance) if shown is None else shown
+        shown = [scores.estimate(metric) for scores in by_run]
+        widths = [(item.high - item.low) / 2 for item in shown if item.low is not None and item.high is not None]
+        half_width = fsum(widths) / len(widths) if widths else quantile * sqrt(variance)
         for lever, component in zip(LEVERS, (split.case, split.sample, split.vote), strict=True):
             if component is None:
                 continue

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.gecko import (
     NONE_OF_THEM,
@@ -27,6 +26,7 @@ from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exc
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion, folded_text
 from visioneval.templates.render import Templates
+from visioneval.threads import gather_all
 
 OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100

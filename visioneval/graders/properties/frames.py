@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from visioneval.bounds import check_frames
 from visioneval.errors import GraderError, ImageError
-from visioneval.extras import needs
+from visioneval.installation import needs
 from visioneval.media.animation import ANIMATION_TYPES, animation_frames
 from visioneval.media.images import check_size
 from visioneval.media.video import mime_of, opened, packets

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext, message_about
 from visioneval.graders.rubric import TAGS, VERDICT, VERDICTS, Metrics, RubricGrader, reply_keys
@@ -27,6 +26,7 @@ from visioneval.judging.attachments import Attachment, load_attachments
 from visioneval.providers.base import Question, Reply
 from visioneval.records.model import digest
 from visioneval.suite.entries.judges import REASON, is_text, is_texts
+from visioneval.threads import gather_all
 from visioneval.types import Score
 
 if TYPE_CHECKING:

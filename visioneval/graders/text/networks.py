@@ -23,11 +23,10 @@ import numpy as np
 from PIL import Image
 
 from visioneval.errors import GraderError
-from visioneval.extras import has_extra, install_command, needs
 from visioneval.graders.text.alphabet import fold_character
 from visioneval.graders.text.layout import Corners
-from visioneval.stopwatch import waiting
-from visioneval.threads import processors
+from visioneval.installation import has_extra, install_command, needs
+from visioneval.threads import processors, waiting
 
 MODELS = {"Det": "PP-OCRv6_det_small.onnx", "Rec": "PP-OCRv6_rec_small.onnx"}
 

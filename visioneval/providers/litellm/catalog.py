@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from visioneval.errors import did_you_mean
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 
 Use = Literal["generate", "video", "judge"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visioneval.errors import ProviderError
-from visioneval.extras import needs
+from visioneval.installation import needs
 from visioneval.providers.mock.config import MockParams
 from visioneval.providers.mock.page import Box, other_size
 from visioneval.suite.case import pixel_size

@@ -30,10 +30,9 @@ from pydantic import ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.run_folders import LOGS, OUTPUTS, read_header
 from visioneval.records.stores.claims import read_claim
 from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
-from visioneval.records.untrusted_json import adapter_of
+from visioneval.records.untrusted import LOGS, OUTPUTS, adapter_of, read_header
 from visioneval.records.writer import append_lines, is_run_id, storing
 
 DOCUMENTS = ("questions.json", "diversity.jsonl", "summary.json", "run.json")

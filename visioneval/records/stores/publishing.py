@@ -17,11 +17,10 @@ from pydantic import ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, VisionEvalError
-from visioneval.records.run_folders import LOGS, OUTPUTS
 from visioneval.records.stores.claims import LostClaimError, RunClaim, setting
 from visioneval.records.stores.copies import DOCUMENTS, RunCopies, new_writer, next_segment, ordered_segments
 from visioneval.records.stores.store import in_threads
-from visioneval.records.untrusted_json import adapter_of
+from visioneval.records.untrusted import LOGS, OUTPUTS, adapter_of
 from visioneval.records.writer import partial_line, storing
 
 _TICK_S = 0.02

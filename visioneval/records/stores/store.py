@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visioneval.errors import StorageError, UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.media.network import bucket_files, first_answer
 from visioneval.media.urls import BUCKETS, client_message, is_denied
 

@@ -12,12 +12,13 @@ from typing import BinaryIO, cast
 from pydantic import BaseModel
 
 from visioneval.errors import UsageError, VisionEvalError
-from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
+from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy
+from visioneval.records.reader import read_lines
 from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.copies import RunCopies
-from visioneval.records.stores.locations import copies_at, copies_of
+from visioneval.records.stores.lookup import copies_at, copies_of
 from visioneval.records.stores.publishing import Publisher
-from visioneval.records.writer import RunWriter, check_run_id, hard_link, lock_run, storing
+from visioneval.records.writer import RunWriter, check_run_id, hard_link, lock_run, repair_last_line, storing
 
 _PUBLISHERS: dict[Path, Publisher] = {}
 """The publishers of this process, by the folder that they send."""
@@ -213,3 +214,35 @@ def _copy(source: Path, target: Path) -> None:
 
     with storing(target):
         shutil.copytree(source, target, copy_function=copy, ignore=shutil.ignore_patterns(".*"))  # unfinished ones
+
+
+NAME = "confirmations.jsonl"
+
+
+def has_confirmations(folder: Path) -> bool:
+    """Whether new samples of a run exist."""
+    path = folder / NAME
+    return path.is_file() and path.stat().st_size > 0
+
+
+def read_confirmations(folder: Path) -> list[Record]:
+    """The new samples of a run, one record per cell; empty if there are none.
+
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
+    """
+    return list({record.cell: record for record in read_lines(folder / NAME, Record)}.values())
+
+
+@contextmanager
+def open_confirmations(folder: Path, info: RunInfo) -> Iterator[RunWriter]:
+    """A writer that appends records to the confirmations of a finished run, and images to its artifacts.
+
+    Locks the run. Raises ``UsageError`` if another process writes it, ``StorageError`` if it cannot be written.
+    """
+    with storing(folder, "write the new samples"):
+        results, lines = (folder / "results.jsonl").open("rb", buffering=0), (folder / NAME).open("ab+", buffering=0)
+    with results, lines:
+        lock_run(results, folder)
+        with storing(folder / NAME):
+            repair_last_line(lines)
+        yield open_writer(folder, info, lines)

@@ -12,7 +12,7 @@ from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair
 from visioneval.analysis.sides import Cell, Side
 from visioneval.report.compare import change_lines, comparison_report, pair_remarks
-from visioneval.report.comparison_notes import CHANGE_WORDS
+from visioneval.report.differences import CHANGE_WORDS
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
@@ -26,11 +26,7 @@ MAX_WITH_OUTPUTS = 6
 
 
 def comparison_page(
-    comparison: Comparison,
-    gates: Sequence[GateResult],
-    frame: PageFrame | None = None,
-    *,
-    interrupted: bool = False,
+    comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None, *, interrupted: bool = False
 ) -> str:
     """The whole page. Missing images are marked as missing."""
     own_style, own_script = style(), script("compare")
@@ -53,10 +49,10 @@ def comparison_page(
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     """Data for the page's script: the pairs, changed ones first, and each image once."""
-    outputs, counts, samples = _PairImages(comparison), comparison.counts, comparison.has_samples
+    outputs, counts = _PairImages(comparison), comparison.counts
     pairs = chain.from_iterable(comparison.changed(change)[:MAX_PAIRS] for change in CHANGES)
     shown_pairs = [
-        _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
+        _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None)
         for at, pair in enumerate(islice(pairs, MAX_PAIRS))
     ]
     tested = (comparison.pass_rate, *comparison.metrics)
@@ -76,14 +72,14 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, samples: bool) -> dict[str, Any]:
+def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None) -> dict[str, Any]:
     names = dict.fromkeys((*pair.b.scores, *pair.a.scores))
     scores = [(name, pair.a.scores.get(name), pair.b.scores.get(name)) for name in names]
     not_embedded = f"not embedded: the page embeds the images of at most {EMBEDDED_PAIRS} pairs"
     return {
         "case": pair.b.test_id,
         "labels": [pair.a.model_label, pair.b.model_label],
-        "sample": pair.b.sample_index if samples else None,
+        "sample": pair.b.sample_index if comparison.has_samples else None,
         "change": pair.change,
         "verdicts": [pair.a.verdict, pair.b.verdict],
         "tags": pair.tags,

@@ -21,7 +21,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
 from visioneval.media.urls import public_address
-from visioneval.records.stores.locations import copies_of
+from visioneval.records.stores.lookup import copies_of
 from visioneval.suite.files import Trust
 
 if TYPE_CHECKING:
@@ -103,9 +103,8 @@ class ReportImages(ABC):
             refusal = self._trust.refusal(name, self._suite)
             path = self._suite / name
             put = (lambda: self._put_derived(_tinted(path), _content_name(path))) if mask else (lambda: self._put(path))
-            self._inputs[key] = (
-                {"why": refusal, "name": public_address(name)} if refusal else _image_or_reason(put, name)
-            )
+            refused: ReportImage = {"why": refusal or "", "name": public_address(name)}
+            self._inputs[key] = refused if refusal else _image_or_reason(put, name)
         return self._inputs[key]
 
 
@@ -179,10 +178,8 @@ class EmbeddedImages(ReportImages):
         if not mime:
             raise ImageError("not a video")
         if size > MAX_EMBEDDED_VIDEO or self._video_bytes + size > MAX_EMBEDDED_VIDEOS:
-            raise ImageError(
-                f"the video ({size / 1_000_000:,.1f} MB) is too large for a page of one file:"
-                " write the report as a folder"
-            )
+            limit = "is too large for a page of one file: write the report as a folder"
+            raise ImageError(f"the video ({size / 1_000_000:,.1f} MB) {limit}")
         self._video_bytes += size
         return _data_url(path.read_bytes(), mime)
 
@@ -192,16 +189,15 @@ class EmbeddedImages(ReportImages):
 
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
+    shown = public_address(name)
     try:
-        return {"src": put(), "name": public_address(name)}
+        return {"src": put(), "name": shown}
     except ImageError as error:
-        return {"why": str(error), "name": public_address(name)}
+        return {"why": str(error), "name": shown}
+    except FileNotFoundError:
+        return {"why": "there is no such file", "name": shown}
     except OSError as error:
-        if not isinstance(error, FileNotFoundError):
-            raise UsageError(
-                f"{public_address(name)}: cannot be added to the report: {error.strerror or error}"
-            ) from None
-        return {"why": "there is no such file", "name": public_address(name)}
+        raise UsageError(f"{shown}: cannot be added to the report: {error.strerror or error}") from None
 
 
 def _verified(path: Path) -> bytes:

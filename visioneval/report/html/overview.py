@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, groupby, zip_longest
@@ -17,13 +17,25 @@ from visioneval.analysis.scores import counted_metrics, number_of
 from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
-from visioneval.report.failures import cell_link, failure_examples, gallery
-from visioneval.report.html.plots import BINS, histogram, verdict_bar
+from visioneval.report.html.pages import BINS, histogram, verdict_bar
+from visioneval.report.outcome import cell_link, failure_examples, gallery
 from visioneval.report.run import VERDICT_TONES, incomplete, run_report
-from visioneval.report.sections import Bars, Cell, Column, ImageStrip, Plot, Section, Share, Tile, Value, dim, quoted
+from visioneval.report.sections import (
+    Bars,
+    Cell,
+    Column,
+    ImageStrip,
+    Plot,
+    Section,
+    Share,
+    Tile,
+    Value,
+    dim,
+    numbers,
+    quoted,
+)
 from visioneval.report.text import cut_middle
 from visioneval.suite.metrics import LeftOut
-from visioneval.types import Metric
 
 MAX_FAILURES = 14
 _WIDE = ("gates", "failures", "rates")
@@ -123,8 +135,13 @@ def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str
     plots: dict[tuple[str, str], Plot] = {}
     for name, metric in counted_metrics(summary.metrics).items():
         values = {model.label: numbers.scores[name, model.label] for model in summary.models}
-        low, high = _axis(metric, list(chain.from_iterable(values.values())))
-        bins = _bins(low, high, values.values())
+        measured = list(chain.from_iterable(values.values()))
+        low, high = metric.range or (None, None)  # an open end is the measured minimum or maximum
+        low = min(measured, default=0.0) if low is None else low
+        high = max(measured, default=1.0) if high is None else high
+        # a bar for each step of a short scale of integers
+        is_short = float(high - low).is_integer() and 2 <= high - low < BINS
+        bins = int(high - low) + 1 if is_short and all((value - low).is_integer() for value in measured) else BINS
         for model in summary.models:
             if metric.type == "bool":
                 found = model.metrics.get(name)
@@ -136,42 +153,27 @@ def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str
     return plots
 
 
-def _axis(metric: Metric, measured: Sequence[float]) -> tuple[float, float]:
-    """The metric's range; an open end is replaced by the measured minimum or maximum."""
-    low, high = metric.range or (None, None)
-    ends = (min(measured, default=0.0), max(measured, default=1.0))
-    return ends[0] if low is None else low, ends[1] if high is None else high
-
-
-def _bins(low: float, high: float, values: Iterable[Sequence[float]]) -> int:
-    """One bar per step for a short integer scale, else a fixed number of bars."""
-    if not float(high - low).is_integer() or not 2 <= high - low < BINS:
-        return BINS
-    whole = all((value - low).is_integer() for run_values in values for value in run_values)
-    return int(high - low) + 1 if whole else BINS
-
-
-def time_section(title: str, heading: str, numbers: Mapping[str, array[float]]) -> Iterator[Section]:
+def time_section(title: str, heading: str, times: Mapping[str, array[float]]) -> Iterator[Section]:
     """Seconds by name: mean, median, 95th percentile, and a histogram, all on one axis."""
-    seconds = {name: sorted(measured) for name, measured in numbers.items()}
+    seconds = {name: sorted(measured) for name, measured in times.items()}
     top = max((ordered[-1] for ordered in seconds.values() if ordered), default=0.0)
     rows: list[list[Cell]] = []
     for name, ordered in seconds.items():
-        mean, middle, p95 = (
-            (fsum(ordered) / len(ordered), median(ordered), ordered[ceil(0.95 * len(ordered)) - 1])
-            if ordered
-            else (0.0, 0.0, 0.0)
-        )
-        plot = Bars(histogram(ordered, 0.0, top), ("0", f"{top:.3g}")) if ordered else None
-        times = [f"{mean:.2f}", f"{middle:.2f}", f"{p95:.2f}"]
-        rows.append([quoted(name), f"{len(ordered):,}", *times, Value("", plot=plot)])
-    columns = [Column(heading), *(Column(name, is_number=True) for name in ("n", "mean s", "median s", "p95 s"))]
+        plot, figures = None, [0.0, 0.0, 0.0]
+        if ordered:
+            plot = Bars(histogram(ordered, 0.0, top), ("0", f"{top:.3g}"))
+            figures = [fsum(ordered) / len(ordered), median(ordered), ordered[ceil(0.95 * len(ordered)) - 1]]
+        rows.append([quoted(name), f"{len(ordered):,}", *(f"{value:.2f}" for value in figures), Value("", plot=plot)])
+    columns = [Column(heading), *numbers("n", "mean s", "median s", "p95 s"), Column("spread")]
     if rows:
-        yield Section(title, [*columns, Column("spread")], rows, name="times")
+        yield Section(title, columns, rows, name="times")
 
 
 def _facts(info: RunInfo) -> list[tuple[str, str]]:
-    chosen = info.selection.model_dump(exclude_defaults=True)
+    chosen = {
+        name: ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+        for name, value in info.selection.model_dump(exclude_defaults=True).items()
+    }
     rows = {
         "run": info.run_id,
         "experiment": info.experiment,
@@ -183,7 +185,7 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "state": info.state if info.state != "complete" else None,
         "suite": info.suite_path,
         "judges": ", ".join(f"{name}: {_judge(judge)}" for name, judge in info.suite.judges.items()),
-        "selected": "; ".join(f"{name}: {_listed(value)}" for name, value in chosen.items()),
+        "selected": "; ".join(f"{name}: {value}" for name, value in chosen.items()),
         "command": shlex.join(info.command_line),
         "commit": info.git_commit and info.git_commit[:12],
         "created by": f"visioneval {info.visioneval_version}, Python {info.python_version}",
@@ -194,10 +196,6 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
 def _judge(judge: Any) -> str:
     parts = (getattr(judge, "provider", ""), getattr(judge, "model", "") or getattr(judge, "path", ""))
     return " ".join(str(part) for part in parts if part)
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _took(info: RunInfo) -> str | None:

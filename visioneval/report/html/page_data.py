@@ -21,7 +21,7 @@ from visioneval.analysis.summary.judges import disagreement_finder
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
-from visioneval.report.numbers import failed_text, thresholds_of
+from visioneval.report.text import failed_text, thresholds_of
 from visioneval.rules import parse_rule, show_score
 from visioneval.settings import SETTINGS
 from visioneval.suite.case import BASE_ROLE, TestCase, rendered
@@ -39,21 +39,14 @@ NOT_DOWNLOADED = "not downloaded: the output stayed at its address, where the ju
 _OMITTED_FIELDS = {"schema_version", "run_id", "test_id", "model_label", "sample_index", "prompt", "artifact_sha256"}
 
 
-class _TextTable:
-    """Recurring texts, each stored once and referenced by index."""
-
-    def __init__(self) -> None:
-        self.indexes: dict[str, int] = {}
+class _TextTable(dict[str, int]):
+    """Recurring texts, each stored once and referenced by its index."""
 
     def index(self, text: str) -> int:
-        return self.indexes.setdefault(text, len(self.indexes))
+        return self.setdefault(text, len(self))
 
     def all(self, texts: Iterable[str]) -> list[int]:
         return [self.index(text) for text in texts]
-
-    @property
-    def texts(self) -> list[str]:
-        return list(self.indexes)
 
 
 class PageData:
@@ -75,6 +68,7 @@ class PageData:
         self._case_json: dict[str, str] = {}
         self._columns: defaultdict[str, list[Any]] = defaultdict(list)
         self._scores: dict[str, list[Score | str]] = {name: [] for name in info.metrics}
+        """``""`` if a metric does not apply, ``None`` if it was not measured."""
         self._tables = {name: _TextTable() for name in ("cases", "models", "tags", "failureTags", "rules", "failures")}
         for entry in info.selected_suite.models:
             self._tables["models"].index(str(entry.label))
@@ -93,7 +87,7 @@ class PageData:
         return {
             "part": PART,
             "count": len(self.outputs),
-            **{name: table.texts for name, table in self._tables.items()},
+            **{name: list(table) for name, table in self._tables.items()},
             "metrics": {name: metric.model_dump(mode="json") for name, metric in self._info.metrics.items()},
             "cells": {
                 **{name: self._columns[name] for name in columns},
@@ -106,7 +100,7 @@ class PageData:
 
     def texts(self) -> dict[str, Any]:
         """Searchable texts: all prompts, and for each cell the index of its prompt and its reasons."""
-        return {"prompt": self._texts["prompt"], "why": self._texts["why"], "prompts": self._prompts.texts}
+        return {"prompt": self._texts["prompt"], "why": self._texts["why"], "prompts": list(self._prompts)}
 
     def _added(self, cell: Record) -> str:
         """Adds a cell to the index and the texts, and returns it as JSON."""
@@ -128,7 +122,8 @@ class PageData:
         self._columns["refused"] += [at] if cell.status == "refused" else []
         self._columns["disagreement"] += [at] if any(disagreements.values()) else []
         for name, scores in self._scores.items():
-            scores.append(_number(cell.scores.get(name, "")))
+            score = cell.scores.get(name, "")
+            scores.append(float(f"{score:.5g}") if isinstance(score, float) else score)
         self._texts["prompt"].append(self._prompts.index(cell.prompt))
         self._texts["why"].append(_why(cell, case, self._info.suite))
         self.outputs.append(cell.artifact_path)
@@ -180,11 +175,6 @@ class PageData:
         return _json({**data, "inputs": [*base, *data["inputs"]]})
 
 
-def _number(score: Score | str) -> Score | str:
-    """``""`` if a metric does not apply, ``null`` if it was not measured."""
-    return float(f"{score:.5g}") if isinstance(score, float) else score
-
-
 def _why(cell: Record, case: TestCase | None, suite: Suite) -> str:
     """All reasons, a line for each, those of failed rules first: the gallery shows the first, and searches all."""
     failed = (reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules)
@@ -233,8 +223,7 @@ def _paths(value: Any) -> Iterator[str]:
         if value.startswith("artifacts/") and ".." not in value and "\\" not in value and "\x00" not in value:
             yield value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _paths(item)
+        yield from _paths([*value.values()])
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _paths(item)

@@ -1,4 +1,4 @@
-"""Templates, style, scripts and the Content-Security-Policy of pages.
+"""Templates, style, scripts, plots and the Content-Security-Policy of pages.
 
 Templates escape all values. The policy runs only our script, loads only files from the page's folder, and blocks
 APIs that turn text into markup.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,28 +18,17 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visioneval.report.html.plots import coordinates
-from visioneval.report.numbers import show_usd
-from visioneval.report.sections import Report
-from visioneval.report.text import clean
+from visioneval.analysis.summary.counts import Counts
+from visioneval.report.sections import Interval, Report
+from visioneval.report.text import clean, show_usd
 
 FOLDER = Path(__file__).parent / "page"
 THEME = "theme.css"
 STYLES = (THEME, "page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
 SCRIPTS = {
     "report": (
-        "dom.js",
-        "data.js",
-        "filters.js",
-        "sorting.js",
-        "gallery.js",
-        "grid.js",
-        "playback.js",
-        "zoom.js",
-        "stage.js",
-        "details.js",
-        "cell.js",
-        "report.js",
+        *("dom.js", "data.js", "filters.js", "sorting.js", "gallery.js", "grid.js"),
+        *("playback.js", "zoom.js", "stage.js", "details.js", "cell.js", "report.js"),
     ),
     "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
@@ -63,13 +53,8 @@ def render(template: str, folder: Path = FOLDER, /, **values: Any) -> str:
 
 def sections_page(report: Report, frame: PageFrame | None = None) -> str:
     """A report that consists of sections alone, as one file without scripts or network access."""
-    return render(
-        "results.html.j2",
-        policy=policy(inline_style=style(), has_script=False),
-        style=style(),
-        report=report,
-        frame=frame,
-    )
+    own_policy = policy(inline_style=style(), has_script=False)
+    return render("results.html.j2", policy=own_policy, style=style(), report=report, frame=frame)
 
 
 @cache
@@ -129,9 +114,7 @@ def _environment(folder: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["soft"] = soft
-    environment.filters["usd"] = usd
-    environment.filters["coordinates"] = coordinates
+    environment.filters |= {"soft": soft, "usd": usd, "coordinates": coordinates}
     return environment
 
 
@@ -149,3 +132,39 @@ def soft(text: object) -> Markup:
     """Escaped text with line break opportunities after the separators in labels and ids."""
     parts = re.split(r"(?<=[,_/])", clean(str(text)))
     return Markup("<wbr>").join(parts)
+
+
+BINS = 16
+WIDTH, HEIGHT = 200.0, 18.0
+PAD = 6.0
+
+
+def coordinates(plot: Interval) -> dict[str, Any]:
+    """The positions of the ends, the value and the marks of an interval, and the size of its plot."""
+    first, last = plot.ends
+    low, value, high, *marks = (
+        None if number is None else round(PAD + (number - first) / (last - first) * (WIDTH - 2 * PAD), 1)
+        for number in (plot.low, plot.value, plot.high, *plot.marks)
+    )
+    return {"low": low, "value": value, "high": high, "marks": marks, "width": WIDTH, "height": HEIGHT}
+
+
+def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS) -> tuple[float, ...]:
+    """The heights of ``bins`` equal bins over ``low``..``high``, the tallest is 1: compare shapes, not heights."""
+    counts = [0] * bins
+    span = (high - low) or 1.0
+    for value in values:
+        counts[min(bins - 1, max(0, int((value - low) / span * bins)))] += 1
+    return tuple(round(number / max(counts), 3) for number in counts)
+
+
+def verdict_bar(counts: Counts, cells: int) -> list[tuple[str, float, float]]:
+    """The parts of a bar, each with its verdict, start and width, of 600. Of ``cells``, a run may lack some."""
+    bar: list[tuple[str, float, float]] = []
+    start = 0.0
+    for name, number in (("pass", counts.passed), ("fail", counts.failed), ("error", counts.errors)):
+        width = 600 * number / cells if cells else 0.0
+        if number:
+            bar.append((name, round(start, 2), round(width, 2)))
+        start += width
+    return bar

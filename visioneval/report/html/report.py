@@ -9,19 +9,24 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
+from visioneval.analysis.redaction import NOTHING, Redaction, redacted_run
 from visioneval.analysis.summary.summary import Compared, summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
-from visioneval.records.model import RunInfo
-from visioneval.records.stores.locations import copies_of, display_name
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.reader import Records, records_of
+from visioneval.records.stores.lookup import copies_of, display_name
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import CellNumbers, overview
 from visioneval.report.html.page_data import PageData, as_block, as_json, as_script
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
-from visioneval.report.html.slim_run import SlimRun
+from visioneval.settings import MAX_GALLERY_CELLS
+from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.metrics import left_out
+from visioneval.types import Verdict
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
@@ -34,9 +39,12 @@ def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) 
     ``target`` is a folder, or with ``single_file`` a file. Raises ``UsageError`` if it cannot be written or contains
     other files.
     """
-    write = _write_single_file if single_file else _write_folder
+    suite = suite_folder(run.info)
     try:
-        return write(run, target, trust)
+        if single_file:
+            return _write_single_file(run, target, EmbeddedImages(run.folder, suite, trust=trust), trust=trust)
+        prepare_folder(target, is_redacted=run.is_redacted)
+        return write_files(run, target, FolderImages(run.folder, suite, target, trust=trust), trust=trust)
     except OSError as error:
         raise UsageError(f"{target}: cannot write the report: {error.strerror or error}") from None
 
@@ -47,20 +55,12 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     Raises ``UsageError`` without ``out`` for a run in a store.
     """
     if out is None and copies_of(folder) is not None:
-        raise UsageError(
-            f"{display_name(folder)}: is in an object store: name where to write the report: --output PATH"
-        )
+        problem = "is in an object store: name where to write the report: --output PATH"
+        raise UsageError(f"{display_name(folder)}: {problem}")
     if not single_file:
-        return folder / "report" if out is None else out
-    if out is None:
-        return folder / "report.html"
-    return out if out.suffix.lower() in (".html", ".htm") else out / "report.html"
-
-
-def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
-    prepare_folder(target, is_redacted=run.is_redacted)
-    images = FolderImages(run.folder, suite_folder(run.info), target, trust=trust)
-    return write_files(run, target, images, trust=trust)
+        return out or folder / "report"
+    is_page = out is not None and out.suffix.lower() in (".html", ".htm")
+    return out if out is not None and is_page else (out or folder) / "report.html"
 
 
 def write_files(
@@ -85,8 +85,7 @@ def write_files(
     return _save(target / "index.html", _page(run, thumbs, frame))
 
 
-def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
-    images = EmbeddedImages(run.folder, suite_folder(run.info), trust=trust)
+def _write_single_file(run: SlimRun, target: Path, images: ReportImages, *, trust: bool) -> Path:
     data = PageData(run.info, images, trust=trust)
     blocks = [as_block(f"details-{number}", part) for number, part in enumerate(data.parts(run.gallery))]
     thumbs = _thumbs(data.outputs, images)
@@ -150,3 +149,72 @@ def _thumbs(outputs: Sequence[str | None], images: ReportImages) -> list[str]:
 def _save(path: Path, text: str) -> Path:
     write_whole(path, text)
     return path
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryFilters:
+    """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many.
+
+    Of the cases of ``redact``, no image and no text about one is shown.
+    """
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    max_cells: int = MAX_GALLERY_CELLS
+    redact: Redaction = NOTHING
+
+    def covers(self, record: Record) -> bool:
+        """Whether a cell is of these cases and tags."""
+        of_case = not self.cases or any_glob(self.cases, record.test_id)
+        return of_case and (not self.tags or not set(self.tags).isdisjoint(record.tags))
+
+
+@dataclass(frozen=True, slots=True)
+class SlimRun:
+    """A run whose cells are read when they are needed, so that it takes little memory.
+
+    ``records`` are all cells, and ``gallery`` those in the gallery, in the order of the suite.
+    """
+
+    folder: Path
+    info: RunInfo
+    records: Records[Record]
+    gallery: Records[Record]
+    label: str | None = None
+    """The model run, if it is only one of the run."""
+    chosen: int = 0
+    """How many cells ``--case`` and ``--tag`` chose for the gallery, which has at most ``--max-cells`` of them."""
+    is_redacted: bool = False
+
+    @property
+    def left_out(self) -> str | None:
+        """Which cells the gallery does not have, and how to choose others; ``None`` if it has all."""
+        if len(self.gallery) == len(self.records):
+            return None
+        which = ", those that did not pass first" if len(self.gallery) < self.chosen else ""
+        of = " that --case and --tag choose" if self.chosen < len(self.records) and which else ""
+        return (
+            f"The gallery has {len(self.gallery):,} of {self.chosen if of else len(self.records):,} cells{of}{which};"
+            " the overview counts all. To choose others: --case, --tag, RUN@LABEL or --max-cells."
+        )
+
+
+def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: GalleryFilters | None = None) -> SlimRun:
+    """Opens a run, or its model runs whose label matches. Raises ``UsageError`` and ``RunFormatError``."""
+    filters = filters or GalleryFilters()
+    info, stored = redacted_run(info, records_of(folder), filters.redact)
+    if label is not None:
+        scope = Scope(models=(label,))
+        stored = stored.within(scope)
+        info = info.within(scope, len(stored))
+    gallery = stored.in_order(info)
+    if filters.cases or filters.tags:
+        gallery = gallery.take([at for at, record in enumerate(gallery) if filters.covers(record)])
+        if not gallery and stored:
+            raise UsageError("--case, --tag: no cell of the run is of these cases and tags")
+    chosen = len(gallery)
+    if chosen > filters.max_cells:
+        passed = [record.verdict in (Verdict.PASS, Verdict.NONE) for record in gallery]
+        first = sorted(range(len(gallery)), key=passed.__getitem__)[: filters.max_cells]
+        gallery = gallery.take(sorted(first))
+    return SlimRun(folder, info, stored, gallery, label, chosen, bool(filters.redact.tags))

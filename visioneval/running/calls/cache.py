@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.records.stores.store import MissingObjectError, ObjectStore, StoredObject
 from visioneval.running.calls.cache_files import (
     ANSWERS,

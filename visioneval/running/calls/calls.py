@@ -17,7 +17,7 @@ from visioneval.providers.base import (
     OperationGenerator,
     Reply,
 )
-from visioneval.records.operations import DownloadFiles, OperationFile
+from visioneval.records.outputs import DownloadFiles, OperationFile
 from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedAttempts, as_generation, generation_of
 from visioneval.running.calls.cache import Cache, Content, content_digest
 from visioneval.running.calls.cache_files import CacheEntry, Kind

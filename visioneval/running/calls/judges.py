@@ -22,9 +22,8 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.prices import checked_usage, question_size
 from visioneval.running.keys import RateLimitKey, judge_limit_key
 from visioneval.running.sanitize import Sanitizer
-from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.threads import finish_in_thread
+from visioneval.threads import finish_in_thread, waiting
 
 _MAX_REASON = 300
 """The most characters of a provider's words about a spent quota."""

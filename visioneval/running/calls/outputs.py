@@ -23,8 +23,8 @@ from visioneval.providers.base import (
     OperationGenerator,
     OutputFile,
 )
-from visioneval.records.fields import MOST_PIXELS
-from visioneval.records.operations import MAX_NAME, DownloadFiles, OperationFile, url_digest
+from visioneval.records.outputs import MAX_NAME, DownloadFiles, OperationFile, url_digest
+from visioneval.records.untrusted import MOST_PIXELS
 from visioneval.running.calls import throttle
 from visioneval.running.calls.attempts import BrokenCodeError, call_user_code, check_generation
 from visioneval.running.calls.cache import Content, content_digest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from visioneval import registry
+from visioneval import plugins
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import scalar
@@ -98,10 +98,10 @@ class Prices:
 
     def _on_own_host(self, limit_key: RateLimitKey) -> type[Remote] | None:
         """The class of options for a key whose calls go to the provider's own host."""
-        table = registry.JUDGES if limit_key.kind == "judge" else registry.PROVIDERS
+        table = plugins.JUDGES if limit_key.kind == "judge" else plugins.PROVIDERS
         if limit_key in self.custom_hosts or limit_key.provider not in table:
             return None
-        options = registry.config_of(table, limit_key.provider)
+        options = plugins.config_of(table, limit_key.provider)
         return options if issubclass(options, Remote) else None
 
 

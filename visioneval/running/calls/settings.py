@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.errors import BudgetError, UsageError
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.lookup import cache_url
 from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.cache import Cache, check_shared_cache, default_folder, open_cache
 from visioneval.running.calls.calls import Calls, Reuse, RunCells

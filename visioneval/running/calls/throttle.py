@@ -20,8 +20,8 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from visioneval.errors import LONGEST_RETRY_AFTER_S, STOPPING, ClosingError, ProviderError, count_of
 from visioneval.running.keys import Kind, RateLimitKey
-from visioneval.stopwatch import waiting, working
 from visioneval.suite.entries.providers import MAX_ATTEMPTS, TIMEOUT_S, Limits
+from visioneval.threads import waiting, working
 
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0

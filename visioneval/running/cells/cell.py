@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from visioneval.aio import primary_error
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.media.video import artifact
 from visioneval.records.model import CellError, Record
-from visioneval.records.run_folders import file_inside, is_inside
+from visioneval.records.untrusted import file_inside, is_inside
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.cells.generation import (
     call_on_output,
@@ -43,7 +42,7 @@ from visioneval.running.keys import grade_key
 from visioneval.running.plan import Call
 from visioneval.suite.filters import BUILT_IN
 from visioneval.suite.runs import address_of
-from visioneval.threads import finish_in_thread
+from visioneval.threads import finish_in_thread, primary_error
 from visioneval.types import Output, Score, Status, Verdict
 
 

@@ -17,8 +17,8 @@ from visioneval.media import images
 from visioneval.media.video import ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.model import CellError, CellKey, Record
-from visioneval.records.operations import DownloadFiles, OperationFile
-from visioneval.records.run_folders import file_inside
+from visioneval.records.outputs import DownloadFiles, OperationFile
+from visioneval.records.untrusted import file_inside
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.calls.judges import raise_if_stopping
@@ -26,9 +26,8 @@ from visioneval.running.calls.throttle import Tries
 from visioneval.running.cells.record import CallOutcome, error_record, has_reply, record_maker, refused_record
 from visioneval.running.cells.services import Services
 from visioneval.running.plan import Call
-from visioneval.stopwatch import Stopwatch
 from visioneval.suite.runs import address_of
-from visioneval.threads import finish_in_thread
+from visioneval.threads import Stopwatch, finish_in_thread
 from visioneval.types import Output, Status, Verdict
 
 NO_INPUT = "missing_input"

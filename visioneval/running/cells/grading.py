@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.aio import gather_all
 from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ProviderError, StoppedError
 from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
 from visioneval.graders.measures import Measure
@@ -23,9 +22,9 @@ from visioneval.running.calls.prices import checked_usage
 from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, amount, scalar, usd
-from visioneval.stopwatch import Stopwatch
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.threads import Stopwatch, gather_all
 from visioneval.types import Metric, Output, Score, declared_word
 
 T = TypeVar("T")

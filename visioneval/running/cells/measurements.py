@@ -25,8 +25,7 @@ from visioneval.running.calls.cache import Cache, content_digest
 from visioneval.running.calls.cache_files import CacheEntry
 from visioneval.running.calls.judges import Meter
 from visioneval.running.keys import HashOf
-from visioneval.stopwatch import waiting
-from visioneval.threads import Slots, in_thread, processors
+from visioneval.threads import Slots, in_thread, processors, waiting
 
 T = TypeVar("T")
 

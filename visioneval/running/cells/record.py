@@ -11,7 +11,7 @@ from typing import Any
 
 from visioneval.expressions import DIGITS, NotForCellError, NoValueError, evaluate
 from visioneval.records.model import CellError, GraderRecord, Record
-from visioneval.records.run_folders import file_inside
+from visioneval.records.untrusted import file_inside
 from visioneval.records.writer import model_slug
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.running.calls.calls import GenerationResult

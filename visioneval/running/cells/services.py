@@ -17,6 +17,7 @@ from visioneval.errors import BudgetError, GraderError, ImageError, ProviderErro
 from visioneval.graders.base import Grader
 from visioneval.judging.attachments import PASSTHROUGH_FORMATS, shown
 from visioneval.media.images import image_at
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS
 from visioneval.providers.base import (
     CellRef,
     FilePart,
@@ -30,7 +31,6 @@ from visioneval.providers.base import (
 from visioneval.records.model import Record
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import OutputWriter
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges
@@ -38,8 +38,8 @@ from visioneval.running.cells.measurements import CachedImage, Measurements
 from visioneval.running.keys import FileHashes
 from visioneval.running.plan import Call, Plan, asks, unset_keys
 from visioneval.running.sanitize import Sanitizer
-from visioneval.stopwatch import waiting
 from visioneval.suite.plugins import build, task_problems
+from visioneval.threads import waiting
 from visioneval.types import Output
 
 MAX_BYTES = 64_000_000

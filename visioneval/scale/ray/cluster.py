@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress

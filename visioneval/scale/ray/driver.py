@@ -20,8 +20,7 @@ from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress
 from visioneval.running.jobs import Jobs
 from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S
-from visioneval.scale.ray.assignment import assign, written_probes
-from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, moved, shards
+from visioneval.scale.ray.jobs import JobQueue, JobResult, QueuedJob, assign, moved, shards, written_probes
 from visioneval.scale.ray.limits import LimitsStatus, SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 

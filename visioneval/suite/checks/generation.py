@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalError, did_you_mean
-from visioneval.registry import PROVIDERS, check_of
+from visioneval.plugins import PROVIDERS, check_of
 from visioneval.suite.case import PROMPT_PART, RESERVED, SIZE, PromptEntry, TestCase, context, sent_prompt
 from visioneval.suite.checks.rules import Problems, SuiteContext, empty_scope
 from visioneval.suite.entries import CustomEntry

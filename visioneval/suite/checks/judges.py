@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, TemplateError, did_you_mean
-from visioneval.registry import JUDGES, check_of
-from visioneval.resources import builtin
+from visioneval.installation import builtin
+from visioneval.plugins import JUDGES, check_of
 from visioneval.suite.checks.generation import CaseTexts
 from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.entries.graders import BaseGrader

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.errors import ImageError, Problem, count_of, did_you_mean
-from visioneval.extras import has_extra, is_installed, needs
+from visioneval.installation import has_extra, is_installed, needs
 from visioneval.media import images
 from visioneval.media.animation import check_still
 from visioneval.media.urls import BUCKETS, needs_extra, public_address
 from visioneval.media.video import can_read_videos
-from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
+from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, check_of
 from visioneval.rules import is_true, parse_gate
 from visioneval.suite.case import TestCase
 from visioneval.suite.checks.generation import (

@@ -21,7 +21,7 @@ from typing import Any
 
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError, count_of
-from visioneval.extras import install_command
+from visioneval.installation import install_command
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
 from visioneval.suite.files import located
 from visioneval.suite.loading.cells import DECODER, check_plain, json_fault

@@ -1,0 +1,152 @@
+"""What graders record of several cells together: preferences between pairs, and the diversity of samples.
+
+``preferences.jsonl`` has one line per pair and order, as each pair is shown in both orders; a repeated question appends
+a line, and the last line counts. ``diversity.jsonl`` has one line per grader, case and model run. Both are read and
+written only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from visioneval.atomic import write_whole
+from visioneval.records.model import CellKey
+from visioneval.records.reader import read_lines
+from visioneval.records.untrusted import SCHEMA_VERSION, Number, SampleIndex, Usd
+from visioneval.records.writer import append_lines, locked, storing
+from visioneval.suite.entries.graders import DIVERSITY, PREFERENCES
+from visioneval.suite.files import split_run
+from visioneval.types import Frozen
+
+ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
+_OMITTED = ("template_sha256", "extra_keys", "read", "scaled", "refused", "never_asked", "cached")
+"""Fields that a line has only if they are not empty."""
+PreferenceKey = tuple[str, int, str, str, str, str]
+
+
+class Preference(Frozen):
+    """One answer about one pair, shown in one order. ``a`` and ``b`` are ``RUN_ID@label``.
+
+    ``first`` is the image shown first, as "A"; ``answer`` is the preferred image, independent of the order, or ``None``
+    if there is an ``error``. ``reason`` is the judge's text, in which A is the image shown first.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    test_id: str
+    sample_index: SampleIndex
+    a: str
+    b: str
+    first: Literal["a", "b"]
+    answer: Literal["a", "b", "tie"] | None
+    reason: str | None
+    judge: str
+    error: str | None
+    template_sha256: str | None = None
+    """The hash of the grader's templates; ``None`` in older lines."""
+    extra_keys: dict[str, str] | None = None
+    """Extra keys in the judge's reply, with the beginnings of their values."""
+    read: Literal["extracted", "repaired"] | None = None
+    """How a reply was read that was not JSON alone."""
+    scaled: tuple[str, ...] = ()
+    """What was done to the images that were above the judge's limits."""
+    refused: bool = False
+    """Whether the judge refused to answer."""
+    never_asked: bool = False
+    """Whether it was not asked at all: the run was offline."""
+    cost_usd: Usd | None = None
+    """What this line cost, 0 from the cache; ``None`` if that is unknown."""
+    cached: bool = False
+    """Whether all replies came from the cache."""
+
+    @model_serializer(mode="wrap")
+    def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        line: dict[str, Any] = serialize(self)
+        return {name: value for name, value in line.items() if value or name not in _OMITTED}
+
+    @property
+    def key(self) -> PreferenceKey:
+        """Identifies the question."""
+        return self.test_id, self.sample_index, self.a, self.b, self.judge, self.first
+
+    def is_about(self, run_id: str, cells: Collection[CellKey]) -> bool:
+        """Whether either image belongs to one of these cells of a run."""
+        sides = (split_run(side) for side in (self.a, self.b))
+        return any(run == run_id and (self.test_id, str(label), self.sample_index) in cells for run, label in sides)
+
+    def is_within(self, run_id: str) -> bool:
+        """Whether both images belong to this run."""
+        return all(split_run(side)[0] == run_id for side in (self.a, self.b))
+
+
+def append_preferences(folder: Path, preferences: Iterable[Preference]) -> None:
+    """Appends answers to a run, all or none. Raises ``StorageError``."""
+    append_lines(folder / PREFERENCES, [preference.model_dump_json().encode() for preference in preferences])
+
+
+def read_preferences(folder: Path) -> list[Preference]:
+    """The answers of a run that count, sorted by their keys, as judges answer in any order; empty if there are none.
+
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
+    """
+    last = {preference.key: preference for preference in read_all_answers(folder)}
+    return [last[key] for key in sorted(last)]
+
+
+def read_all_answers(folder: Path) -> Iterator[Preference]:
+    """Every line of a run, also those that a repeated question replaced: each of them was paid for.
+
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
+    """
+    yield from read_lines(folder / PREFERENCES, Preference, "preference")
+
+
+def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:
+    """Deletes answers about these cells of a run. Raises ``StorageError``."""
+    path = folder / PREFERENCES
+    if not cells or not path.exists():
+        return
+    with storing(path), locked(path):
+        remaining = [preference for preference in read_preferences(folder) if not preference.is_about(run_id, cells)]
+        write_whole(path, "".join(f"{preference.model_dump_json()}\n" for preference in remaining))
+
+
+DiversityKey = tuple[str, str, str]
+
+
+class CaseDiversity(Frozen):
+    """The mean distance of the samples of one case on one model run.
+
+    ``outputs`` are the SHA-256 hashes of the compared images, in the order of the samples: a line whose cells now have
+    other images does not count. ``distance`` and ``delta_e`` are ``None`` if a pair could not be measured (``error``).
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    grader: str
+    test_id: str
+    model_label: str
+    outputs: tuple[str, ...]
+    distance: Annotated[Number, Field(ge=0, le=2)] | None
+    delta_e: Annotated[Number, Field(ge=0)] | None
+    error: str | None = None
+
+    @property
+    def key(self) -> DiversityKey:
+        """What the line is about: its grader, case and model run."""
+        return self.grader, self.test_id, self.model_label
+
+
+def read_diversity(folder: Path) -> list[CaseDiversity]:
+    """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
+    return list(read_lines(folder / DIVERSITY, CaseDiversity, "diversity"))
+
+
+def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
+    """Adds lines to a run, which replace those about the same case, model run and grader. Raises ``StorageError``."""
+    if new := list(lines):
+        by_key = {line.key: line for line in (*read_diversity(folder), *new)}
+        with storing(folder / DIVERSITY):
+            write_whole(folder / DIVERSITY, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))
