@@ -263,19 +263,14 @@ def _imported(target: str, title: str, folder: Path | None) -> Any:
         problem = describe_user_error(error, first_line=True) + _name_conflict(imported, folder)
         raise UsageError(f"{title}: cannot be imported: {problem}") from error
     if cls is None:
-        problem = _missing_class(module, class_name) + _name_conflict(module_name, folder)
+        classes = [word for word, value in vars(module).items() if isinstance(value, type)]
+        matches = get_close_matches(class_name, classes, n=1)
+        hint = f" (did you mean {matches[0]!r}?)" if matches else ""
+        problem = f"the module {module.__name__!r} has no {class_name!r}{hint}{_name_conflict(module_name, folder)}"
         raise UsageError(f"{title}: cannot be imported: {problem}")
     if not callable(cls):
         raise UsageError(f"{title}: is not a class, but a value of the type {type(cls).__name__}")
     return cls
-
-
-def _missing_class(module: ModuleType, name: str) -> str:
-    """The message for a class that its module does not have, with the closest name of a class."""
-    classes = [word for word, value in vars(module).items() if isinstance(value, type)]
-    matches = get_close_matches(name, classes, n=1)
-    hint = f" (did you mean {matches[0]!r}?)" if matches else ""
-    return f"the module {module.__name__!r} has no {name!r}{hint}"
 
 
 def _name_conflict(module: str, folder: Path | None) -> str:
@@ -306,8 +301,11 @@ def describe_user_error(error: BaseException, *, first_line: bool = False) -> st
     message = _message(error)
     if first_line:
         message = message.strip().partition("\n")[0]
-    place = "" if isinstance(error, SyntaxError) else _place(error)  # a syntax error's message has its place
-    return (type(error).__name__ + (f": {message}" if message else "")) + (f" ({place})" if place else "")
+    place = ""
+    for frame, line in walk_tb(None if isinstance(error, SyntaxError) else error.__traceback__):  # whose message has it
+        if (file := _user_file(str(frame.f_globals.get("__name__")), frame.f_code.co_filename)) is not None:
+            place = f" ({file}:{line})"
+    return type(error).__name__ + (f": {message}" if message else "") + place
 
 
 def _message(error: BaseException) -> str:
@@ -318,14 +316,6 @@ def _message(error: BaseException) -> str:
         for problem in error.errors(include_url=False, include_context=False, include_input=False)
     )
     return f"{error.title}: {'; '.join(problems)}"
-
-
-def _place(error: BaseException) -> str | None:
-    """``file:line`` of the innermost frame in a custom class's code; ``None`` if the error comes from elsewhere."""
-    for frame, line in reversed(list(walk_tb(error.__traceback__))):
-        if (file := _user_file(str(frame.f_globals.get("__name__")), frame.f_code.co_filename)) is not None:
-            return f"{file}:{line}"
-    return None
 
 
 def _user_file(module: str, file: str) -> str | None:

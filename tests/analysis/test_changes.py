@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from visioneval.analysis.stats.tests import (
@@ -47,6 +47,8 @@ def tables(draw: st.DrawFn) -> list[Counts]:
 
 
 @given(tables())
+@example([Counts(0, 1, 0, 1, 0.5), Counts(0, 1, 0, 1, 0.5), Counts(2, 2, 0, 3, 0.5), Counts(0, 2, 1, 3)])
+@settings(max_examples=60)
 def test_the_mid_p_is_that_of_all_ways_to_give_samples_to_b(cases: list[Counts]) -> None:
     outcomes = [range(max(0, case.passed - case.a), min(case.b, case.passed) + 1) for case in cases]
     observed = sum(case.weight * case.difference for case in cases)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visioneval.analysis.stats.basic import Interval
@@ -282,6 +282,7 @@ def test_rates_of_cases_on_both_sides_are_correlated(shift: int, narrower: bool)
     st.dictionaries(st.integers(0, 9), st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3), min_size=1),
     st.dictionaries(st.integers(5, 14), st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3), min_size=1),
 )
+@settings(max_examples=40)
 def test_intervals_of_separations_contain_them(above: dict[int, list[float]], below: dict[int, list[float]]) -> None:
     first, second = (np.mean([value for case in side.values() for value in case]) for side in (above, below))
     bools = [{case: [float(value == 1) for value in side[case]] for case in side} for side in (above, below)]

@@ -539,7 +539,7 @@ def test_a_suite_that_runs_code_needs_trust(toy: Toy) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
 def test_an_interrupt_preserves_what_was_finished(toy: Toy) -> None:
     for name, look in (("a", "fine"), ("b", "bad")):
-        case = {"tags": ["must_pass"], "metadata": {"look": look, "wait": 0.4}}
+        case = {"tags": ["must_pass"], "metadata": {"look": look, "wait": 0.2}}
         toy.run(case, case, arguments=("--run-id", name))
     words = ("compare", "a", "b", "--fail-on", "must_pass", "--confirm", "4", "--trust-suite")
     program = toy.program(*words, "--max-concurrency", "1", "--json")

@@ -12,7 +12,7 @@ import pytest
 from labeled_runs import CLEAR, SHARP, USABLE, WRONG, label, labeled, run_info
 from record_factory import record
 
-from visioneval import Record, UsageError
+from visioneval import UsageError
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun, pool
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction, DrawnLabels, Unusable, drawn_labels
@@ -349,6 +349,7 @@ def test_the_difference_of_two_runs() -> None:
     assert change.difference.value == pytest.approx(b - a)
     assert change.difference.low < 0.1 < change.difference.high
     assert change.difference.low >= -1
+    assert refusal(*(run_with(run_id=name) for name in "abc")) == "--correct takes one run, or two to compare, not 3"
 
 
 def test_only_cells_of_both_runs_are_compared() -> None:
@@ -375,22 +376,6 @@ def test_only_cells_of_both_runs_are_compared() -> None:
         None,
         "no cell that both runs have is labeled in each of them",
     )
-
-
-def test_more_than_two_runs_are_refused() -> None:
-    runs = [run_with(run_id=name) for name in "abc"]
-    assert refusal(*runs) == "--correct takes one run, or two to compare, not 3"
-
-
-def test_a_larger_draw_begins_with_the_smaller_one() -> None:
-    """The same seed draws the same cells, whatever the order of the records."""
-    run = labeled(judged(), [])
-    records: list[Record] = list(reversed(run.records))
-    assert drawn(run) == drawn(replace(run, records=records))
-    assert drawn(run).cells != drawn(run, seed=2).cells
-    assert [cell.cell for cell in drawn(run, "random:30").cells[:20]] == [cell.cell for cell in drawn(run).cells]
-    few, many = (drawn(labeled(judged(["case01"]), []), f"stratified:{count}") for count in (10, 24))
-    assert [cell.cell for cell in many.cells[:10]] == [cell.cell for cell in few.cells]
 
 
 @pytest.mark.parametrize(("unmeasured", "allowed", "code"), [(0, 0, 0), (2, 0, 0), (3, 0, 3), (3, 0.1, 0), (40, 0, 2)])

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from calibration.quantiles import quantiles, weighted
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visioneval import Verdict
@@ -21,14 +21,14 @@ from visioneval.analysis.stats.intervals import quantile, quantile_interval, rat
 RANDOM = np.random.default_rng(5)
 
 
-@pytest.mark.parametrize("p", [0.01, 0.5, 0.9, 0.95, 0.99])
-@pytest.mark.parametrize("n", [1, 2, 7, 100])
-def test_the_quantile_is_numpys(p: float, n: int) -> None:
-    values = RANDOM.normal(size=n).tolist()
-    assert quantile(values, p) == pytest.approx(float(np.quantile(values, p)))
+def test_the_quantile_is_numpys() -> None:
+    for n in (1, 2, 7, 100):
+        values = RANDOM.normal(size=n).tolist()
+        for p in (0.01, 0.5, 0.9, 0.99):
+            assert quantile(values, p) == pytest.approx(float(np.quantile(values, p)))
 
 
-@pytest.mark.parametrize(("n", "p"), [(20, 0.5), (100, 0.5), (100, 0.9), (200, 0.95), (5000, 0.95)])
+@pytest.mark.parametrize(("n", "p"), [(20, 0.5), (100, 0.9), (5000, 0.95)])
 def test_independent_values_give_the_ranks_of_the_binomial(n: int, p: float) -> None:
     from scipy import stats
 
@@ -95,6 +95,7 @@ def low(rows: Labels) -> float:
 
 
 @given(labels, st.data())
+@settings(max_examples=50)
 def test_one_more_error_never_raises_the_bound_of_an_accuracy(rows: Labels, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(rows) - 1))
     worse = [(case, right and number != at) for number, (case, right) in enumerate(rows)]
@@ -108,6 +109,7 @@ def probed(case: int, detected: bool) -> ProbedCell:
 
 
 @given(labels, st.data())
+@settings(max_examples=50)
 def test_one_more_miss_never_raises_the_bound_of_a_detection_rate(rows: Labels, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(rows) - 1))
     before = rate_of([probed(case, right) for case, right in rows], "copy.letter", "", None, None)
@@ -124,31 +126,17 @@ def test_a_perfect_judge_does_as_well_as_its_cases_allow() -> None:
     assert low([(case, True) for case in range(160)]) > 0.97
 
 
-DEGREES = (1, 2, 3, 4, 5, 19, 20, 199, 999, MANY - 1)
-
-
-@pytest.mark.parametrize("df", DEGREES)
-@pytest.mark.parametrize("p", [0.01, 0.5, 0.8, 0.975, 0.9995])
-def test_quantiles_equal_scipys(df: int, p: float) -> None:
+def test_quantiles_and_p_values_equal_scipys() -> None:
     from scipy import stats
 
-    assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-9, abs=1e-11)
-
-
-@pytest.mark.parametrize("df", DEGREES)
-@pytest.mark.parametrize("t", [0.0, -0.3, 1.0, 2.5, 8.0])
-def test_p_values_equal_scipys(df: int, t: float) -> None:
-    from scipy import stats
-
-    assert t_two_sided_p(t, df) == pytest.approx(2 * stats.t.sf(abs(t), df), abs=1e-12)
-
-
-@pytest.mark.parametrize("df", [MANY, 5000, 10**6])
-def test_many_degrees_of_freedom_come_close_to_scipy(df: int) -> None:
-    from scipy import stats
-
-    assert t_quantile(0.975, df) == pytest.approx(stats.t.ppf(0.975, df), rel=1e-6)
-    assert t_two_sided_p(2.2, df) == pytest.approx(2 * stats.t.sf(2.2, df), abs=1e-7)
+    for df in (1, 2, 3, 4, 5, 19, 20, 199, 999, MANY - 1):
+        for p in (0.01, 0.5, 0.8, 0.975, 0.9995):
+            assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-9, abs=1e-11), (p, df)
+        for t in (0.0, -0.3, 1.0, 2.5, 8.0):
+            assert t_two_sided_p(t, df) == pytest.approx(2 * stats.t.sf(abs(t), df), abs=1e-12), (t, df)
+    for df in (MANY, 5000, 10**6):
+        assert t_quantile(0.975, df) == pytest.approx(stats.t.ppf(0.975, df), rel=1e-6), df
+        assert t_two_sided_p(2.2, df) == pytest.approx(2 * stats.t.sf(2.2, df), abs=1e-7), df
 
 
 def test_bad_input_is_refused() -> None:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from toys import Toy
@@ -135,21 +134,6 @@ def test_what_needs_a_verdict_says_so(alone: LabelsAlone) -> None:
         result = alone.toy(*command)
         assert (result.exit_code in (2, 3), "Traceback" in result.output) == (True, False)
         assert message in result.output
-
-
-def test_reports_show_no_verdict_as_such(alone: LabelsAlone) -> None:
-    alone.run("--junit", "j.xml", "--markdown", "m.md")
-    suites = ET.parse(alone.toy.folder / "j.xml").getroot().findall("testsuite")
-    assert [(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in suites] == [
-        ("2", "0", "2"),
-        ("2", "0", "2"),
-        ("3", "0", "1"),  # its gates, of which the pass rate has no rules
-    ]
-    assert "0 FAIL, 0 ERROR, 4 outputs without a verdict" in (alone.toy.folder / "m.md").read_text()
-    alone.toy("report", "r", "-o", "page")
-    page = (alone.toy.folder / "page" / "index.html").read_text()
-    assert "<b>4</b> without a verdict" in page
-    assert "complete  - n=0" in alone.toy("runs", COLUMNS="120").stdout
 
 
 def test_a_model_that_refuses_still_fails(toy: Toy) -> None:

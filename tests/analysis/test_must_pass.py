@@ -13,7 +13,8 @@ from visioneval import Verdict
 from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.confirm import Confirmation, MustPassCase
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.pairing import ComparisonFilters, SampleCounts
+from visioneval.analysis.compare.metrics import SampleCounts
+from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.sides import Cell
 from visioneval.report.compare import comparison_json
 

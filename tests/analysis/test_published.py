@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_factory import info, record
 from typer.testing import CliRunner
@@ -210,6 +210,7 @@ def test_wilson_interval_matches_published_values(successes: int, n: int, low: f
 
 
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+@settings(max_examples=50)
 def test_wilson_interval_matches_scipy(pair: tuple[int, int]) -> None:
     from scipy.stats import binomtest
 
@@ -243,6 +244,7 @@ def test_auroc_counts_ties_half() -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
+@settings(max_examples=50)
 def test_auroc_matches_scipy(above: list[int], below: list[int]) -> None:
     from scipy.stats import mannwhitneyu
 

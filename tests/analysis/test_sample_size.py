@@ -28,7 +28,7 @@ def test_the_stated_number_of_cases_detects_ten_points_with_80_percent_power(sam
     noise = stated_noise(FIVE, 0.8, correlation)
     cases = noise.cases_for(parse_detect(10, METRICS, []), samples)
     random, spread = np.random.default_rng(samples), (1 - correlation) / correlation
-    ability = random.beta(0.8 * spread, 0.2 * spread, (600, cases))
+    ability = random.beta(0.8 * spread, 0.2 * spread, (400, cases))
     before, after = random.binomial(samples, ability), random.binomial(samples, ability * (1 - 0.1 / 0.8))
     runs = [
         [Counts(*counts) for counts in zip(a, repeat(samples), b, repeat(samples), strict=False)]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.agreement.answers import YES_NO, Answers, Facet
+from visioneval.analysis.agreement.answers import YES_NO, Facet
 from visioneval.analysis.agreement.graders import (
     Kind,
     against_other_raters,
@@ -32,7 +32,7 @@ from visioneval.analysis.agreement.graders import (
     headline_measure,
     rank_measures,
 )
-from visioneval.analysis.agreement.raters import agreement_among_raters
+from visioneval.analysis.agreement.raters import agreement_on
 from visioneval.analysis.preferences import summarize_preferences
 from visioneval.analysis.stats.agreement import quadratic_kappa
 from visioneval.analysis.stats.basic import Statistic
@@ -220,7 +220,7 @@ def _rated(items: int, number: int, accuracy: float, share: float, chance: Chanc
         {("r", f"c{item}", "m", 0, None): {f"p{rater}": code for rater, code in enumerate(row)}
          for item, row in enumerate(answers.tolist())}
     )  # fmt: skip
-    (finding,) = agreement_among_raters(Answers({"usable": (facet,)}))
+    finding = agreement_on(facet)
     return {"alpha": finding.alpha["nominal"], "fleiss": finding.fleiss}
 
 

@@ -6,14 +6,13 @@ import asyncio
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_runs import KEY, ApiRun
 from fake_api import FakeAPI, Fault, JudgeRequest
+from fork_server import ForkedProgram
 from PIL import Image
 from toys import Toy
 from typer.testing import CliRunner
@@ -25,15 +24,6 @@ from visioneval.settings import RunKeywords
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-SIX_LINES = """\
-import visioneval as ve
-run = ve.run("suite.yaml", models=["mock,flaw=none"])
-table = run.to_pandas()
-print(run.exit_code, len(run.records), int((table["verdict"] == "PASS").sum()))
-again = ve.run("suite.yaml", models=["mock,flaw=none"])
-print(ve.compare(run, again).exit_code, ve.load_run("latest").folder == again.folder)
-"""
-PRINTED = ["0 3 3", "0 True"]
 
 
 @pytest.fixture
@@ -47,23 +37,12 @@ def quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_exports_are_sorted_and_exist() -> None:
-    assert ve.__all__ == sorted(ve.__all__)
+def test_exports_exist() -> None:
     assert all(getattr(ve, name) is not None for name in ve.__all__)
     assert set(ve.__all__) <= set(dir(ve))
     with pytest.raises(AttributeError, match="has no attribute 'runn'"):
         _ = ve.runn
     assert (ROOT / "visioneval" / "py.typed").is_file()
-
-
-def test_importing_the_package_loads_no_heavy_module() -> None:
-    code = "import sys, visioneval; print(sorted({'openai', 'google.genai', 'numpy', 'pydantic'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def test_six_lines_as_a_script(quickstart: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", SIX_LINES], capture_output=True, text=True, cwd=quickstart)
-    assert (done.stdout.splitlines(), done.stderr) == (PRINTED, "")
 
 
 def test_run_inside_a_running_event_loop(toy: Toy) -> None:
@@ -130,7 +109,8 @@ def test_settings_select_cells_and_set_the_run_folder(quickstart: Path) -> None:
     assert (run.folder, run.info.note, len(run.records)) == (Path("elsewhere/first"), "try", 8)
     single = ve.load_run("first@mock,flaw=none", runs="elsewhere")
     assert [record.model_label for record in single.records] == ["mock,flaw=none"]
-    assert len(single.to_pandas()) == 1
+    assert [*single.to_pandas()["verdict"]] == ["PASS"]
+    assert ve.load_run("latest", runs="elsewhere").folder == run.folder
 
 
 def test_grade_compares_with_its_source(toy: Toy) -> None:
@@ -144,9 +124,11 @@ def test_grade_compares_with_its_source(toy: Toy) -> None:
 def test_documented_example_runs(quickstart: Path) -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=quickstart)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[0] == "0 3 3"
+    program = ForkedProgram(cwd=quickstart, code=example)
+    output, errors = program.communicate(timeout=120)
+    assert (program.returncode, errors) == (0, "")
+    first, *_, last = output.splitlines()
+    assert (first, last) == ("0 3 3", "0")
     functions = [name for name in ve.__all__ if name.islower()]
     assert [name for name in functions if f"`{name}(" not in text and f"`await {name}(" not in text] == []
     assert [name for name in RunKeywords.__annotations__ if f"`{name}`" not in text] == []

@@ -8,61 +8,59 @@ import sys
 from pathlib import Path
 
 import pytest
+from fork_server import COMMAND, ForkedProgram
 from toys import Toy
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="uses a shell")]
+RUN = ("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--junit", "j.xml")
 
 
-def shell(toy: Toy, line: str) -> subprocess.CompletedProcess[str]:
-    """Runs a shell line in which ``$V`` is the command; the exit codes of a pipe are in its output."""
-    paths = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, "PYTHONPATH": paths, "V": f"{sys.executable} -m visioneval"}
-    return subprocess.run(
-        ["bash", "-c", line], cwd=toy.folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-@pytest.fixture
-def suite(toy: Toy) -> Path:
-    return toy.write({})
-
-
-def test_closed_pipe_changes_neither_exit_code_nor_report(toy: Toy, suite: Path) -> None:
-    done = shell(toy, "$V run suite.yaml --trust-suite --junit j.xml 2>errors | true; echo ${PIPESTATUS[0]}")
-    assert done.stdout == "0\n", (toy.folder / "errors").read_text()
+def test_closed_pipe_changes_neither_exit_code_nor_report(toy: Toy) -> None:
+    toy.write({})
+    program = ForkedProgram(*RUN, cwd=toy.folder)
+    program.stdout.close()
+    with Path(os.devnull).open(encoding="utf-8") as program.stdout:
+        _, errors = program.communicate(timeout=120)
+    assert (program.returncode, "Traceback" in errors) == (0, False), errors
     assert (toy.folder / "j.xml").is_file()
-    assert "Traceback" not in (toy.folder / "errors").read_text()
 
 
 def test_other_commands_exit_as_shells_expect(toy: Toy) -> None:
-    done = shell(toy, "$V schema 2>errors | true; echo ${PIPESTATUS[0]}")
-    assert done.stdout == "141\n"
-    assert (toy.folder / "errors").read_text() == ""
+    paths = os.pathsep.join(filter(None, sys.path))
+    line = f"{sys.executable} -m visioneval schema 2>errors | true; echo ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(["bash", "-c", line], cwd=toy.folder, env=environment, capture_output=True, check=False)
+    assert (done.stdout, (toy.folder / "errors").read_text()) == (b"141\n", "")
 
 
-def test_full_output_loses_no_report(toy: Toy, suite: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("there is no /dev/full")
-    done = shell(toy, "$V run suite.yaml --trust-suite --junit j.xml > /dev/full")
-    assert done.returncode == 3
-    assert "No space left" in done.stderr
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_full_output_loses_no_report(toy: Toy) -> None:
+    toy.write({})
+    code = f"import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); {COMMAND}"
+    program = ForkedProgram(*RUN, cwd=toy.folder, code=code)
+    _, errors = program.communicate(timeout=120)
+    assert (program.returncode, "No space left" in errors) == (3, True), errors
     assert (toy.folder / "j.xml").is_file()
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-"])
-def test_closed_output_is_ignored(toy: Toy, suite: Path, closed: str) -> None:
-    done = shell(toy, f"$V run suite.yaml --trust-suite --run-id r {closed}")
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+@pytest.mark.parametrize(("number", "name"), [(1, "stdout"), (2, "stderr")])
+def test_closed_output_is_ignored(toy: Toy, number: int, name: str) -> None:
+    """As an interpreter has it that was started with a closed stream."""
+    toy.write({})
+    program = ForkedProgram(
+        *RUN, cwd=toy.folder, code=f"import os, sys; os.close({number}); sys.{name} = None; {COMMAND}"
+    )
+    texts = program.communicate(timeout=120)
+    assert (program.returncode, "Traceback" in "".join(texts)) == (0, False), texts
     assert (toy.folder / "runs/r/summary.json").is_file()
 
 
-def test_rejects_resume_of_another_suite(toy: Toy, suite: Path) -> None:
+def test_rejects_resume_of_another_suite(toy: Toy) -> None:
+    toy.write({})
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r").exit_code == 0
     toy.write({"id": "else"}, name="other.yaml")
     (toy.folder / "other.yaml").write_text((toy.folder / "other.yaml").read_text().replace('"toy"', '"other"', 1))
     before = (toy.folder / "runs/r/results.jsonl").read_bytes()
     done = toy("run", "other.yaml", "--trust-suite", "--resume", "r")
-    assert done.exit_code == 2
-    assert "is a run of the suite 'toy', not of 'other'" in done.stderr
+    assert (done.exit_code, "is a run of the suite 'toy', not of 'other'" in done.stderr) == (2, True), done.output
     assert (toy.folder / "runs/r/results.jsonl").read_bytes() == before

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from fork_server import COMMAND
 from toys import Toy
 
 pytestmark = pytest.mark.slow
@@ -146,11 +144,7 @@ def test_usage_error_exits_2_without_traceback(toy: Toy, arguments: list[str], m
 
 
 def test_internal_error_is_not_reported_as_gate(toy: Toy) -> None:
-    (toy.folder / "sitecustomize.py").write_text(
-        "import visioneval.analysis.summary.summary as s\ndef summarize(*a): raise ZeroDivisionError\ns.summarize = summarize\n"
-    )
-    path = os.pathsep.join([str(toy.folder), *filter(None, sys.path)])
-    command = [sys.executable, "-m", "visioneval", "run", toy.write(FAILS), "--trust-suite"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert "ZeroDivisionError" in done.stderr
+    code = f"import visioneval.running.runner as runner\nrunner.summarize = lambda *_: 1 / 0\n{COMMAND}"
+    program = toy.program("run", toy.write(FAILS), "--trust-suite", code=code)
+    _, errors = program.communicate(timeout=60)
+    assert (program.returncode, "ZeroDivisionError" in errors) == (3, True), errors

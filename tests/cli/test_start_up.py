@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,41 +19,32 @@ HEAVY = (
 )  # fmt: skip
 
 
-def loaded(*lines: str) -> list[str]:
-    """The heavy modules that a fresh interpreter has loaded after some lines."""
-    code = "\n".join(("import sys", *lines, f"print(*(name for name in {HEAVY!r} if name in sys.modules))"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1].split()
+def loaded(*lines: str) -> list[set[str]]:
+    """All modules that a fresh interpreter has loaded after each of some lines."""
+    code = "".join(f"{line}\nprint('modules:', *sys.modules)\n" for line in lines)
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True, check=True)
+    return [set(line.split()) for line in done.stdout.splitlines() if line.startswith("modules:")]
 
 
-def test_importing_the_command_line_loads_nothing_heavy() -> None:
-    assert loaded("import typer", "import typer.core") == loaded("import visioneval.cli")
-    assert not {"numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "openai", "rich.progress"} & set(
-        loaded("import visioneval.cli")
+def call(*arguments: str) -> str:
+    return (
+        f"from visioneval.cli import app\ntry: app({list(arguments)!r})\nexcept SystemExit as end: assert end.code == 0"
     )
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]])
-def test_help_needs_nothing_heavy(arguments: list[str]) -> None:
-    result = loaded(
-        "from visioneval.cli import app",
-        f"try: app({arguments!r})",
-        "except SystemExit as end: assert end.code == 0",
-    )
+def test_the_package_the_command_line_and_its_help_load_nothing_heavy() -> None:
+    package, typers, command_line = loaded("import visioneval", "import typer, typer.core", "import visioneval.cli")
+    assert not {"openai", "google.genai", "numpy", "pydantic"} & package
+    assert {name for name in HEAVY if name in command_line} == {name for name in HEAVY if name in typers}
+    assert not {"numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "openai", "rich.progress"} & command_line
     of_typers_own = ("rich", "asyncio", "pydantic", "csv")
-    assert not [name for name in result if not name.startswith(of_typers_own)]
+    for modules in loaded(*map(call, ("--version",), ("--help",), ("run", "--help"))):
+        assert not [name for name in HEAVY if name in modules and not name.startswith(of_typers_own)]
 
 
-def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
+def test_listing_runs_imports_no_engine(tmp_path: Path) -> None:
     """A run contains its suite, so the options of graders and providers are imported, but not their implementation."""
-    code = (
-        "import sys\nfrom visioneval.cli import app\n"
-        f"try: app(['runs', '--runs', {str(tmp_path)!r}])\n"
-        "except SystemExit as end: assert end.code == 0\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    result = set(done.stdout.splitlines()[-1].split())
+    (result,) = loaded(call("runs", "--runs", str(tmp_path)))
     assert not {"numpy", "cv2", "PIL", "openai", "google.genai", "httpx2", "rapidocr", "av"} & result
     assert not {"visioneval.running", "visioneval.judging"} & result
     packages = [name.split(".") for name in result if name.startswith(("visioneval.graders.", "visioneval.providers."))]
@@ -64,13 +56,10 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
 
 
 def test_running_a_suite_imports_no_numpy_and_no_pillow_until_something_is_measured() -> None:
-    code = (
-        "import sys, visioneval.api.runs, visioneval.cli.results, visioneval.providers.openai.judge\n"
-        "import visioneval.providers.openai.generator, visioneval.graders.rubric.grader\n"
-        "print(*sys.modules)"
+    (result,) = loaded(
+        "import visioneval.api.runs, visioneval.cli.results, visioneval.providers.openai.judge,"
+        " visioneval.providers.openai.generator, visioneval.graders.rubric.grader"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    result = set(done.stdout.split())
     assert not {"numpy", "cv2", "PIL.Image", "scipy", "pandas"} & result
     assert not {"visioneval.probing", "visioneval.analysis.agreement"} & result
 

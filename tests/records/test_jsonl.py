@@ -11,7 +11,8 @@ import pytest
 
 from visioneval import StorageError
 from visioneval.records.between_cells import Preference, append_preferences, forget_preferences, read_preferences
-from visioneval.records.labels import Label, append_labels, growing_labels
+from visioneval.records.labels import Label, append_labels
+from visioneval.records.reader import GrowingFile
 from visioneval.records.writer import append_lines, locked
 from visioneval.suite.entries.graders import PREFERENCES
 
@@ -90,7 +91,7 @@ def test_a_growing_file_is_read_on_and_one_that_shrank_from_its_start(tmp_path: 
               at="2026-01-01T00:00:00+00:00", source="page")
         for rater in ("ann", "bob", "eve")
     ]  # fmt: skip
-    growing = growing_labels(path)
+    growing = GrowingFile(path, Label, "label")
     assert growing.new() == ([], False)
     append_labels(path, labels[:2])
     assert growing.new() == (labels[:2], True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_factory import info, record
 from toys import Toy
@@ -165,6 +165,7 @@ records_ = st.builds(
 
 
 @pytest.mark.slow
+@settings(max_examples=50)
 @given(records_)
 def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
@@ -277,6 +278,7 @@ labels = st.text(min_size=1, max_size=30) | st.sampled_from(
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10))}
 
 
+@settings(max_examples=60)
 @given(st.lists(labels, min_size=2, max_size=2, unique=True))
 def test_slugs_are_safe_and_unique_per_label(pair: list[str]) -> None:
     slugs = [model_slug(label) for label in pair]

@@ -6,7 +6,7 @@ import fcntl
 import gc
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,31 @@ def suite(runner: SuiteRunner) -> SuiteRunner:
     return runner
 
 
-def run_shards(suite: SuiteRunner, count: int, *flags: str) -> list[str]:
-    for number in range(1, count + 1):
-        done = suite.run(
-            "--shard", f"{number}/{count}", "--cache", suite.folder / f"cache{number}", *flags, run_id=f"s{number}"
-        )
+def run_shards(suite: SuiteRunner, count: int, *flags: str, prefix: str = "s") -> list[str]:
+    names = [f"{prefix}{number}" for number in range(1, count + 1)]
+    for number, name in enumerate(names, 1):
+        done = suite.run("--shard", f"{number}/{count}", "--cache", suite.folder / f"cache-{name}", *flags, run_id=name)
         assert done.exit_code == 0, done.output
-    return [f"s{number}" for number in range(1, count + 1)]
+    return names
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test that needs the shards of ``LOCAL`` makes them for all."""
+    return tmp_path_factory.mktemp("built") / "shards"
+
+
+@pytest.fixture
+def shards(suite: SuiteRunner, built: Path) -> SuiteRunner:
+    """The runs ``s1`` and ``s2`` of both shards of ``LOCAL``."""
+    if not built.exists():
+        first = SuiteRunner(built, suite.api)
+        first.write(**LOCAL)
+        run_shards(first, 2)
+    shutil.copytree(built, suite.folder, dirs_exist_ok=True)
+    for path in suite.out.glob("*/run.json"):
+        path.write_text(path.read_text().replace(str(built), str(suite.folder)))
+    return suite
 
 
 def merge(suite: SuiteRunner, *names: str, run_id: str = "all", **streams: Any) -> Any:
@@ -153,14 +171,24 @@ def test_too_many_shards_say_how_many_there_can_be(text: str) -> None:
 # merging
 
 
-@pytest.mark.parametrize("count", [2, 5])
-def test_merged_shards_equal_the_run_in_one_piece(count: int, suite: SuiteRunner) -> None:
+def test_merged_shards_equal_the_run_in_one_piece(suite: SuiteRunner) -> None:
     metrics = {"late": "early + attempts", "early": "where(tag(odd), attempts, 2 * file.blank)"}
     suite.write(**host(suite), metrics=metrics)
     whole = suite.run(run_id="whole")
+    asked = suite.called[1]
+    for rounds, count in enumerate((2, 5), 2):
+        names = run_shards(suite, count, prefix=f"of{count}-")
+        assert suite.called[1] == asked * rounds  # nothing is asked twice because of the shards
+        merged = merge(suite, *names)
+        assert merged.exit_code == whole.exit_code
+        check_whole(suite, names)
+        shutil.rmtree(suite.out / "all")
+
+
+def check_whole(suite: SuiteRunner, names: Sequence[str]) -> None:
+    """The run ``all`` is the run ``whole``, merged from the runs with these names."""
     one = {record.cell: contents(record) for record in read_records(suite.out / "whole")}
-    merged = merge(suite, *run_shards(suite, count))
-    assert (merged.exit_code, len(one)) == (whole.exit_code, 32)
+    assert len(one) == 32
     assert {record.cell: contents(record) for record in read_records(suite.out / "all")} == one
     assert {record.run_id for record in read_records(suite.out / "all")} == {"all"}
     for record in read_records(suite.out / "all"):
@@ -172,11 +200,25 @@ def test_merged_shards_equal_the_run_in_one_piece(count: int, suite: SuiteRunner
     infos = [read_info(suite.out / name) for name in ("whole", "all")]
     skipped = {"run_id", "started_at", "ended_at", "command_line", "merged_from", "reused_since"}
     assert infos[0].model_dump(exclude=skipped) == infos[1].model_dump(exclude=skipped)
-    assert infos[1].merged_from == tuple(f"s{number}" for number in range(1, count + 1))
+    assert infos[1].merged_from == tuple(names)
     summaries = [suite.summary(name) for name in ("whole", "all")]
     same = ("counts", "gates", "tags", "exit_code", "unjudged_pairs", "questions", "separations", "metrics", "cost_usd")
     for name in same:
         assert summaries[0][name] == summaries[1][name], name
+
+    def questions(name: str) -> set[str]:
+        return {entry.model_dump_json() for entry in read_questions(suite.out / name)}
+
+    def pairs(name: str) -> set[Any]:
+        return {
+            (pair.test_id, pair.sample_index, pair.a.replace(name, ""), pair.b.replace(name, ""), pair.first)
+            for pair in read_preferences(suite.out / name)
+        }
+
+    assert questions("all") == questions("whole")
+    assert len(questions("all")) == 7
+    assert pairs("all") == pairs("whole")
+    assert all(pair.is_within("all") for pair in read_preferences(suite.out / "all"))
 
 
 def host(suite: SuiteRunner) -> dict[str, Any]:
@@ -192,28 +234,6 @@ def host(suite: SuiteRunner) -> dict[str, Any]:
         {"provider": "mock", "label": "two", "params": {"seed": 50, "size": "64x64"}},
     ]
     return {**SUITE, "judges": {"default": judge}, "models": models}
-
-
-def test_questions_and_pairs_of_shards_are_united(suite: SuiteRunner) -> None:
-    suite.write(**host(suite))
-    suite.run(run_id="whole")
-    asked = suite.called[1]
-    merge(suite, *run_shards(suite, 3))
-    assert suite.called[1] == 2 * asked  # nothing is asked twice because of the shards
-
-    def questions(name: str) -> set[str]:
-        return {entry.model_dump_json() for entry in read_questions(suite.out / name)}
-
-    def pairs(name: str) -> set[Any]:
-        return {
-            (pair.test_id, pair.sample_index, pair.a.replace(name, ""), pair.b.replace(name, ""), pair.first)
-            for pair in read_preferences(suite.out / name)
-        }
-
-    assert questions("all") == questions("whole")
-    assert len(questions("all")) == 7
-    assert pairs("all") == pairs("whole")
-    assert all(pair.is_within("all") for pair in read_preferences(suite.out / "all"))
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
@@ -239,7 +259,7 @@ def test_pairs_that_were_judged_with_another_template_are_not_merged(suite: Suit
     assert merge(suite, "s1", "s2").exit_code == 0
 
 
-LOCAL: dict[str, Any] = {**SUITE, "graders": [SUITE["graders"][0]], "judges": {}, "prices": {}}
+LOCAL: dict[str, Any] = {**SUITE, "samples": 1, "graders": [SUITE["graders"][0]], "judges": {}, "prices": {}}
 
 
 def test_a_shard_decides_no_gate(suite: SuiteRunner) -> None:
@@ -279,11 +299,11 @@ def test_a_shard_without_cases_is_a_run_too(suite: SuiteRunner) -> None:
     suite.write(**{**LOCAL, "cases": CASES[:1], "gates": ["pass_rate >= 0.4"]})
     names = run_shards(suite, 4)
     sizes = [read_info(suite.out / name).planned_cells for name in names]
-    assert sorted(sizes) == [0, 0, 0, 4]
+    assert sorted(sizes) == [0, 0, 0, 2]
     done = suite.run("--shard", f"{sizes.index(0) + 1}/4", run_id="empty")
     assert "has no cases: nothing to run" in done.stderr
     assert merge(suite, *names).exit_code == 0
-    assert suite.summary("all")["counts"]["cells"] == 4
+    assert suite.summary("all")["counts"]["cells"] == 2
 
 
 def test_flags_select_before_the_shard(suite: SuiteRunner) -> None:
@@ -291,7 +311,7 @@ def test_flags_select_before_the_shard(suite: SuiteRunner) -> None:
     names = run_shards(suite, 3, "--tag", "odd", "--limit", "2", "--model", "*none")
     assert merge(suite, *names).exit_code == 0
     cells = [record.test_id for record in read_records(suite.out / "all")]
-    assert sorted(cells) == ["case1", "case1", "case3", "case3"]
+    assert sorted(cells) == ["case1", "case3"]
     assert read_info(suite.out / "all").selection.tags == ("odd",)
 
 
@@ -301,34 +321,32 @@ def test_plan_counts_the_cells_of_a_shard(suite: SuiteRunner) -> None:
     assert sum(cells) == json.loads(suite("plan", path, "--json").stdout)["cells"]
 
 
-def test_a_shard_is_resumed_as_a_shard(suite: SuiteRunner) -> None:
-    path = suite.write(**LOCAL)
-    run_shards(suite, 2)
-    results = suite.out / "s1/results.jsonl"
+def test_a_shard_is_resumed_as_a_shard(shards: SuiteRunner) -> None:
+    path = shards.folder / "suite.yaml"
+    results = shards.out / "s1/results.jsonl"
     lines = results.read_text().splitlines(keepends=True)
     results.write_text("".join(lines[:-2]))
-    resumed = suite("run", path, "--resume", suite.out / "s1", "--runs", suite.out)
+    resumed = shards("run", path, "--resume", shards.out / "s1", "--runs", shards.out)
     assert resumed.exit_code == 0
     assert len(results.read_text().splitlines()) == len(lines)
-    assert merge(suite, "s1", "s2").exit_code == 0
-    refused = suite("run", path, "--resume", suite.out / "s1", "--runs", suite.out, "--shard", "2/2")
+    assert merge(shards, "s1", "s2").exit_code == 0
+    refused = shards("run", path, "--resume", shards.out / "s1", "--runs", shards.out, "--shard", "2/2")
     assert refused.exit_code == 2
     assert "leave out --case" in refused.stderr
 
 
-def test_an_interrupted_shard_makes_an_interrupted_run_that_can_be_resumed(suite: SuiteRunner) -> None:
-    path = suite.write(**LOCAL)
-    run_shards(suite, 2)
-    info = json.loads((suite.out / "s2/run.json").read_text())
-    (suite.out / "s2/run.json").write_text(json.dumps({**info, "state": "interrupted"}))
-    results = suite.out / "s2/results.jsonl"
+def test_an_interrupted_shard_makes_an_interrupted_run_that_can_be_resumed(shards: SuiteRunner) -> None:
+    path = shards.folder / "suite.yaml"
+    info = json.loads((shards.out / "s2/run.json").read_text())
+    (shards.out / "s2/run.json").write_text(json.dumps({**info, "state": "interrupted"}))
+    results = shards.out / "s2/results.jsonl"
     results.write_text("".join(results.read_text().splitlines(keepends=True)[:-2]))
-    merged = merge(suite, "s1", "s2")
+    merged = merge(shards, "s1", "s2")
     assert merged.exit_code == 130
     assert "--resume" in merged.stderr
-    assert suite.summary("all")["counts"]["cells"] == 30
-    assert suite("run", path, "--resume", suite.out / "all", "--runs", suite.out).exit_code == 0
-    assert suite.summary("all")["counts"]["cells"] == 32
+    assert shards.summary("all")["counts"]["cells"] == 14
+    assert shards("run", path, "--resume", shards.out / "all", "--runs", shards.out).exit_code == 0
+    assert shards.summary("all")["counts"]["cells"] == 16
 
 
 def edited_info(**changes: Any) -> Callable[[SuiteRunner], list[str]]:
@@ -395,92 +413,80 @@ def copied(suite: SuiteRunner) -> list[str]:
     ],
 )
 def test_missing_repeated_and_foreign_shards_are_named(
-    names: Callable[[SuiteRunner], list[str]], message: str, suite: SuiteRunner
+    names: Callable[[SuiteRunner], list[str]], message: str, shards: SuiteRunner
 ) -> None:
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
-    done = merge(suite, *names(suite))
+    done = merge(shards, *names(shards))
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not (suite.out / "all").exists()
-    assert not list(suite.out.glob(".merging*"))
+    assert not (shards.out / "all").exists()
+    assert not list(shards.out.glob(".merging*"))
     del done
     gc.collect()  # a file that is still open is a warning, and fails the test
 
 
-def test_a_shard_that_is_still_running_is_not_merged(suite: SuiteRunner) -> None:
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
-    edited_info(state="running")(suite)
-    with (suite.out / "s2" / "results.jsonl").open("rb") as results:
+def test_a_shard_that_is_still_running_is_not_merged(shards: SuiteRunner) -> None:
+    edited_info(state="running")(shards)
+    with (shards.out / "s2" / "results.jsonl").open("rb") as results:
         fcntl.flock(results, fcntl.LOCK_EX)
-        done = merge(suite, "s1", "s2")
-        assert (done.exit_code, done.stderr) == (2, f"{suite.out / 's2'}: is still running\n"), done.output
-    assert not (suite.out / "all").exists()
-    assert merge(suite, "s1", "s2").exit_code == 130, "its process was killed"
+        done = merge(shards, "s1", "s2")
+        assert (done.exit_code, done.stderr) == (2, f"{shards.out / 's2'}: is still running\n"), done.output
+    assert not (shards.out / "all").exists()
+    assert merge(shards, "s1", "s2").exit_code == 130, "its process was killed"
 
 
-def test_an_existing_run_is_not_replaced(suite: SuiteRunner) -> None:
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
-    done = merge(suite, "s1", "s2", run_id="s1")
+def test_an_existing_run_is_not_replaced(shards: SuiteRunner) -> None:
+    done = merge(shards, "s1", "s2", run_id="s1")
     assert (done.exit_code, "already exists" in done.stderr) == (2, True)
-    assert merge(suite, "s1", "s2", run_id="../out").exit_code == 2
+    assert merge(shards, "s1", "s2", run_id="../out").exit_code == 2
 
 
-def test_labels_and_answers_name_the_merged_run(suite: SuiteRunner) -> None:
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
-    record = next(read_records(suite.out / "s1"))
+def test_labels_and_answers_name_the_merged_run(shards: SuiteRunner) -> None:
+    record = next(read_records(shards.out / "s1"))
     own = f"s1@{record.model_label}"
     label = Label(
         rater="ann", test_id=record.test_id, model_label=record.model_label, sample_index=0, other=own,
         question="better", answer="a", at="2026-01-01T00:00:00+00:00", source="page",
     )  # fmt: skip
-    append_labels(suite.out / "s1/labels.jsonl", [label, label.model_copy(update={"other": "elsewhere@x"})])
+    append_labels(shards.out / "s1/labels.jsonl", [label, label.model_copy(update={"other": "elsewhere@x"})])
     preference = Preference(
         test_id=record.test_id, sample_index=0, a="earlier@x", b=own, first="a", answer="a", reason=None,
         judge="j", error=None,
     )  # fmt: skip
-    (suite.out / "s1/preferences.jsonl").write_text(preference.model_dump_json() + "\n")
-    assert merge(suite, "s1", "s2").exit_code == 0
-    merged = suite.out / "all"
+    (shards.out / "s1/preferences.jsonl").write_text(preference.model_dump_json() + "\n")
+    assert merge(shards, "s1", "s2").exit_code == 0
+    merged = shards.out / "all"
     assert [item.other for item in read_labels(merged / "labels.jsonl")] == [f"all@{record.model_label}", "elsewhere@x"]
     assert [(item.a, item.b) for item in read_preferences(merged)] == [("earlier@x", f"all@{record.model_label}")]
 
 
-def test_links_in_the_outputs_of_a_shard_are_left_out(suite: SuiteRunner, tmp_path: Path) -> None:
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
+def test_links_in_the_outputs_of_a_shard_are_left_out(shards: SuiteRunner, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("secret")
-    (suite.out / "s1/artifacts/leak.txt").symlink_to(tmp_path / "secret.txt")
-    (suite.out / "s1/artifacts/folder").symlink_to(tmp_path)
-    assert merge(suite, "s1", "s2").exit_code == 0
-    assert not (suite.out / "all/artifacts/leak.txt").exists()
-    assert not (suite.out / "all/artifacts/folder").exists()
+    (shards.out / "s1/artifacts/leak.txt").symlink_to(tmp_path / "secret.txt")
+    (shards.out / "s1/artifacts/folder").symlink_to(tmp_path)
+    assert merge(shards, "s1", "s2").exit_code == 0
+    assert not (shards.out / "all/artifacts/leak.txt").exists()
+    assert not (shards.out / "all/artifacts/folder").exists()
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"junk")], ids=["missing", "damaged"])
-def test_a_shard_without_its_outputs_is_not_merged(suite: SuiteRunner, damage: Callable[[Path], object]) -> None:
+def test_a_shard_without_its_outputs_is_not_merged(shards: SuiteRunner, damage: Callable[[Path], object]) -> None:
     """As after a download that was cut short: the gates would pass on images that nobody has."""
-    suite.write(**LOCAL)
-    run_shards(suite, 2)
-    image = min((suite.out / "s2/artifacts").rglob("*.png"))
+    image = min((shards.out / "s2/artifacts").rglob("*.png"))
     content = image.read_bytes()
     image.unlink()
     image.write_bytes(content)  # copied from another machine, not damaged
-    assert merge(suite, "s1", "s2").exit_code == 0
-    shutil.rmtree(suite.out / "all")
+    assert merge(shards, "s1", "s2").exit_code == 0
+    shutil.rmtree(shards.out / "all")
     image.unlink()  # else the file is the cache's too
     image.touch()
     damage(image)
-    done = merge(suite, "s1", "s2")
+    done = merge(shards, "s1", "s2")
     assert done.exit_code == 2
     assert f"{image}: is missing or damaged: copy the whole folder of this shard again" in done.stderr
-    assert not (suite.out / "all").exists()
-    assert suite("run", "--resume", suite.out / "s2", "--runs", suite.out).exit_code == 0
-    assert merge(suite, "s1", "s2").exit_code == 0
+    assert not (shards.out / "all").exists()
+    assert shards("run", "--resume", shards.out / "s2", "--runs", shards.out).exit_code == 0
+    assert merge(shards, "s1", "s2").exit_code == 0
 
 
 def test_the_python_api_runs_shards_and_merges_them(suite: SuiteRunner) -> None:
@@ -488,6 +494,6 @@ def test_the_python_api_runs_shards_and_merges_them(suite: SuiteRunner) -> None:
     parts = [visioneval.run(path, shard=f"{number}/2", runs=suite.out) for number in (1, 2)]
     assert [part.exit_code for part in parts] == [0, 0]
     merged = visioneval.merge(*parts, run_id="all", runs=suite.out, note="both")
-    assert (merged.info.note, merged.exit_code, len(merged.records)) == ("both", 0, 32)
+    assert (merged.info.note, merged.exit_code, len(merged.records)) == ("both", 0, 16)
     with pytest.raises(UsageError, match="name the runs"):
         visioneval.merge(run_id="none", runs=suite.out)

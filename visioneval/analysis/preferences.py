@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.analysis.left_out import NeverAsked
-from visioneval.analysis.stats.basic import Interval, Statistic
+from visioneval.analysis.stats.basic import Interval, Statistic, grouped
 from visioneval.analysis.stats.intervals import case_sums, rare_event_interval
 from visioneval.errors import ExitCode, count_of
 from visioneval.records.between_cells import ORDERS, Preference, read_preferences
@@ -204,10 +204,7 @@ def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
 
 
 def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> PreferenceFinding:
-    by_case: dict[str, list[float]] = {}
-    for pair in pairs:
-        if pair.result in _POINTS:
-            by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
+    by_case = grouped((pair.test_id, _POINTS[pair.result]) for pair in pairs if pair.result in _POINTS)
     if not by_case:
         return PreferenceFinding(a, b, judge, tuple(pairs))
     cases = case_sums(by_case)

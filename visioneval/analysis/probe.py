@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Literal
 
 from visioneval.analysis.left_out import NOTHING, LeftOut
+from visioneval.analysis.stats.basic import ends, grouped
 from visioneval.analysis.stats.intervals import case_sums, whole_case_interval
 from visioneval.errors import ExitCode, UsageError, did_you_mean
 from visioneval.records.untrusted import SCHEMA_VERSION
@@ -140,10 +141,7 @@ def rates_of(cells: Sequence[ProbedCell], metrics: Mapping[str, str]) -> Iterato
 
     ``metrics`` are the graders by metric.
     """
-    by_strength: dict[tuple[str, str], list[ProbedCell]] = {}
-    for cell in cells:
-        by_strength.setdefault((cell.kind, cell.strength), []).append(cell)
-    for (kind, strength), alike in by_strength.items():
+    for (kind, strength), alike in grouped(((cell.kind, cell.strength), cell) for cell in cells).items():
         yield from metric_rates(alike, kind, strength, metrics)
 
 
@@ -175,7 +173,7 @@ def rate_of(
             outputs += 1
             failed += has_failed
             by_case.setdefault(chain_of(cell.case), []).append(float(has_failed))
-    interval = whole_case_interval(case_sums(by_case))
+    low, high = ends(whole_case_interval(case_sums(by_case)))
     return ProbeRate(
         kind=kind,
         strength=strength,
@@ -186,17 +184,14 @@ def rate_of(
         unmeasured=unmeasured,
         cases=len(by_case),
         rate=failed / outputs if outputs else None,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
+        low=low,
+        high=high,
     )
 
 
 def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
     """The weakest strength from which on damage is caught. ``rates`` are in the order of strength."""
-    by_kind: dict[tuple[str, str | None], list[ProbeRate]] = {}
-    for rate in rates:
-        by_kind.setdefault((rate.kind, rate.metric), []).append(rate)
-    for (kind, metric), strengths in by_kind.items():
+    for (kind, metric), strengths in grouped(((rate.kind, rate.metric), rate) for rate in rates).items():
         weakest = None
         for rate in reversed(strengths):
             if rate.rate is None or not is_true(rate.rate, ">=", CAUGHT):

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from math import fsum
 from sys import intern
 
-from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.basic import Interval, ends, grouped
 from visioneval.analysis.stats.intervals import case_sums, mean_interval, rate_interval
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Metric, Score, Verdict
@@ -91,18 +91,13 @@ class Scores:
 
     def by_case(self) -> dict[Hashable, list[float]]:
         """The measured scores of each case, in the order of their first scores."""
-        groups: dict[Hashable, list[float]] = {}
-        for case, value in zip(self._cases, self.values, strict=True):
-            groups.setdefault(case, []).append(value)
-        return groups
+        return grouped(zip(self._cases, self.values, strict=True))
 
     def estimate(self, metric: Metric = RATE) -> Estimate:
         """Returns the mean with its interval."""
         if not self.n:
             return Estimate(unmeasured=self.unmeasured)
-        interval = self.interval(metric)
-        low, high = (interval.low, interval.high) if interval else (None, None)
-        cases = len(set(self._cases))
+        (low, high), cases = ends(self.interval(metric)), len(set(self._cases))
         return Estimate(value=self.mean, low=low, high=high, n=self.n, cases=cases, unmeasured=self.unmeasured)
 
     def interval(self, metric: Metric) -> Interval | None:

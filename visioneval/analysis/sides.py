@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.plugins import PROVIDERS, config_of
-from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
+from visioneval.records.baselines import Baseline, BaselineLine, run_key
 from visioneval.records.model import CellError, CellKey, Fingerprint, GraderRecord, Record, RunInfo, RunState
 from visioneval.records.reader import Records, listed
 from visioneval.records.stores.writing import has_confirmations
@@ -315,9 +315,26 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
     rules = {
         (line.test_id, line.model_label): head.rules[line.rules] for line in baseline.lines if line.rules is not None
     }
+
+    def cell_of(line: BaselineLine) -> Cell:
+        graders = tuple(
+            CellGrader(
+                key,
+                head.gradings[short].type,
+                head.gradings[short].fingerprint,
+                is_unmeasured=key in line.failed_graders,
+                is_optional=key in line.optional_graders,
+                never_asked=key in line.never_asked_graders,
+            )
+            for key, short in line.graders.items()
+        )
+        other = ("graders", "failed_graders", "optional_graders", "never_asked_graders", "rules")
+        fields = {name: getattr(line, name) for name in BaselineLine.model_fields if name not in other}
+        return Cell(**fields, graders=graders)
+
     return Side(
         name=name,
-        cells=listed(_cell_of_line(line, head.gradings) for line in baseline.lines),
+        cells=listed(map(cell_of, baseline.lines)),
         metrics=head.metrics,
         writers=head.writers,
         sources=head.sources,
@@ -329,24 +346,6 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
         is_partial=head.is_partial,
         run_ids=((head.run_key, head.run),),
     )
-
-
-def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -> Cell:
-    gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
-    other = ("graders", "failed_graders", "optional_graders", "never_asked_graders", "rules")
-    fields = {name: getattr(line, name) for name in BaselineLine.model_fields if name not in other}
-    graders = (
-        CellGrader(
-            key,
-            grading.type,
-            grading.fingerprint,
-            is_unmeasured=key in line.failed_graders,
-            is_optional=key in line.optional_graders,
-            never_asked=key in line.never_asked_graders,
-        )
-        for key, grading in gradings_by_key
-    )
-    return Cell(**fields, graders=tuple(graders))
 
 
 def pooled_side(sides: Sequence[Side]) -> Side:

@@ -159,22 +159,20 @@ def _options(
     ] = None,
 ) -> None:
     if env_file is not None:
-        _read_environment(env_file)
+        from dotenv import dotenv_values
+
+        try:
+            values = (
+                dotenv_values(env_file, encoding="utf-8") if env_file.stat().st_size < _MAX_ENV_FILE_BYTES else None
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--env-file {env_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+        if values is None or not env_file.is_file():
+            raise UsageError(f"--env-file {env_file}: is not a file of NAME=VALUE lines")
+        for name, value in values.items():
+            if value is not None:
+                os.environ.setdefault(name, value)
     check_environment()
-
-
-def _read_environment(path: Path) -> None:
-    from dotenv import dotenv_values
-
-    try:
-        values = dotenv_values(path, encoding="utf-8") if path.stat().st_size < _MAX_ENV_FILE_BYTES else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--env-file {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    if values is None or not path.is_file():
-        raise UsageError(f"--env-file {path}: is not a file of NAME=VALUE lines")
-    for name, value in values.items():
-        if value is not None:
-            os.environ.setdefault(name, value)
 
 
 for _panel, _commands in COMMANDS.items():

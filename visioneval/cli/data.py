@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -163,7 +163,20 @@ def plugins(
 
     with options.prints_on_stderr():
         checked = checked_plugins()
-    lines = [json.dumps([_plugin_data(entry) for entry in checked])] if as_json else _table(checked)
+    data = [
+        {
+            "kind": entry.plugin.kind,
+            "name": entry.plugin.name,
+            "version": entry.version,
+            "distribution": entry.plugin.distribution,
+            "distribution_version": entry.plugin.version,
+            "editable": entry.plugin.is_editable,
+            "class": entry.plugin.target,
+            "problem": entry.problem,
+        }
+        for entry in checked
+    ]
+    lines = [json.dumps(data)] if as_json else _table(checked)
     hidden = Sanitizer.around()  # an error of a package may have a key in its message
     for line in lines:
         print(clean(hidden.text(line)))
@@ -180,17 +193,3 @@ def _table(checked: Sequence[CheckedPlugin]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     cells = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
     return [f"{row}  {note}".rstrip() for row, note in zip(cells, notes, strict=True)]
-
-
-def _plugin_data(entry: CheckedPlugin) -> dict[str, Any]:
-    plugin = entry.plugin
-    return {
-        "kind": plugin.kind,
-        "name": plugin.name,
-        "version": entry.version,
-        "distribution": plugin.distribution,
-        "distribution_version": plugin.version,
-        "editable": plugin.is_editable,
-        "class": plugin.target,
-        "problem": entry.problem,
-    }

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.errors import UsageError, count_of
+from visioneval.errors import UsageError, count_of, did_you_mean
 from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from visioneval.records.model import Record, RunInfo
     from visioneval.records.reader import Records
@@ -188,7 +188,10 @@ def _show_case(run: str, runs: Path, case: str, scope: Scope, sample: int | None
         if sample in (None, record.sample_index) and record.verdict.value in verdicts
     ]
     if not cells:
-        raise UsageError(_no_cell(case, records, is_known=bool(of_case)))
+        if of_case:
+            raise UsageError(f"{case!r}: no matching cells in this run")
+        ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
+        raise UsageError(f"no case {case!r} in this run{did_you_mean(case, ids)}")
     for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
         print_cells(list(turn_cells), _rendered_case(info, turn), folder, options.console())
 
@@ -204,16 +207,6 @@ def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
     with suppress(TemplateError):
         return case.model_copy(update={"criteria": rendered(case, info.suite.vars)[1]})
     return case
-
-
-def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
-    from visioneval.errors import did_you_mean
-    from visioneval.suite.filters import chain_of
-
-    if is_known:
-        return f"{case!r}: no matching cells in this run"
-    ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
-    return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 
 @options.with_settings(bounds=[MEGAPIXELS])
@@ -264,19 +257,13 @@ def report(
     if slim_run.left_out is not None:
         options.say(slim_run.left_out)
     if open_page:
-        _open(page.resolve().as_uri())
+        import webbrowser
 
-
-def _open(address: str) -> None:
-    """Opens the page, or prints its address if there is no browser."""
-    import webbrowser
-
-    try:
-        is_open = webbrowser.open(address)
-    except (webbrowser.Error, ValueError):  # BROWSER is not a command
-        is_open = False
-    if not is_open:
-        options.say(f"cannot open a browser; open {address}")
+        address, is_open = page.resolve().as_uri(), False
+        with suppress(webbrowser.Error, ValueError):  # BROWSER is not a command
+            is_open = webbrowser.open(address)
+        if not is_open:
+            options.say(f"cannot open a browser; open {address}")
 
 
 Metrics = Annotated[
@@ -388,7 +375,13 @@ def export(
     if tracker is not None:
         if output is not None or form is not None:
             raise UsageError("--to sends a run to a tracker: leave out --output and --format")
-        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs, redact or ())
+        from visioneval.api.runs import track_stored, tracking_of_options
+        from visioneval.report.text import clean
+
+        target = tracking_of_options(tracker, options.pairs("--option", "NAME=VALUE", option))
+        with options.prints_on_stderr():
+            address = track_stored(run, target, runs, options.say, redact or ())
+        print(clean(address))
         return
     if option:
         raise UsageError("--option: needs --to")
@@ -403,15 +396,6 @@ def export(
     _write_table(file_format, info, records, output)
     if output is not None:
         print(f"wrote {output}")
-
-
-def _send(run: str, tracker: str, values: dict[str, str], runs: Path, redact: Sequence[str]) -> None:
-    from visioneval.api.runs import track_stored, tracking_of_options
-    from visioneval.report.text import clean
-
-    with options.prints_on_stderr():
-        address = track_stored(run, tracking_of_options(tracker, values), runs, options.say, redact)
-    print(clean(address))
 
 
 def _write_table(file_format: str, info: RunInfo, records: Records[Record], output: Path | None) -> None:

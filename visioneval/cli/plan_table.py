@@ -154,7 +154,13 @@ def print_sizes(sizes: SampleSizes, console: Console) -> None:
     """Prints a row for each number of samples, what the suite itself detects, and what the numbers refer to."""
     columns = [Column(name, is_number=True) for name in ("samples", "cases needed", "cells", "cost")]
     rows: list[list[Cell]] = [
-        [str(row.samples), *_numbers(row), _cost(row, has_costs=sizes.has_costs)] for row in sizes.rows
+        [
+            str(row.samples),
+            f"over {MAX_CASES:,}" if row.cases is None else f"{row.cases:,}",
+            "-" if row.cells is None else f"{row.cells:,}",
+            _cost(row, has_costs=sizes.has_costs),
+        ]
+        for row in sizes.rows
     ]
     title = f"To detect {_size(sizes.detect, sizes.detect.difference)} with {sizes.power:.0%} power"
     console.print()
@@ -180,12 +186,6 @@ def _size(detect: Detect, difference: float) -> str:
         return f"{difference:.3g}{of_metric}"
     points = f"{difference * 100:.3g}"
     return f"{points} point{'s' * (points != '1')}{of_metric}"
-
-
-def _numbers(row: SampleSize) -> tuple[str, str]:
-    if row.cases is None or row.cells is None:
-        return f"over {MAX_CASES:,}", "-"
-    return f"{row.cases:,}", f"{row.cells:,}"
 
 
 def _cost(row: SampleSize, *, has_costs: bool) -> str:
@@ -246,13 +246,13 @@ def print_gate(gate: GateRates, console: Console) -> None:
     title = f"How often {gate.gate} fails over {count_of(gate.cells, 'cell')}"
     console.print()
     console.print(section_part(Section(title, columns, rows), console.width))
-    console.print(plain(_suggestion(gate), "bold"))
+    share = show_share_of_runs(gate.suggested_fails)
+    console.print(
+        plain(
+            f"the strictest limit that fails a true {gate.good_rate:g} in 1 of 20 runs or fewer: {gate.suggested}"
+            f" ({share})",
+            "bold",
+        )
+    )
     for note in ("The true rate is that of these cases in the long run.", *gate.notes):
         console.print(plain(note))
-
-
-def _suggestion(gate: GateRates) -> str:
-    """``the strictest limit that fails a true 0.95 in 1 of 20 runs or fewer: pass_rate >= 0.86 (1 of 31 runs)``."""
-    good = f"a true {gate.good_rate:g}"
-    share = show_share_of_runs(gate.suggested_fails)
-    return f"the strictest limit that fails {good} in 1 of 20 runs or fewer: {gate.suggested} ({share})"

@@ -135,7 +135,10 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
         say(f"{prepared.plan.suite.name}: {count_of(prepared.cells, 'cell')} into {folder}")
         counts = ProgressCounts(Costs(prepared.writer.info))
         if sys.stderr.isatty() and not debug:
-            with _live(prepared.cells, counts) as progress:
+            from rich.live import Live
+
+            progress = _LiveProgress(prepared.cells, counts)
+            with Live(get_renderable=progress.lines, console=console(errors=True), transient=True):
                 yield Listener(progress.add, progress.set_calls, say, on_error, say)
         else:
             plain = _PlainProgress(prepared.cells, counts)
@@ -155,21 +158,13 @@ def _on_error(*, debug: bool) -> Callable[[BaseException], None]:
     return (lambda error: traceback.print_exception(error, file=sys.stderr)) if debug else lambda _: None
 
 
-@contextmanager
-def _live(total: int, counts: ProgressCounts) -> Iterator[_LiveProgress]:
-    from rich.live import Live
-
-    progress = _LiveProgress(total, counts)
-    with Live(get_renderable=progress.lines, console=console(errors=True), transient=True):
-        yield progress
-
-
-class _LiveProgress:
-    """A bar, the counts below it, and a line for each model with calls."""
+class _Progress:
+    """The cells that are done, and the calls that run and wait."""
 
     def __init__(self, total: int, counts: ProgressCounts) -> None:
         self._total = total
         self._counts = counts
+        self._last = monotonic()
         self._pace = Pace(total)
         self._calls: list[str] = []
 
@@ -179,6 +174,10 @@ class _LiveProgress:
 
     def set_calls(self, calls: list[str]) -> None:
         self._calls = calls
+
+
+class _LiveProgress(_Progress):
+    """A bar, the counts below it, and a line for each model with calls."""
 
     def lines(self) -> Group:
         """What is shown now: it is drawn several times per second."""
@@ -208,23 +207,15 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
 
 
-class _PlainProgress:
+class _PlainProgress(_Progress):
     """A plain line at intervals."""
 
-    def __init__(self, total: int, counts: ProgressCounts) -> None:
-        self._total = total
-        self._counts = counts
-        self._last = monotonic()
-        self._pace = Pace(total)
-        self._calls: list[str] = []
-
     def add(self, record: Record) -> None:
-        self._counts.add(record)
-        self._pace.add()
+        super().add(record)
         self._print()
 
     def set_calls(self, calls: list[str]) -> None:
-        self._calls = calls
+        super().set_calls(calls)
         if calls:
             self._print()
 

@@ -21,7 +21,6 @@ from visioneval.settings import RUNS, SUITE_FILE, CaseKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.suites import ValidSuite
-    from visioneval.suite.model import Suite
 
 
 DEFAULT_TEMPLATE = "quickstart"
@@ -245,14 +244,9 @@ def _print_templates() -> None:
     width = max(map(len, folders))
     for name, folder in folders.items():
         suite = load_suite(folder / SUITE_FILE, run_labels=lambda _: []).suite
-        description, keys = suite.description or "", _needed_keys(suite)
-        print(f"{name:{width}}  {description} Needs {' and '.join(keys) or 'no key'}.")
-
-
-def _needed_keys(suite: Suite) -> list[str]:
-    """The environment variables with keys that a suite needs."""
-    keys = [entry.needs_keys for entry in suite.models] + [judge.needs_keys for judge in suite.judges.values()]
-    return sorted({key for entry_keys in keys for key in entry_keys})
+        needed = [entry.needs_keys for entry in suite.models] + [judge.needs_keys for judge in suite.judges.values()]
+        keys = sorted({key for entry_keys in needed for key in entry_keys})
+        print(f"{name:{width}}  {suite.description or ''} Needs {' and '.join(keys) or 'no key'}.")
 
 
 def _write(files: Mapping[Path, bytes], folder: Path) -> None:
@@ -417,19 +411,18 @@ def valid_lines(suite: ValidSuite) -> Iterator[str]:
     yield from (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
 
 
-def _valid_data(suite: ValidSuite) -> dict[str, Any]:
-    """What programs read about it."""
-    sizes = {"cases": suite.cases, "model_runs": suite.model_runs, "cells": suite.cells}
-    return {"path": suite.path, **sizes, "missing_keys": sorted(suite.missing_keys)}
-
-
 def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> str:
     """One JSON object: the valid suites, and all problems and warnings with their positions."""
     rows = [
         {"file": problem.file, "line": problem.line, "column": problem.column, "severity": level, "message": message}
         for problem, level, message in _levels(problems)
     ]
-    return json.dumps({"suites": [_valid_data(suite) for suite in suites], "problems": rows})
+    sizes = ("path", "cases", "model_runs", "cells")
+    valid = [
+        {name: getattr(suite, name) for name in sizes} | {"missing_keys": sorted(suite.missing_keys)}
+        for suite in suites
+    ]
+    return json.dumps({"suites": valid, "problems": rows})
 
 
 def github_annotations(problems: Iterable[Problem]) -> Iterator[str]:

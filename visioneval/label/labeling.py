@@ -14,7 +14,8 @@ from visioneval.label.images import MediaStore
 from visioneval.label.items import ItemView, applies, page_answer, page_question, swap_sides
 from visioneval.label.sampling import Item, Queue, SubjectKey, build_queue
 from visioneval.label.work import LabelingTask, LabelStep, RaterProgress, SessionEntry, append_entries, growing_entries
-from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, growing_labels, is_current
+from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, is_current
+from visioneval.records.reader import GrowingFile
 from visioneval.suite.labels import LabelQuestion
 
 Clock = Callable[[], datetime]
@@ -41,7 +42,7 @@ class Labeling:
         self._progress: defaultdict[str, RaterProgress] = defaultdict(RaterProgress)
         self._answers: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
         self._withdrawn: dict[tuple[str, SubjectKey], dict[str, Answer]] = {}
-        self._steps, self._labels = growing_entries(task.folder), growing_labels(task.folder / LABELS)
+        self._steps, self._labels = growing_entries(task.folder), GrowingFile(task.folder / LABELS, Label, "label")
         self._catch_up()
 
     def next(self, rater: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -216,15 +216,10 @@ def check_addable(run: Baseline, stored: Sequence[Baseline], path: Path) -> None
         if stored_line is None:
             continue
         for key in sorted(line.graders.keys() & stored_line.graders.keys()):
-            old, new = newest.header.gradings[stored_line.graders[key]], run.header.gradings[line.graders[key]]
-            if old != new:
-                raise UsageError(f"{path}: {key!r} graded its runs in another way ({_changes(old, new)}): {again}")
-
-
-def _changes(old: BaselineGrading, new: BaselineGrading) -> str:
-    """Which parts of the fingerprint differ."""
-    before, after = (grading.fingerprint.model_dump() | {"type": grading.type} for grading in (old, new))
-    return ", ".join(name for name in before if before[name] != after[name])
+            gradings = newest.header.gradings[stored_line.graders[key]], run.header.gradings[line.graders[key]]
+            old, new = (grading.fingerprint.model_dump() | {"type": grading.type} for grading in gradings)
+            if changes := ", ".join(name for name in old if old[name] != new[name]):
+                raise UsageError(f"{path}: {key!r} graded its runs in another way ({changes}): {again}")
 
 
 def write_baseline(runs: Sequence[Baseline], path: Path) -> None:
@@ -255,23 +250,20 @@ def read_baseline(path: Path) -> tuple[Baseline, ...]:
     rows = [(number, row) for number, row in enumerate(bytes_of(path).splitlines(), 1) if row.strip()]
     if not rows:
         raise RunFormatError(f"{path}: not a baseline: the file is empty")
-    return tuple(_read_runs(rows, path))
-
-
-def _read_runs(rows: Sequence[tuple[int, bytes]], path: Path) -> Iterator[Baseline]:
     starts = [at for at, (_, row) in enumerate(rows) if at == 0 or row.startswith(_START)]
     lines: dict[str, int] = {}
-    suites: set[tuple[str, str]] = set()
+    runs: list[Baseline] = []
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         run, number = _read_run(rows[start:end], path), rows[start][0]
         where = f"{path}:{number}: run {run.header.run}"
         first = lines.setdefault(run.header.run, number)
         if first != number:
             raise RunFormatError(f"{where} is also in line {first}: {_RESTORE}")
-        suites.add((run.header.suite, run.header.source_sha256))
-        if len(suites) > 1:
+        runs.append(run)
+        newest = runs[0].header
+        if (run.header.suite, run.header.source_sha256) != (newest.suite, newest.source_sha256):
             raise RunFormatError(f"{where} is of another suite file than the newest: {_RESTORE}")
-        yield run
+    return tuple(runs)
 
 
 def _read_run(rows: Sequence[tuple[int, bytes]], path: Path) -> Baseline:

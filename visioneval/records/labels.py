@@ -22,7 +22,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.model import Record, RunInfo
-from visioneval.records.reader import GrowingFile, read_lines
+from visioneval.records.reader import read_lines
 from visioneval.records.stores.lookup import append_shared
 from visioneval.records.untrusted import SCHEMA_VERSION, CellCount, Duration, ModelLabel, Moment, OfCell, SampleIndex
 from visioneval.suite.files import ONE_LINE, Trust
@@ -106,11 +106,6 @@ def read_labels(path: Path) -> list[Label]:
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
     return list(read_lines(path, Label, "label"))
-
-
-def growing_labels(path: Path) -> GrowingFile[Label]:
-    """Reads the answers of a file while other processes append to it."""
-    return GrowingFile(path, Label, "label")
 
 
 def is_current(images: Images, label: Seen) -> bool:

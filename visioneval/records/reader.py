@@ -357,7 +357,11 @@ class _ScoreTypes:
             if score is None or words is None:
                 continue
             if (score not in words) if isinstance(score, str) else bool(words):
-                return one_line(f"{where}.{name}: expected {_expected(self._metrics[name])}", 400)
+                metric = self._metrics[name]
+                expected = "true, false or null" if metric.type == "bool" else "a number or null"
+                if metric.type == "one_of":
+                    expected = f"one of {', '.join(metric.choices)}, or null"
+                return one_line(f"{where}.{name}: expected {expected}", 400)
         return None
 
     def _has_other_options(self, cell: Any) -> bool:
@@ -368,12 +372,6 @@ class _ScoreTypes:
     @cached_property
     def _hashes(self) -> dict[str, str]:
         return {grader.key: options_hash(grader) for grader in read_info(self._folder).suite.graders}
-
-
-def _expected(metric: Metric) -> str:
-    if metric.type == "one_of":
-        return f"one of {', '.join(metric.choices)}, or null"
-    return "true, false or null" if metric.type == "bool" else "a number or null"
 
 
 def _score_types(path: Path, model: type[Any]) -> _ScoreTypes | None:

@@ -175,21 +175,13 @@ def current_state(folder: Path, recorded: Any) -> Any:
         return recorded
     if (copies := copies_at(folder.parent)) is not None:
         return recorded if copies.is_claimed(folder.name) else "stopped"
-    if _is_written(folder / "results.jsonl"):
+    try:
+        with suppress(FileNotFoundError), (folder / "results.jsonl").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # locked by its writer, or no lock support or permission: assume a live writer
         return recorded
     again = read_header(folder).get("state")  # the run may have ended since
     return "stopped" if again == "running" else again
-
-
-def _is_written(results: Path) -> bool:
-    try:
-        with results.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:  # locked by its writer, or no lock support or permission: assume a live writer
-        return True
-    return False
 
 
 _GRADE_FLAGS = {

@@ -20,7 +20,8 @@ from visioneval.analysis.compare.confirm import (
     why_not_generated,
 )
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
-from visioneval.analysis.compare.pairing import CaseKey, SampleCounts
+from visioneval.analysis.compare.metrics import SampleCounts
+from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info

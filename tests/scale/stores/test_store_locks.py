@@ -16,8 +16,8 @@ from visioneval.records.stores.store import ObjectStore
 pytestmark = pytest.mark.slow
 
 EXPIRY_S = 2
-PAUSE_S = 0.2
-"""Between two attempts to write a run: without it, they keep a processor busy for half a minute."""
+PAUSE_S = 0.5
+"""Between two attempts to write a run: without it, they keep a processor busy for a quarter of a minute."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +31,12 @@ def heard_from(store: ObjectStore, run_id: str) -> datetime:
 
 
 def check_kept(toy: Toy, runs: str, program: Any) -> None:
-    """Nobody else gets the run ``r`` until its writer has lived for longer than two expiries."""
+    """Nobody else gets the run ``r`` until its writer has lived for longer than its claim is good for."""
     store, words = ObjectStore(runs), ("run", toy.folder / "suite.yaml", "--trust-suite", "--runs", runs)
     while not store.entries("r/claims"):
         assert program.poll() is None, program.communicate(timeout=60)
     start = heard_from(store, "r")
-    while heard_from(store, "r") - start <= timedelta(seconds=2 * EXPIRY_S + 1):
+    while heard_from(store, "r") - start <= timedelta(seconds=EXPIRY_S + 1):
         assert program.poll() is None, program.communicate(timeout=60)
         result = toy(*words, "--run-id", "r", "--cache", "other")
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output

@@ -17,9 +17,8 @@ from visioneval.analysis.agreement.judges import (
     judges_by_run,
     preferences_of_people,
 )
-from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_among_raters, rater_findings
+from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_on, rater_findings
 from visioneval.analysis.left_out import parse_allow, worst
-from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import is_true
@@ -101,18 +100,25 @@ def _check(
     about = {"metric": metric, "bound": minimum.bound, "required": minimum.value, "unmeasured": left_out.unmeasured}
     if not candidates:
         asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
-        note = "no labeled cell has a score for this metric: label cells of the run"
+        why = "no labeled cell has a score for this metric: label cells of the run"
         if left_out.unmeasured:
-            note = f"none of the {count_of(left_out.units, 'labeled cell')} was measured"
+            why = f"none of the {count_of(left_out.units, 'labeled cell')} was measured"
         elif asked and not findings:
-            note = f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
-        return MinimumResult(**about, measure=measure, state="unmeasured", note=note)
+            why = f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
+        return MinimumResult(**about, measure=measure, state="unmeasured", note=why)
     # an unmeasured one comes first
     finding, name, lowest, number = min(candidates, key=lambda item: -2.0 if item[3] is None else item[3])
     passed = number is not None and is_true(number, ">=", minimum.value)
     is_unmeasured = number is None or left_out.is_too_much(allowed)
     hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
-    notes = (_note(lowest, minimum, passed=passed), left_out.sentence("labeled cell", allowed) + hint)
+    note = lowest.note if lowest.value is None else None
+    if minimum.bound == "low" and lowest.value is not None:
+        reached, cure = is_true(lowest.value, ">=", minimum.value), "require the estimate with --min-point"
+        note = f"{lowest.note}; label more cases{f', or {cure}' if reached else ''}"
+        if lowest.low is not None:
+            below = "the lower bound is below the minimum, the estimate is not: label more cases, or require it with"
+            note = f"{below} --min-point" if reached and not passed else None
+    notes = (note, left_out.sentence("labeled cell", allowed) + hint)
     return MinimumResult(
         **about,
         measure=name,
@@ -122,19 +128,6 @@ def _check(
         state="unmeasured" if is_unmeasured else "passed" if passed else "failed",
         note="; ".join(filter(None, notes)) or None,
     )
-
-
-def _note(measure: Statistic, minimum: Minimum, *, passed: bool) -> str | None:
-    if minimum.bound == "estimate":
-        return measure.note if measure.value is None else None
-    if measure.value is None:
-        return measure.note
-    reached = is_true(measure.value, ">=", minimum.value)
-    if measure.low is None:
-        return f"{measure.note}; label more cases" + (", or require the estimate with --min-point" if reached else "")
-    if passed or not reached:
-        return None
-    return "the lower bound is below the minimum, the estimate is not: label more cases, or require it with --min-point"
 
 
 class Agreement(Frozen):
@@ -195,7 +188,7 @@ def agree(
         runs=tuple(run.info.run_id for run in runs),
         labels=sum(answers.raters.values()),
         graders=graders,
-        people=agreement_among_raters(answers),
+        people=tuple(agreement_on(facet) for facet in answers.all_facets if facet.answers),
         raters=rater_findings(runs, answers),
         preferences=preferences_of_people(answers),
         pairwise_judges=against_pairwise_judges(runs, answers),

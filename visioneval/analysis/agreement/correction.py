@@ -72,7 +72,17 @@ def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Un
             f"{where}: no random draw of cells to label is recorded; labels of cells that people chose cannot correct"
             f" a judge: run 'visioneval label {where} --which random:100'"
         )
-    scores, unmeasured = _scores(run, facet, metric)
+    tasks = facet.question.tasks if facet.question is not None else ()
+    scores: dict[CellKey, float] = {}
+    due, unmeasured = DueMetrics(run.info), list[CellKey]()
+    for record in run.records:  # cells with an output that people were asked about
+        applies, score = score_of(record, metric, due, facet)
+        if not applies or record.status is not Status.COMPLETED or (tasks and record.task_type not in tasks):
+            continue
+        if score is None:
+            unmeasured.append(record.cell)
+        else:
+            scores[record.cell] = score
     if not scores:
         left_out = LeftOut(len(unmeasured), len(unmeasured))
         return Unusable(f"{where}: no cell with an output has a value of {metric}", left_out)
@@ -82,22 +92,6 @@ def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Un
     if not usable:
         return results[-1]
     return max(usable, key=lambda result: (len(result.judge), len(result.labels)))
-
-
-def _scores(run: LabeledRun, facet: Facet, metric: str) -> tuple[dict[CellKey, float], list[CellKey]]:
-    """The metric's value of each cell with an output that people were asked about, and the cells that lack theirs."""
-    tasks = facet.question.tasks if facet.question is not None else ()
-    scores: dict[CellKey, float] = {}
-    due, unmeasured = DueMetrics(run.info), list[CellKey]()
-    for record in run.records:
-        applies, score = score_of(record, metric, due, facet)
-        if not applies or record.status is not Status.COMPLETED or (tasks and record.task_type not in tasks):
-            continue
-        if score is None:
-            unmeasured.append(record.cell)
-        else:
-            scores[record.cell] = score
-    return scores, unmeasured
 
 
 def _labels_of(

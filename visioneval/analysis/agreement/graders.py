@@ -367,7 +367,15 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
 
 
 def _disputed(measured: RunMetric, rows: _Rows, answers: Answers, facet: Facet) -> tuple[Disputed, ...]:
-    gaps = _gaps(measured.kind, measured.meaning, rows)
+    distance = np.abs(rows.people - rows.grader)
+    if measured.kind == "one_of":
+        gaps = np.asarray(np.isfinite(rows.people) & (distance > 0), dtype=float)
+    elif measured.kind == "continuous":  # they share no scale
+        gaps = np.abs(mean_ranks(rows.people) - mean_ranks(rows.grader)) / max(len(rows.units) - 1, 1)
+    else:
+        low, high = measured.meaning.range or (0.0, 1.0)
+        span = high - low if high is not None and high > low else 1.0  # the range of a run may be empty
+        gaps = np.clip(distance / span, 0, 1)
     is_split = (rows.people == 0.5) & (measured.kind == "bool")  # neither for the grader nor against it
     shown = facet.text_of if measured.kind == "one_of" else float
     worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))
@@ -391,15 +399,3 @@ def _disputed(measured: RunMetric, rows: _Rows, answers: Answers, facet: Facet) 
             )
         )
     return tuple(disputed)
-
-
-def _gaps(kind: Kind, meaning: Metric, rows: _Rows) -> Floats:
-    """The distance between people and grader on their scale, or between their ranks if they share no scale."""
-    if kind == "one_of":
-        return np.asarray(np.isfinite(rows.people) & (rows.people != rows.grader), dtype=float)
-    if kind == "continuous":
-        rank_gaps = mean_ranks(rows.people) - mean_ranks(rows.grader)
-        return np.asarray(np.abs(rank_gaps) / max(len(rank_gaps) - 1, 1), dtype=float)
-    low, high = meaning.range or (0.0, 1.0)
-    span = high - low if high is not None and high > low else 1.0  # the range of a run may be empty
-    return np.asarray(np.clip(np.abs(rows.people - rows.grader) / span, 0, 1), dtype=float)

@@ -15,7 +15,7 @@ from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.graders import Confusion
 from visioneval.analysis.preferences import Result, summarize_preferences
 from visioneval.analysis.stats.agreement import kappa_measure, rate_measure
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, ends, grouped
 from visioneval.analysis.stats.intervals import rate_interval
 from visioneval.analysis.summary.judges import Disagreements, JudgeCard, JudgeCards, PairCard, pair_cards
 from visioneval.records.between_cells import Preference
@@ -82,7 +82,22 @@ class _LabeledPairs:
 
 def preferences_of_people(answers: Answers) -> tuple[HumanPreferences, ...]:
     """Returns one finding per question and two model runs, in order of first appearance."""
-    return tuple(_human_preferences(pairs) for pairs in _labeled_pairs(answers))
+    findings = []
+    for labeled in _labeled_pairs(answers):
+        winners = list(labeled.winners.values())
+        cases = [chain_of(case) for case, _ in labeled.winners]
+        finding = HumanPreferences(
+            question=labeled.question,
+            a=labeled.a,
+            b=labeled.b,
+            raters=len(labeled.raters),
+            a_wins=winners.count("a"),
+            b_wins=winners.count("b"),
+            ties=winners.count("tie"),
+            b_win_rate=rate_measure([_POINTS[winner] for winner in winners], cases),
+        )
+        findings.append(finding)
+    return tuple(findings)
 
 
 def against_pairwise_judges(runs: Sequence[LabeledRun], answers: Answers) -> tuple[PairwiseJudgeAgreement, ...]:
@@ -115,21 +130,6 @@ def _labeled_pairs(answers: Answers) -> list[_LabeledPairs]:
             labeled.winners[test_id, sample] = "tie" if lead == 0 else "b" if lead > 0 else "a"
             labeled.raters.update(by_rater)
     return list(by_runs.values())
-
-
-def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:
-    winners = list(labeled.winners.values())
-    cases = [chain_of(case) for case, _ in labeled.winners]
-    return HumanPreferences(
-        question=labeled.question,
-        a=labeled.a,
-        b=labeled.b,
-        raters=len(labeled.raters),
-        a_wins=winners.count("a"),
-        b_wins=winners.count("b"),
-        ties=winners.count("tie"),
-        b_win_rate=rate_measure([_POINTS[winner] for winner in winners], cases),
-    )
 
 
 def _judge_agreement(
@@ -192,23 +192,22 @@ class RunJudges(Frozen):
 
 def judges_by_run(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RunJudges, ...]:
     """One entry per run that has judges, oldest first."""
-    in_order = sorted(runs, key=lambda run: (run.info.started_at, run.info.run_id))
-    judges = (_judges_of(run, answers) for run in in_order)
-    return tuple(entry for entry in judges if entry.cards or entry.pairs)
-
-
-def _judges_of(run: LabeledRun, answers: Answers) -> RunJudges:
-    cards, disagreements = JudgeCards(run.info), Disagreements(run.info.selected_suite)
-    for record in run.records:
-        cards.add(record)
-        disagreements.add(record)
-    return RunJudges(
-        run_id=run.info.run_id,
-        started_at=run.info.started_at,
-        cards=cards.result(disagreements.result()),
-        pairs=pair_cards(run.preferences),
-        anchors=tuple(_anchor_matches(run, answers)),
-    )
+    judges = []
+    for run in sorted(runs, key=lambda run: (run.info.started_at, run.info.run_id)):
+        cards, disagreements = JudgeCards(run.info), Disagreements(run.info.selected_suite)
+        for record in run.records:
+            cards.add(record)
+            disagreements.add(record)
+        of_run = RunJudges(
+            run_id=run.info.run_id,
+            started_at=run.info.started_at,
+            cards=cards.result(disagreements.result()),
+            pairs=pair_cards(run.preferences),
+            anchors=tuple(_anchor_matches(run, answers)),
+        )
+        if of_run.cards or of_run.pairs:
+            judges.append(of_run)
+    return tuple(judges)
 
 
 def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
@@ -224,30 +223,28 @@ def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
                 record = records.get(anchor.cell)
                 if code is not None and record is not None and metric in record.scores:
                     agreed[anchor.cell] = code, facet.coded(record.scores[metric])
+            measured = ((cell, score - answer) for cell, (answer, score) in agreed.items() if score is not None)
+            gaps = grouped((chain_of(cell[0]), gap) for cell, gap in measured)
             if agreed:
-                yield _match(facet, metric, writers[metric], agreed)
+                yield _anchor_match(facet, metric, writers[metric], len(agreed), gaps)
 
 
-def _match(facet: Facet, metric: str, grader: str, agreed: Mapping[CellKey, tuple[float, float | None]]) -> AnchorMatch:
-    """Compares agreed answers with the scores of the same cells."""
-    gaps: dict[str, list[float]] = {}
-    for cell, (answer, score) in agreed.items():
-        if score is not None:
-            gaps.setdefault(chain_of(cell[0]), []).append(score - answer)
+def _anchor_match(facet: Facet, metric: str, grader: str, anchors: int, gaps: Mapping[str, list[float]]) -> AnchorMatch:
+    """``gaps`` are by case what the scores differ from the agreed answers by."""
     differences = [gap for case in gaps.values() for gap in case]
     n = len(differences)
     sums = [(float(sum(gap == 0 for gap in case)), len(case)) for case in gaps.values()]
-    interval = rate_interval(sums)
+    low, high = ends(rate_interval(sums))
     has_distance = facet.is_ordered and n > 0
     return AnchorMatch(
         grader=grader,
         metric=metric,
         question=facet.key,
         n=n,
-        unmeasured=len(agreed) - n,
+        unmeasured=anchors - n,
         same=fsum(total for total, _ in sums) / n if n else None,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        low=low,
+        high=high,
         higher=fsum(differences) / n if has_distance else None,
         distance=fsum(map(abs, differences)) / n if has_distance else None,
     )

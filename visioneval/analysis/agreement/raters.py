@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun, Unit, unit_of
 from visioneval.analysis.stats.agreement import (
@@ -18,7 +17,7 @@ from visioneval.analysis.stats.agreement import (
     fleiss_kappa,
     quadratic_kappa,
 )
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, grouped
 from visioneval.records.labels import Label
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen
@@ -68,13 +67,12 @@ class RaterFinding(Frozen):
 
 def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterFinding, ...]:
     """Returns one finding per rater, most answers first."""
-    repeats: dict[str, list[Compared]] = {}
+    repeats: list[tuple[str, Compared]] = []
     anchored: dict[str, list[tuple[str, Compared]]] = {}
     for run in runs:
         cells = {record.cell for record in run.records}
         labels = [label for label in run.labels if label.cell in cells]
-        for rater, compared in _compare_repeats(run, labels, answers):
-            repeats.setdefault(rater, []).append(compared)
+        repeats += _compare_repeats(run, labels, answers)
         anchors = {(anchor.question, unit_of(run, anchor)): anchor for anchor in run.anchors}
         for label in labels:
             if (anchor := anchors.get((label.question, unit_of(run, label)))) is not None:
@@ -82,14 +80,12 @@ def rater_findings(runs: Sequence[LabeledRun], answers: Answers) -> tuple[RaterF
                 anchored.setdefault(label.rater, []).extend(compared_to_anchor)
     findings = []
     for rater, count in sorted(answers.raters.items(), key=lambda entry: (-entry[1], entry[0])):
-        by_day: dict[str, list[Compared]] = {}
-        for day, compared in anchored.get(rater, ()):
-            by_day.setdefault(day, []).append(compared)
+        by_day = grouped(anchored.get(rater, ()))
         findings.append(
             RaterFinding(
                 rater=rater,
                 answers=count,
-                repeats=_match_count(repeats.get(rater, ())),
+                repeats=_match_count([compared for name, compared in repeats if name == rater]),
                 anchors=_match_count([compared for _, compared in anchored.get(rater, ())]),
                 days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(by_day.items())),
             )
@@ -172,12 +168,8 @@ class RaterAgreement(Frozen):
     split_items: tuple[SplitItem, ...]
 
 
-def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
-    """Returns one finding per answered question, in suite order."""
-    return tuple(_agreement_on(facet) for facet in answers.all_facets if facet.answers)
-
-
-def _agreement_on(facet: Facet) -> RaterAgreement:
+def agreement_on(facet: Facet) -> RaterAgreement:
+    """The agreement of raters on a question that has answers."""
     shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
     values, codes = np.unique([code for by_rater in shared.values() for code in by_rater.values()], return_inverse=True)
     counts = np.zeros((len(shared), len(values)), dtype=np.int64)
@@ -187,7 +179,14 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     alpha = dict.fromkeys(levels, Statistic(note=_NO_OVERLAP))
     for level in levels if shared else ():
         alpha[level] = alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
-    fleiss, size = _fleiss(counts, cases)
+    fleiss, size = Statistic(note=_NO_OVERLAP), None
+    if shared:  # over the items with the most common number of answers, as it allows no missing ones
+        sizes = counts.sum(axis=1)
+        size = int(max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0])
+        rows = np.flatnonzero(sizes == size)
+        of_size, of_cases = counts[rows], [cases[row] for row in rows]
+        kappa = fleiss_kappa(of_size)
+        fleiss = category_measure(kappa, of_size, of_cases, correction=1.0, undefined=_ALL_EQUAL)
     has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS
     pairs = () if has_too_many else _cohen(facet, shared)
     weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
@@ -212,24 +211,13 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
     )
 
 
-def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:
-    """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
-    if not len(counts):
-        return Statistic(note=_NO_OVERLAP), None
-    sizes = counts.sum(axis=1)
-    size = max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0]
-    rows = np.flatnonzero(sizes == size)
-    complete, complete_cases = counts[rows], [cases[row] for row in rows]
-    value = fleiss_kappa(complete)
-    return category_measure(value, complete, complete_cases, correction=1.0, undefined=_ALL_EQUAL), int(size)
-
-
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:
     """Returns the pairs of raters with two or more common items, most common items first."""
-    columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for by_rater in shared.values():
-        for first_rater, second_rater in combinations(sorted(by_rater), 2):
-            columns.setdefault((first_rater, second_rater), []).append((by_rater[first_rater], by_rater[second_rater]))
+    columns = grouped(
+        ((first, second), (by_rater[first], by_rater[second]))
+        for by_rater in shared.values()
+        for first, second in combinations(sorted(by_rater), 2)
+    )
     statistic = quadratic_kappa if facet.is_ordered else cohen_kappa
     pairs = []
     for raters, rows in columns.items():

@@ -15,8 +15,8 @@ from typing import Literal, Self
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.metrics import CasePasses
-from visioneval.analysis.compare.pairing import NO_SAMPLES, CaseKey, SampleCounts
+from visioneval.analysis.compare.metrics import NO_SAMPLES, CasePasses, SampleCounts
+from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.sides import Cells, Side
 from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
 from visioneval.analysis.stats.variance import NO_NOISE, RunNoise

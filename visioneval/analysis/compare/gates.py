@@ -36,6 +36,7 @@ from visioneval.analysis.left_out import LeftOut, parse_allow
 from visioneval.analysis.redaction import redacted_sides
 from visioneval.analysis.run_lookup import Warn, read_side
 from visioneval.analysis.sides import Cells, newest_run, with_built_in
+from visioneval.analysis.stats.basic import grouped
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
@@ -438,10 +439,8 @@ def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -
     if not lost:
         return result
     too_many = [entry for entry in lost if entry[1].is_too_much(limit)]
-    names_by_sentence: dict[str, list[str]] = {}
-    for name, left_out in (too_many or lost)[:MAX_NAMES]:
-        names_by_sentence.setdefault(left_out.sentence("pair", limit), []).append(name)
-    numbers = [f"{', '.join(names)}: {sentence}" for sentence, names in names_by_sentence.items()]
+    named = grouped((left_out.sentence("pair", limit), name) for name, left_out in (too_many or lost)[:MAX_NAMES])
+    numbers = [f"{', '.join(names)}: {sentence}" for sentence, names in named.items()]
     more = len(too_many or lost) - MAX_NAMES
     message = "; ".join([result.message, *numbers, *([f"{more} more metrics"] if more > 0 else [])])
     if not too_many:

@@ -1,5 +1,5 @@
-"""Numbers of pairs: pass rates by case, model run and tag, failure tags, metrics and how often they are measured. And
-the runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
+"""Numbers of pairs: samples of cases, pass rates by case, model run and tag, failure tags, metrics and how often they
+are measured. And the runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
 
 Pairs of flaky cases do not count in differences. A pair with a side that is neither PASS nor FAIL is unmeasured.
 """
@@ -23,18 +23,80 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
     scores_difference,
 )
-from visioneval.analysis.compare.pairing import ABSENT, PairRow, Pairs, PairTable, case_numbers, scores_of
+from visioneval.analysis.compare.pairing import ABSENT, PairRow, Pairs, PairTable, case_numbers, run_verdicts, scores_of
 from visioneval.analysis.scores import WORD_SHARE, Estimate, verdict_rate
-from visioneval.analysis.sides import MEASURED
+from visioneval.analysis.sides import MEASURED, Cell
+from visioneval.analysis.stats.basic import grouped
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps, holm, two_sided, worse_p
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
 from visioneval.records.baselines import Baseline
 from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import is_metric_of
-from visioneval.types import Frozen, Metric, Verdict
+from visioneval.types import MUST_PASS, Frozen, Metric, Verdict
 
 if TYPE_CHECKING:
     from visioneval.analysis.compare.pairing import Flags, Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """The samples of a case on one model run, by verdict."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
+        """Counts verdicts."""
+        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
+
+    @property
+    def measured(self) -> int:
+        """The samples with a verdict."""
+        return self.passed + self.failed
+
+    @property
+    def total(self) -> int:
+        """All samples, measured or not."""
+        return self.measured + self.errors
+
+    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
+        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
+        fewest = min(passes - self.passed, failures - self.failed)
+        return fewest if fewest <= left else 0
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
+
+
+NO_SAMPLES = SampleCounts()
+
+
+@dataclass(slots=True)
+class TaggedCase:
+    """The samples of a case on one model run, those of A in all of its runs.
+
+    ``must_pass`` is as either side says, ``flaky`` as A says.
+    """
+
+    a: SampleCounts = NO_SAMPLES
+    b: SampleCounts = NO_SAMPLES
+    is_in_a: bool = False
+    is_in_b: bool = False
+    must_pass: bool = False
+    flaky: bool = False
+
+    def add(self, a: Cell | None, b: Cell | None) -> None:
+        """Counts a sample of the case that is on both sides, or on one."""
+        if a is not None:
+            self.is_in_a = True
+            self.a += SampleCounts.of(run_verdicts(a))
+            self.flaky |= a.flaky
+        if b is not None:
+            self.is_in_b = True
+            self.b += SampleCounts.of((b.verdict,))
+        self.must_pass |= any(cell is not None and MUST_PASS in cell.tags for cell in (a, b))
 
 
 class CasePasses(NamedTuple):
@@ -65,9 +127,7 @@ def pass_rate(rows: Sequence[PairRow], noise: RunNoise, name: str = PASS_RATE) -
     """The difference of the pass rate over rows that are not flaky."""
     measured = [row for row in rows if row.is_measured]
     strata = _strata(measured)
-    cases: dict[str, list[Counts]] = {}
-    for (case, _), counts in strata.items():
-        cases.setdefault(case, []).append(counts)
+    cases = grouped((case, counts) for (case, _), counts in strata.items())
     sums = []
     for of_case in cases.values():
         before = fsum(item.b * item.a_passed / item.a for item in of_case)
@@ -83,10 +143,7 @@ def pass_rates_by(
     rows: Sequence[PairRow], noise: RunNoise, names_of: Callable[[PairRow], Iterable[str]]
 ) -> tuple[Difference, ...]:
     """The differences of the pass rates of groups of rows, such as those of a tag, in the order of their first rows."""
-    groups: dict[str, list[PairRow]] = {}
-    for row in rows:
-        for name in names_of(row):
-            groups.setdefault(name, []).append(row)
+    groups = grouped((name, row) for row in rows for name in names_of(row))
     return tuple(pass_rate(group, noise, name) for name, group in groups.items())
 
 
@@ -331,6 +388,10 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
     )
     noise = run_noise(passes)
     has_samples = any(measured > 1 for row in passes for _, measured in row)
+    p_values: list[float | None] = [None] * len(baselines)
+    if passes and len(baselines) > 1:  # of the cases of each run against those of the others, adjusted by Holm
+        worse = [worse_p([_against_others(row, at) for row in passes]) or 0.0 for at in range(len(baselines))]
+        p_values = list(holm(list(map(two_sided, worse))))
     runs = tuple(
         RunOfBaseline(
             run=baseline.header.run,
@@ -338,7 +399,7 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
             pass_rate=verdict_rate((line.test_id, line.verdict) for line in baseline.lines),
             p=p,
         )
-        for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
+        for baseline, p in zip(baselines, p_values, strict=True)
     )
     is_known = noise.runs > 1
     return BaselineSummary(
@@ -359,18 +420,7 @@ def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
             )
 
 
-def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[float | None]:
-    """For each run, the two-sided p of its cases against those of the other runs, adjusted by Holm."""
-    if runs < 2 or not passes:
-        return [None] * runs
-    p_values = []
-    for number in range(runs):
-        cases = []
-        for row in passes:
-            passed, measured = row[number]
-            others = [counts for at, counts in enumerate(row) if at != number]
-            cases.append(Counts(sum(n for n, _ in others), sum(n for _, n in others), passed, measured))
-        worse = worse_p(cases)
-        assert worse is not None
-        p_values.append(two_sided(worse))
-    return list(holm(p_values))
+def _against_others(runs: Sequence[Passes], at: int) -> Counts:
+    """The passes of a case in the run at a position, and in all others."""
+    others = [counts for number, counts in enumerate(runs) if number != at]
+    return Counts(sum(passed for passed, _ in others), sum(number for _, number in others), *runs[at])

@@ -424,67 +424,6 @@ def read_pairs(
     return table
 
 
-@dataclass(frozen=True, slots=True)
-class SampleCounts:
-    """The samples of a case on one model run, by verdict."""
-
-    passed: int = 0
-    failed: int = 0
-    errors: int = 0
-
-    @classmethod
-    def of(cls, verdicts: Sequence[Verdict | None]) -> SampleCounts:
-        """Counts verdicts."""
-        return cls(verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL), verdicts.count(Verdict.ERROR))
-
-    @property
-    def measured(self) -> int:
-        """The samples with a verdict."""
-        return self.passed + self.failed
-
-    @property
-    def total(self) -> int:
-        """All samples, measured or not."""
-        return self.measured + self.errors
-
-    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
-        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
-        fewest = min(passes - self.passed, failures - self.failed)
-        return fewest if fewest <= left else 0
-
-    def __add__(self, other: SampleCounts) -> SampleCounts:
-        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
-
-
-NO_SAMPLES = SampleCounts()
-
-
-@dataclass(slots=True)
-class TaggedCase:
-    """The samples of a case on one model run, those of A in all of its runs.
-
-    ``must_pass`` is as either side says, ``flaky`` as A says.
-    """
-
-    a: SampleCounts = NO_SAMPLES
-    b: SampleCounts = NO_SAMPLES
-    is_in_a: bool = False
-    is_in_b: bool = False
-    must_pass: bool = False
-    flaky: bool = False
-
-    def add(self, a: Cell | None, b: Cell | None) -> None:
-        """Counts a sample of the case that is on both sides, or on one."""
-        if a is not None:
-            self.is_in_a = True
-            self.a += SampleCounts.of(run_verdicts(a))
-            self.flaky |= a.flaky
-        if b is not None:
-            self.is_in_b = True
-            self.b += SampleCounts.of((b.verdict,))
-        self.must_pass |= any(cell is not None and MUST_PASS in cell.tags for cell in (a, b))
-
-
 def cells_of_runs(cell: Cell) -> tuple[Cell | None, ...]:
     """The same cell in each run of its side, ``None`` in a run that lacks it."""
     return cell.cells if isinstance(cell, PooledCell) else (cell,)
@@ -499,16 +438,15 @@ def scores_of(cell: Cell | None, metrics: Sequence[str], words: Mapping[str, Met
     """The scores of a cell as numbers, a word as its place among the choices. ``words`` are the metrics of words."""
     scores: Mapping[str, Any] = {} if cell is None else cell.scores
     numbers = [nan if (score := scores.get(name, ABSENT)) is None else score for name in metrics]
-    if words or str in map(type, numbers):
-        return [_code(number, words.get(name)) for name, number in zip(metrics, numbers, strict=True)]
-    return numbers
 
+    def coded(name: str, score: Any) -> float:
+        """The number; nan for an unknown word, for one in the place of a number, and the other way round."""
+        choices = words[name].choices if name in words else ()
+        if isinstance(score, str):
+            return choices.index(score) if score in choices else nan
+        return nan if name in words and score != ABSENT else float(score)
 
-def _code(score: Any, words: Metric | None) -> float:
-    """A score as a number; nan for an unknown word, for one in the place of a number, and the other way round."""
-    if isinstance(score, str):
-        return words.choices.index(score) if words is not None and score in words.choices else nan
-    return nan if words is not None and score != ABSENT else float(score)
+    return list(map(coded, metrics, numbers)) if words or str in map(type, numbers) else numbers
 
 
 def _has_no_output(cell: Cell) -> bool:

@@ -1,16 +1,20 @@
-"""Intervals, Wilson's interval of a rate and Student's t, with sources. Imports no NumPy, so that a list of runs starts
-quickly. Pure.
+"""Intervals, groups of values, Wilson's interval of a rate and Student's t, with sources. Imports no NumPy, so that a
+list of runs starts quickly. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import atan, cos, erfc, pi, sin, sqrt
 from statistics import NormalDist
+from typing import TypeVar
 
 from visioneval.types import Frozen
 
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
 MANY = 2000
 """From this many degrees of freedom on, an expansion around the normal distribution is within 1e-7."""
 
@@ -31,6 +35,19 @@ class Interval:
 
     low: float
     high: float
+
+
+def ends(interval: Interval | None) -> tuple[float, float] | tuple[None, None]:
+    """Both ends of an interval, ``None`` without one."""
+    return (interval.low, interval.high) if interval else (None, None)
+
+
+def grouped(items: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT]]:
+    """The values by key, in the order of the first value of each."""
+    groups: dict[KeyT, list[ValueT]] = {}
+    for key, value in items:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:

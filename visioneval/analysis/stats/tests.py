@@ -32,6 +32,8 @@ _NORMAL_FROM = 500
 _LARGEST_BITS = 1000
 _CELLS = 200_000
 """The most points of the grid on which the sum of differences with unequal weights is laid out."""
+_DIVISIBLE = 720
+"""The points of the largest step are a multiple of this, so that steps that add up to another do so on the grid."""
 _PERMUTATIONS = 10_000
 """With these, 200 of them decide at .02, and at the .002 of ten tests 20. More tests get more of them."""
 _TESTS = 10
@@ -250,7 +252,8 @@ def _mid_p(cases: Sequence[Counts]) -> float:
     steps = [case.step for case in cases]
     unit = max(steps)  # in which the steps of all cases are whole numbers: exactly if they are equal, else nearly
     if unit - min(steps) > 1e-12 * unit:
-        unit /= max(1, _CELLS // sum(case.b for case in cases))
+        points = max(1, _CELLS // sum(case.b for case in cases))
+        unit /= points - points % _DIVISIBLE or points
     tables = Counter((case.a, case.b, case.passed, round(case.step / unit)) for case in cases)
     sums = np.ones(1)
     for (a, b, passed, step), times in tables.items():

@@ -182,7 +182,26 @@ def components(strata: Iterable[Sequence[CaseTable]]) -> VarianceComponents:
     Source: S. R. Searle, G. Casella and C. E. McCulloch, "Variance Components" (1992), sections 3.6 and 5.3: the
     analysis of variance of unbalanced nested data, with expected mean squares; sums of squares are pooled over strata.
     """
-    tables = [_table(cases) for cases in strata if cases]
+    tables = []
+    for cases in strata:
+        if not cases:
+            continue
+        samples, votes = sum(case.samples for case in cases), sum(case.votes for case in cases)
+        mean = fsum(case.votes * case.mean for case in cases) / votes
+        shares = fsum(case.squared_votes / case.votes for case in cases)
+        # sums of squares, their degrees of freedom and the coefficients of the components that they estimate
+        table = (
+            fsum(case.within for case in cases),
+            votes - samples,
+            fsum(case.between for case in cases),
+            samples - len(cases),
+            votes - shares,
+            fsum(case.votes * (case.mean - mean) ** 2 for case in cases),
+            len(cases) - 1,
+            shares - sum(case.squared_votes for case in cases) / votes,
+            votes - sum(case.votes**2 for case in cases) / votes,
+        )
+        tables.append(table)
     total = [fsum(column) for column in zip(*tables, strict=True)] if tables else [0.0] * 9
     votes_ss, votes_df, samples_ss, samples_df, samples_own, cases_ss, cases_df, cases_samples, cases_own = total
     vote = votes_ss / votes_df if votes_df else None
@@ -191,24 +210,6 @@ def components(strata: Iterable[Sequence[CaseTable]]) -> VarianceComponents:
     between = cases_ss - cases_df * noise - cases_samples * (sample or 0.0)
     case = between / cases_own if cases_df else None
     return VarianceComponents(*(None if value is None else max(0.0, value) for value in (case, sample, vote)))
-
-
-def _table(cases: Sequence[CaseTable]) -> tuple[float, ...]:
-    """Sums of squares, their degrees of freedom and the coefficients of the components that they estimate."""
-    samples, votes = sum(case.samples for case in cases), sum(case.votes for case in cases)
-    mean = fsum(case.votes * case.mean for case in cases) / votes
-    shares = fsum(case.squared_votes / case.votes for case in cases)
-    return (
-        fsum(case.within for case in cases),
-        votes - samples,
-        fsum(case.between for case in cases),
-        samples - len(cases),
-        votes - shares,
-        fsum(case.votes * (case.mean - mean) ** 2 for case in cases),
-        len(cases) - 1,
-        shares - sum(case.squared_votes for case in cases) / votes,
-        votes - sum(case.votes**2 for case in cases) / votes,
-    )
 
 
 POWER = 0.8

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import RATE, Scores, case_of, number_of
+from visioneval.analysis.stats.basic import ends
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.variance import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
@@ -235,7 +236,7 @@ class GateAccumulator:
             interval = weighted_interval(parts)
         else:
             interval = groups[0].interval(metric or RATE)
-        return (interval.low, interval.high) if interval else (None, None)
+        return ends(interval)
 
 
 def _mean(scores: Scores) -> float:

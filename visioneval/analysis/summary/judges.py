@@ -11,7 +11,7 @@ from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visioneval.analysis.stats.basic import Statistic
+from visioneval.analysis.stats.basic import Statistic, ends, grouped
 from visioneval.analysis.stats.intervals import case_sums, rate_interval
 from visioneval.analysis.summary.counts import answers_of
 from visioneval.analysis.summary.variance import votes_of
@@ -20,16 +20,13 @@ from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import PREFERENCES
-from visioneval.suite.filters import VerdictRule, chain_of
+from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from visioneval.analysis.stats.agreement import Floats
+    pass
 
 
 class Disagreement(Frozen):
@@ -65,15 +62,26 @@ class Disagreements:
 def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
     """Returns a function that maps the rubric keys of a cell to whether judge and rules disagree.
 
-    A rubric is left out if the judge or the rules have no verdict.
+    A rubric is left out if the judge or the rules have no verdict, or the judge was not asked for what the rules are
+    about.
     """
     rubrics = _rubrics(suite)
     rules = {case.id: case.verdict for case in suite.cases if case.verdict is not None}
 
     def disagreements_of(cell: Record) -> dict[str, bool]:
-        cell_rules = rules.get(cell.test_id, suite.verdict)
-        answers = ((key, _is_disagreement(cell_rules, cell, key, metrics)) for key, metrics in rubrics.items())
-        return {key: answer for key, answer in answers if answer is not None}
+        deciding = {
+            parse_rule(rule.rule).metric
+            for rule in rules.get(cell.test_id, suite.verdict)
+            if rule.level == "fail" and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+        }
+        failed = {parse_rule(rule).metric for rule in cell.failed_rules}
+        verdicts = {grader.key: grader.details.get("judge_verdict") for grader in reversed(cell.graders)}
+        disagreements = {}
+        for key, metrics in rubrics.items():
+            asked = (failed | deciding) & metrics & cell.scores.keys()
+            if verdicts.get(key) is not None and asked and all(cell.scores[name] is not None for name in asked):
+                disagreements[key] = (verdicts[key] == "FAIL") is not bool(failed & asked)
+        return disagreements
 
     return disagreements_of
 
@@ -86,23 +94,6 @@ def _rubrics(suite: Suite) -> dict[str, Set[str]]:
         if asked := grader.label_questions.keys():
             rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if read and asked >= set(read))}
     return rubrics
-
-
-def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Set[str]) -> bool | None:
-    """Whether judge and rules disagree, or ``None`` if either has no verdict, or the judge was not asked for what the
-    rules are about.
-    """
-    verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    failed = {parse_rule(rule).metric for rule in cell.failed_rules} & metrics
-    deciding = failed | {
-        parse_rule(rule.rule).metric
-        for rule in rules
-        if rule.level == "fail" and rule.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
-    }
-    asked = deciding & metrics & cell.scores.keys()
-    if verdict is None or not asked or any(cell.scores[name] is None for name in asked):
-        return None
-    return (verdict == "FAIL") is not bool(failed & asked)
 
 
 class ReviewPriority:
@@ -309,36 +300,30 @@ def _vote_agreement(name: str, votes: Counter[_Votes]) -> VoteAgreement:
 
 def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
     """One card for each judge of pairs, by name."""
-    by_judge: dict[str, list[Preference]] = {}
-    for preference in preferences:
-        by_judge.setdefault(preference.judge, []).append(preference)
-    return tuple(_pair_card(judge, by_judge[judge]) for judge in sorted(by_judge))
+    by_judge, cards = grouped((line.judge, line) for line in preferences), []
+    for judge, lines in sorted(by_judge.items()):
+        decided = ((line.test_id, float(line.answer == line.first)) for line in lines if line.answer in ("a", "b"))
+        sums = case_sums(grouped(decided))
+        answers, (low, high) = sum(number for _, number in sums), ends(rate_interval(sums))
+        card = PairCard(
+            judge=judge,
+            answers=answers,
+            ties=sum(line.answer == "tie" for line in lines),
+            cases=len(sums),
+            first_shown=sum(total for total, _ in sums) / answers if answers else None,
+            low=low,
+            high=high,
+            unanswered=sum(line.answer is None and not line.never_asked for line in lines),
+            refused=sum(line.refused for line in lines),
+            repaired=sum(line.read == REPAIRED for line in lines),
+        )
+        cards.append(card)
+    return tuple(cards)
 
 
 def read_pair_cards(folder: Path) -> tuple[PairCard, ...]:
     """The cards of the judges that compared outputs of a run; empty if none did. Raises ``RunFormatError``."""
     return pair_cards(read_preferences(folder)) if (folder / PREFERENCES).is_file() else ()
-
-
-def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
-    by_case: dict[str, list[float]] = {}
-    for line in lines:
-        if line.answer in ("a", "b"):
-            by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
-    sums = case_sums(by_case)
-    answers, interval = sum(number for _, number in sums), rate_interval(sums)
-    return PairCard(
-        judge=judge,
-        answers=answers,
-        ties=sum(line.answer == "tie" for line in lines),
-        cases=len(sums),
-        first_shown=sum(total for total, _ in sums) / answers if answers else None,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        unanswered=sum(line.answer is None and not line.never_asked for line in lines),
-        refused=sum(line.refused for line in lines),
-        repaired=sum(line.read == REPAIRED for line in lines),
-    )
 
 
 class PanelMetric(Frozen):
@@ -433,13 +418,14 @@ def _alpha(rows: array[float]) -> Statistic:
     shared = moments[0] >= 2
     if not shared.any():
         return Statistic(note="no cell has answers of two judges")
-    columns = np.array(moments)[:, shared]
+    sizes, sums, squares = columns = np.array(moments)[:, shared]
+    # cells in which a judge gave another score than the one that most cells have from all judges
+    is_unanimous, means = np.isclose(squares * sizes, sums * sums), np.round(sums / sizes, 9)
+    values, times = np.unique(means[is_unanimous], return_counts=True)
+    is_other = ~is_unanimous | (means != values[times.argmax()]) if len(values) else np.ones(len(sizes), dtype=bool)
     undefined = "all answers are the same: alpha is undefined"
     return row_measure(
-        lambda chosen: interval_alpha(*columns[:, chosen]),
-        _is_other(*columns),
-        cases[shared].tolist(),
-        undefined=undefined,
+        lambda chosen: interval_alpha(*columns[:, chosen]), is_other, cases[shared].tolist(), undefined=undefined
     )
 
 
@@ -461,15 +447,3 @@ def _word_alpha(rows: Sequence[tuple[int, Counter[str]]]) -> Statistic:
         [case for case, _ in shared],
         undefined="all answers are the same: alpha is undefined",
     )
-
-
-def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
-    """The cells in which a judge gave another score than the one that most cells have from all judges."""
-    import numpy as np
-
-    is_unanimous = np.isclose(squares * sizes, sums * sums)
-    means = np.round(sums / sizes, 9)
-    values, times = np.unique(means[is_unanimous], return_counts=True)
-    if not len(values):
-        return np.ones(len(sizes), dtype=bool)
-    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)

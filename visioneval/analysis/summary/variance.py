@@ -10,7 +10,7 @@ from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.scores import Scores, case_of, counted_metrics, word_shares
-from visioneval.analysis.stats.basic import t_quantile, wilson_interval
+from visioneval.analysis.stats.basic import grouped, t_quantile, wilson_interval
 from visioneval.analysis.stats.intervals import case_sums, effective_number
 from visioneval.analysis.stats.variance import (
     CaseTable,
@@ -110,12 +110,7 @@ class Noises:
         for name, metric in self._metrics.items():
             by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
-                strata = []
-                for rows in self._votes[name].values():
-                    by_case: dict[str, list[SampleVotes]] = {}
-                    for case, votes in rows:
-                        by_case.setdefault(case, []).append(votes)
-                    strata.append(list(map(case_of_votes, by_case.values())))
+                strata = [list(map(case_of_votes, grouped(rows).values())) for rows in self._votes[name].values()]
             else:
                 strata = list(map(_tables, by_run))
             notes = (ONE_VOTE,) if name in self._can_have_votes else ()
@@ -170,6 +165,7 @@ def _finding(
         "votes": votes / samples,
     }
     half_width: float | None = None
+    measured_runs = [scores for scores in by_run if scores.n]
     doubled: dict[Lever, float] = {}
     if not is_constant and split.case is not None and round(sizes["cases"]) > 1:
         variance, quantile = _variance(split, **sizes), _t(sizes["cases"])
@@ -182,7 +178,7 @@ def _finding(
             more = {**sizes, lever: 2 * sizes[lever]}
             times = variance / _variance(split, **more)
             if metric.type == "bool":
-                doubled[lever] = _mean_rate_width(by_run, times)
+                doubled[lever] = fsum(_rate_width(scores, times) for scores in measured_runs) / len(measured_runs)
             else:
                 doubled[lever] = half_width / sqrt(times) * _t(more["cases"]) / quantile
     narrowest = min(doubled.values(), default=0.0)
@@ -211,12 +207,8 @@ def _t(cases: float) -> float:
     return t_quantile(0.975, round(cases) - 1)
 
 
-def _mean_rate_width(by_run: Sequence[Scores], times: float) -> float:
-    """Half the width of the interval of a rate from ``times`` as many independent cells, as a mean over model runs."""
-    widths = []
-    for scores in by_run:
-        if scores.n:
-            cells = times * effective_number(case_sums(scores.by_case()))
-            low, high = wilson_interval(min(scores.mean * cells, cells), cells)
-            widths.append((high - low) / 2)
-    return fsum(widths) / len(widths)
+def _rate_width(scores: Scores, times: float) -> float:
+    """Half the width of the interval of a rate from ``times`` as many independent cells."""
+    cells = times * effective_number(case_sums(scores.by_case()))
+    low, high = wilson_interval(min(scores.mean * cells, cells), cells)
+    return (high - low) / 2
