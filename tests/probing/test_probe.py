@@ -365,7 +365,7 @@ def test_an_interrupted_probe_keeps_what_it_has_graded(folder: Folder, monkeypat
     assert result.findings.outputs > 0
 
 
-def test_copy_damage_is_caught_by_the_text_grader(folder: Folder) -> None:
+def test_copy_damage_is_caught_by_the_text_grader(folder: Folder, recorded_readings: None) -> None:
     image = Image.new("RGB", (320, 120), (240, 236, 220))
     ImageDraw.Draw(image).text((40, 60), "Morning Market", (60, 20, 20), font(30), "ls")
     image.save("flyer.png")

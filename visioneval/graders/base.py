@@ -101,24 +101,19 @@ class GradingContext:
         gets ``frames`` frames. A reply that does not match the schemas is retried once. Raises ``GraderError`` if no
         reply matches or the grader has no judge, ``ProviderError``, and ``TypeError`` for arguments of another type.
         """
-        _check_question(prompt, answers)
+        if not isinstance(prompt, str):
+            raise TypeError(f"the question must be text, not {type(prompt).__name__}")
+        if not isinstance(answers, Mapping) or not answers:
+            raise TypeError(
+                "answers must be a dict with a JSON Schema for each answer, such as {'dogs': {'type': 'integer'}}"
+            )
+        for name, schema in answers.items():
+            if not isinstance(schema, Mapping):
+                raise TypeError(f"answers[{name!r}] must be a JSON Schema, a dict, not {type(schema).__name__}")
         attachments = await load_attachments(self, self.own_judge, frames)
         question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
         answer = await ask_for_json(self.ask_own_judge, question, partial(schema_problems, answers))
         return {name: answer.data[name] for name in answers}
-
-
-def _check_question(prompt: Any, answers: Any) -> None:
-    """Raises ``TypeError`` for arguments of ``GradingContext.ask`` that are not a text and a dict of schemas."""
-    if not isinstance(prompt, str):
-        raise TypeError(f"the question must be text, not {type(prompt).__name__}")
-    if not isinstance(answers, Mapping) or not answers:
-        raise TypeError(
-            "answers must be a dict with a JSON Schema for each answer, such as {'dogs': {'type': 'integer'}}"
-        )
-    for name, schema in answers.items():
-        if not isinstance(schema, Mapping):
-            raise TypeError(f"answers[{name!r}] must be a JSON Schema, a dict, not {type(schema).__name__}")
 
 
 def message_about(
@@ -223,6 +218,13 @@ def grading_context(
     """
     path = Path(image)
     case = TestCase(id="test", prompt=prompt or "a test", metadata=dict(metadata or {}))
+    known = answers or {}
+
+    async def ask(judge: str, question: Question) -> Reply:
+        if missing := [name for name in question.names if name not in known]:
+            raise GraderError(f"no answer for {', '.join(map(repr, missing))}: add it to 'answers' of grading_context")
+        return Reply(text=json.dumps({name: known[name] for name in question.names}), model=judge)
+
     return GradingContext(
         case=case,
         task_type=case.task_type,
@@ -233,14 +235,5 @@ def grading_context(
         save=lambda name, _: name,
         variables=variables or {},
         judge=None if answers is None else "test",
-        ask_judge=_answering(answers or {}),
+        ask_judge=ask,
     )
-
-
-def _answering(answers: Mapping[str, Any]) -> Callable[[str, Question], Awaitable[Reply]]:
-    async def ask(judge: str, question: Question) -> Reply:
-        if missing := [name for name in question.names if name not in answers]:
-            raise GraderError(f"no answer for {', '.join(map(repr, missing))}: add it to 'answers' of grading_context")
-        return Reply(text=json.dumps({name: answers[name] for name in question.names}), model=judge)
-
-    return ask

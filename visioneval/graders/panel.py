@@ -60,19 +60,27 @@ def combine_panel(
             scores[name] = None
             problems[_too_few(answers, measured, required)] = None
             continue
-        scores[name] = _combined(metric, list(measured.values()), combine)
+        values: list[Any] = list(measured.values())
+        if metric.type == "number":
+            scores[name] = fmean(values) if combine == "mean" else median(values)
+            continue
+        answer, times = Counter(values).most_common(1)[0]
+        scores[name] = answer if times * 2 > len(values) else None
         if scores[name] is None:
             problems[f"the judges are split on {name!r}: {_sides(metric, measured)}"] = None
+    reasons: dict[str, list[str]] = {}
+    for judge in answers:
+        for key, text in judge.reasons.items():
+            reasons.setdefault(key, []).append(f"{judge.judge}: {text}")
+    named = Counter(tag for judge in answers for tag in dict.fromkeys(judge.failure_tags))
+    complete = sum(judge.is_complete for judge in answers)
     return PanelResult(
-        scores, _reasons(answers), _tags(answers), _verdict(answers, required), "; ".join(problems) or None
+        scores,
+        reasons={key: "; ".join(texts) for key, texts in reasons.items()},
+        failure_tags=tuple(tag for tag, times in named.items() if times * 2 > complete),
+        details=_verdict(answers, required),
+        error="; ".join(problems) or None,
     )
-
-
-def _combined(metric: Metric, measured: Sequence[Any], combine: Combine | None) -> Score:
-    if metric.type == "number":
-        return fmean(measured) if combine == "mean" else median(measured)
-    answer, times = Counter(measured).most_common(1)[0]
-    return answer if times * 2 > len(measured) else None
 
 
 def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required: int) -> str:
@@ -89,22 +97,6 @@ def _sides(metric: Metric, measured: Mapping[str, Score]) -> str:
         for answer in metric.choices or (True, False)
     }
     return ", ".join(f"{' and '.join(names)} {show_score(answer)}" for answer, names in judges.items() if names)
-
-
-def _reasons(answers: Sequence[JudgeAnswer]) -> dict[str, str]:
-    """The reasons of all judges, each after the judge's name."""
-    reasons: dict[str, list[str]] = {}
-    for answer in answers:
-        for key, text in answer.reasons.items():
-            reasons.setdefault(key, []).append(f"{answer.judge}: {text}")
-    return {key: "; ".join(texts) for key, texts in reasons.items()}
-
-
-def _tags(answers: Sequence[JudgeAnswer]) -> tuple[str, ...]:
-    counts = Counter(tag for answer in answers for tag in set(answer.failure_tags))
-    answered = sum(answer.is_complete for answer in answers)
-    in_order = dict.fromkeys(tag for answer in answers for tag in answer.failure_tags)
-    return tuple(tag for tag in in_order if counts[tag] * 2 > answered)
 
 
 def _verdict(answers: Sequence[JudgeAnswer], required: int) -> dict[str, str]:

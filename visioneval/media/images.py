@@ -412,7 +412,10 @@ def is_complete(data: bytes) -> bool:
 
     What an interlaced image has for filters is left to a decoder.
     """
-    row_bytes, size, expected = _row_bytes(data), 0, _expected(data)
+    width, depth, color = int.from_bytes(data[16:20], "big"), data[24], data[25]
+    # The rows of an interlaced image differ.
+    row_bytes = 0 if is_interlaced(data) else 1 + (width * depth * _CHANNELS.get(color, 0) + 7) // 8
+    size, expected = 0, _expected(data)
     inflate = zlib.decompressobj()
     try:
         for packed in _pixel_chunks(data):
@@ -436,12 +439,6 @@ def is_complete(data: bytes) -> bool:
 def is_interlaced(data: bytes) -> bool:
     """Whether the rows of a PNG are in several passes."""
     return data[28] != 0
-
-
-def _row_bytes(data: bytes) -> int:
-    """The bytes of a row with its filter byte; 0 for an interlaced image, whose rows differ."""
-    width = int.from_bytes(data[16:20], "big")
-    return 0 if is_interlaced(data) else 1 + (width * data[24] * _CHANNELS.get(data[25], 0) + 7) // 8
 
 
 def _expected(data: bytes) -> int:

@@ -64,13 +64,21 @@ def other_png(subject: Subject, _strength: float) -> PlantedFile:
 
 
 def without_metadata(subject: Subject, _strength: float) -> PlantedFile:
-    """The same pixels without metadata. A JPEG is not encoded again."""
+    """The same pixels without metadata. A JPEG is not encoded again: it loses its comments and application segments,
+    except those that change how it decodes."""
     if subject.mime != "image/jpeg":
         return PlantedFile(encode(subject.image, subject.mime), subject.mime)
     with Image.open(io.BytesIO(subject.data)) as handle:
         if handle.getexif().get(0x0112, 1) != 1:
             raise CannotPlantError("its metadata rotates it")
-    return PlantedFile(_without_segments(subject.data), subject.mime)
+    data = subject.data
+    segments, at = [data[:2]], 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
+        marker, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4])
+        if marker in _DECODING or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
+            segments.append(data[at:end])
+        at = end
+    return PlantedFile(b"".join((*segments, data[at:])), subject.mime)
 
 
 def resized_and_back(subject: Subject, share: float) -> Planted:
@@ -158,17 +166,6 @@ def _saved(image: Pixels, kind: str, **options: int) -> bytes:
     return buffer.getvalue()
 
 
-def _without_segments(data: bytes) -> bytes:
-    """A JPEG without its comments and application segments, except those that change how it decodes."""
-    segments, at = [data[:2]], 2
-    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
-        marker, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4])
-        if marker in _DECODING or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
-            segments.append(data[at:end])
-        at = end
-    return b"".join((*segments, data[at:]))
-
-
 Plant = Callable[[Subject, float, Random], Planted | PlantedFile]
 
 HARMLESS = "harmless"
@@ -211,7 +208,9 @@ def planted(kind: Kind, level: Level, subject: Subject, seed: str) -> PlantedFil
     result = kind.plant(subject, level.value, seeded(seed, kind.name))
     if isinstance(result, PlantedFile):
         return result
-    if kind.group != HARMLESS and not _is_visible(result.image, subject.image):
+    is_same_size = result.image.shape == subject.image.shape
+    step = np.abs(result.image.astype(np.int16) - subject.image).max() if is_same_size else VISIBLE
+    if kind.group != HARMLESS and step < VISIBLE:
         raise CannotPlantError("it would look the same")
     return PlantedFile(encode(result.image, subject.mime), subject.mime, result.box)
 
@@ -228,12 +227,6 @@ def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
 def is_within(name: str, prefix: str) -> bool:
     """Whether a kind's name is ``prefix`` or starts with it at a dot."""
     return name == prefix or name.startswith(f"{prefix}.")
-
-
-def _is_visible(damaged: Pixels, image: Pixels) -> bool:
-    if damaged.shape != image.shape:
-        return True
-    return int(np.abs(damaged.astype(np.int16) - image).max()) >= VISIBLE
 
 
 def _on_pixels(function: Callable[[Pixels, float, Random, Mask], Planted]) -> Plant:

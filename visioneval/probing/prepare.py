@@ -120,7 +120,12 @@ def prepare_probe(request: ProbeRequest, options: SuiteOptions) -> PreparedProbe
         if source.info.state != "complete":
             notes.say(f"the run is {source.info.state}: only the cells that it has are probed")
         originals = passing_outputs(plan, source.folder, source.label, notes)
-    originals = [replace(original, call=_strict(original.call)) for original in originals]
+    for number, original in enumerate(originals):  # rules that only warn fail: the question is what a grader sees
+        grading = original.call.grading
+        optional = frozenset(grader.key for grader in grading.graders if grader.optional)
+        rules = tuple((rule, False) for rule, _ in grading.rules)
+        call = replace(original.call, grading=replace(grading, rules=rules, optional_graders=optional))
+        originals[number] = replace(original, call=call)
     metrics = _read_metrics(plan, [original.call for original in originals], notes)
     return PreparedProbe(request, plan, tuple(originals), kinds, prompt_kinds, metrics, minimums, notes)
 
@@ -161,13 +166,6 @@ def _probed_graders(plan: Plan, notes: Notes, *, judges: bool) -> Iterator[BaseG
             notes.say(f"left out the grader {grader.key}: it asks a judge (--judges probes it)")
         else:
             yield grader
-
-
-def _strict(call: Call) -> Call:
-    """The call with rules that only warn as rules that fail: the question is what a grader sees."""
-    optional = frozenset(grader.key for grader in call.grading.graders if grader.optional)
-    rules = tuple((rule, False) for rule, _ in call.grading.rules)
-    return replace(call, grading=replace(call.grading, rules=rules, optional_graders=optional))
 
 
 def _read_metrics(plan: Plan, calls: Sequence[Call], notes: Notes) -> dict[str, str]:
@@ -447,15 +445,13 @@ def _copy_lines(details: Mapping[str, Any]) -> Iterator[TextLine]:
         if len(pair["readings"]) != 1 or pair["line"] != pair["read"]:
             continue
         corners = _corners(details["lines"][pair["readings"][0]])
-        if corners is not None and sum(map(str.isalpha, pair["line"])) >= 3 and _is_level(corners):
-            yield TextLine(pair["line"], corners)
+        if corners is not None and sum(map(str.isalpha, pair["line"])) >= 3:
+            (left, top), (right, end), _, (_, bottom) = corners
+            is_level = abs(end - top) <= MAX_SLANT * max(1.0, right - left)
+            if is_level and dist(corners[0], corners[1]) > bottom - top:
+                yield TextLine(pair["line"], corners)
 
 
 def _corners(reading: Mapping[str, Any]) -> Corners | None:
     points = [(float(x), float(y)) for x, y in reading["box"]]
     return (points[0], points[1], points[2], points[3]) if len(points) == 4 else None
-
-
-def _is_level(corners: Corners) -> bool:
-    (left, top), (right, end), _, (_, bottom) = corners
-    return abs(end - top) <= MAX_SLANT * max(1.0, right - left) and dist(corners[0], corners[1]) > bottom - top

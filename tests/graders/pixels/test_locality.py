@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from pydantic import ValidationError
 
 from visioneval import CaseFiles, Grade, GraderError, TestCase
+from visioneval.graders.measures import Measure
 from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import LocalityFinding, measure_locality, outside_failure
 from visioneval.graders.pixels.sharpening import amplification
@@ -356,9 +357,18 @@ def grade(tmp_path: Path, synthetic_edit: Edit) -> Callable[..., Grade]:
             return f"artifacts/{name}"
 
         config = LocalityGrader(type="locality", key="local", **options)
-        return grading.grade(config, path, files=files, save=save)
+        return grading.grade(config, path, files=files, save=save, measure=_measured_once)
 
     return run
+
+
+async def _measured_once(measure: Measure[Any]) -> Any:
+    """The measures of equal files with equal options, once for all tests."""
+    files = ((role, hashlib.sha256(path.read_bytes()).digest()) for role, path in measure.files.items())
+    key = (*files, *measure.options.items())
+    if key not in _FINDINGS:
+        _FINDINGS[key] = measure.run()
+    return _FINDINGS[key]
 
 
 def test_sharpening_of_the_whole_image_is_undone_and_recorded(

@@ -56,9 +56,9 @@ def test_a_flyer_is_read_line_by_line() -> None:
 
 
 def test_places_are_pixels_of_the_image_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ocr, "MAX_AREA", 1_000_000)  # the larger image is reduced
-    for scale in (1, 2):
-        image = image_of(["BAKERY"]).resize((640 * scale, 640 * scale))
+    monkeypatch.setattr(ocr, "MAX_AREA", 500_000)  # the larger image is reduced
+    for scale in (1, 1.25):
+        image = image_of(["BAKERY"]).resize((round(640 * scale), round(640 * scale)))
         (reading,) = ocr.read_flat(image)
         assert reading.corners is not None
         (left, top), _, (right, bottom), _ = reading.corners
@@ -67,7 +67,7 @@ def test_places_are_pixels_of_the_image_given(monkeypatch: pytest.MonkeyPatch) -
         assert bottom / scale < 90
 
 
-@pytest.mark.parametrize("degrees", [90, 180, 270])
+@pytest.mark.parametrize("degrees", [90, 180])
 def test_a_turned_image_is_read(degrees: int) -> None:
     assert sorted(texts(image_of(FLYER[:2]).rotate(degrees, expand=True))) == sorted(FLYER[:2])
 
@@ -78,21 +78,21 @@ def test_a_long_line_in_a_strip_is_read() -> None:
 
 
 def test_a_tall_page_is_read() -> None:
-    lines = [f"Section {number} of the page" for number in range(1, 25)]
-    assert texts(image_of(lines, (600, 2100), 40)) == lines
+    lines = [f"Section {number} of the page" for number in range(1, 9)]
+    assert texts(image_of(lines, (320, 960), 22)) == lines
 
 
 def test_a_small_image_is_read() -> None:
     assert texts(image_of(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1000, 2), (2, 1000), (300, 300)])
+@pytest.mark.parametrize("size", [(1, 1), (400, 2), (2, 400)])
 def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
     assert ocr.read_flat(Image.new("RGB", size, "white")) == []
 
 
 def test_threads_share_the_networks_and_read_the_same_text() -> None:
-    images = [image_of(FLYER), image_of(["ONE", "TWO"])]
+    images = [image_of(["ONE", "TWO"], (320, 240)), image_of(["THREE"], (320, 160))]
     alone = [ocr.read_flat(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ocr.read_flat, images * 2)) == alone * 2

@@ -20,6 +20,7 @@ LIMIT = 0.5
 pytest.importorskip("rapidocr")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("recorded_readings"),
     pytest.mark.skipif(not COPY.is_dir(), reason="the images of shared/data/copy are not here"),
 ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -94,7 +94,8 @@ def read_answers(
     Two different answers to one question count as no answer. An answer that matches no choice has a ``fault``.
     """
     by_id = {question.id: question for question in questions}
-    entries = data["answers"] if isinstance(data.get("answers"), list) else _entries(data, by_id)
+    plain = [{"id": name, "answer": answer} for name, answer in data.items() if name in by_id]
+    entries = data["answers"] if isinstance(data.get("answers"), list) else plain
     answers: dict[str, ParsedAnswer] = {}
     unasked: list[str] = []
     for entry in entries:
@@ -102,23 +103,15 @@ def read_answers(
         if question is None:
             unasked.append(str(entry["id"])[:MAX_ANSWER_CHARS])
             continue
-        answer = _parse_answer(question, entry)
+        text = answer_text(entry["answer"])
+        choice, reason = choice_of(question, text), str(entry.get("reason") or "")[:MAX_ANSWER_CHARS]
+        fault = None if choice is not None else "not one of the choices" if text else "no answer"
+        answer = ParsedAnswer(text[:MAX_ANSWER_CHARS], reason, choice, fault)
         earlier = answers.get(question.id)
         if earlier is not None and earlier.choice != answer.choice:
             answer = ParsedAnswer(f"{earlier.answer} / {answer.answer}", answer.reason, None, "two different answers")
         answers[question.id] = answer
     return {question.id: answers.get(question.id, ParsedAnswer()) for question in questions}, unasked
-
-
-def _entries(data: Mapping[str, Any], ids: Collection[str]) -> list[dict[str, Any]]:
-    return [{"id": name, "answer": answer} for name, answer in data.items() if name in ids]
-
-
-def _parse_answer(question: GeckoQuestion, entry: Mapping[str, Any]) -> ParsedAnswer:
-    answer = answer_text(entry["answer"])
-    choice = choice_of(question, answer)
-    fault = None if choice is not None else "no answer" if not answer else "not one of the choices"
-    return ParsedAnswer(answer[:MAX_ANSWER_CHARS], str(entry.get("reason") or "")[:MAX_ANSWER_CHARS], choice, fault)
 
 
 def answer_as_json(question: GeckoQuestion, text: str) -> str:
@@ -219,15 +212,6 @@ async def ask_past_cache(
     return _merged([answered, await ask_all(past_cache(ask), unusable, instructions, parts, single=single)])
 
 
-def _remark(answer: ParsedAnswer) -> str:
-    """What a judge is told that is asked again."""
-    cause = f"{answer.fault}: {answer.answer!r}" if answer.answer else str(answer.fault)
-    return (
-        f"\n\nYou were asked this before, and what came could not be used ({cause})."
-        " Answer with one of the letters above and nothing else as the answer."
-    )
-
-
 async def _ask_group(
     ask: Ask,
     group: tuple[GeckoQuestion, ...],
@@ -244,8 +228,15 @@ async def _ask_group(
         text = verdicts_as_json(group, reply.text) if gives_verdicts else reply.text
         return replace(reply, text=answer_as_json(group[0], text) if len(group) == 1 else text)
 
+    text = instructions.text(group)
+    if before is not None:
+        cause = f"{before.fault}: {before.answer!r}" if before.answer else str(before.fault)
+        text += (
+            f"\n\nYou were asked this before, and what came could not be used ({cause})."
+            " Answer with one of the letters above and nothing else as the answer."
+        )
     question = Question(
-        parts=(instructions.text(group) + ("" if before is None else _remark(before)), *parts),
+        parts=(text, *parts),
         schema=None if gives_verdicts else answers_schema(),
         names=tuple(item.id for item in group),
         texts={item.id: item.question for item in group},

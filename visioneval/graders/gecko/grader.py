@@ -61,7 +61,10 @@ class Gecko:
         entry = with_added_questions(prompt_questions, context.case, config)
         instructions = Instructions(context.templates, config.template_for_answers)
         ask, is_single = context.ask_own_judge, config.mode == "single"
-        parts = await _judge_parts(context, config)
+        parts: list[Part] = []
+        if context.output is not None:  # else its answers are recorded
+            attachments = await asyncio.to_thread(output_attachments, context, context.own_judge, config.frames)
+            parts = as_parts(attachments) if context.output.is_video else [item.part for item in attachments]
         answered = await ask_all(ask, entry.questions, instructions, parts, single=is_single)
         if _policy(config, answered) == "error":
             answered = await ask_past_cache(ask, entry.questions, instructions, parts, answered, single=is_single)
@@ -86,14 +89,6 @@ async def questions_about(context: GradingContext, config: GeckoGrader) -> Promp
         generation_key(config, context.prompt, digest_of_templates),
         lambda: generate_questions(ask, context.prompt, config, context.templates),
     )
-
-
-async def _judge_parts(context: GradingContext, config: GeckoGrader) -> list[Part]:
-    """The output as parts of a question; empty if the cell has no output and its answers are recorded."""
-    if context.output is None:
-        return []
-    attachments = await asyncio.to_thread(output_attachments, context, context.own_judge, config.frames)
-    return as_parts(attachments) if context.output.is_video else [attachment.part for attachment in attachments]
 
 
 def _policy(config: GeckoGrader, answered: AnswerSet) -> OnUnanswered:
@@ -147,20 +142,15 @@ def _reasons(
     wrong = [question for question in questions if scored[question.id] == 0]
     if not wrong:
         return {}
-    lines = [
-        f"{question.question} {_wrong_answer(question, answers[question.id])}" for question in wrong[:MAX_WRONG_LISTED]
-    ]
+    lines = []
+    for question in wrong[:MAX_WRONG_LISTED]:
+        answer = answers[question.id]
+        why = f"not {question.answer}"
+        if _is_right(question, answer):
+            why = "but a question that it depends on has a wrong answer"
+        lines.append(f"{question.question} {chosen_text(question, answer) or answer.answer or answer.fault}, {why}")
     more = f"; and {len(wrong) - MAX_WRONG_LISTED} more" if len(wrong) > MAX_WRONG_LISTED else ""
     return {config.key: f"{len(wrong)} of {len(questions)} wrong: {'; '.join(lines)}{more}"}
-
-
-def _wrong_answer(question: GeckoQuestion, answer: ParsedAnswer) -> str:
-    text = chosen_text(question, answer) or answer.answer or answer.fault
-    return (
-        f"{text}, but a question that it depends on has a wrong answer"
-        if _is_right(question, answer)
-        else f"{text}, not {question.answer}"
-    )
 
 
 def _missing_score_error(
@@ -223,19 +213,19 @@ def points(
         question.id: False if right[question.id] is None and on_unanswered == "wrong" else right[question.id]
         for question in asked
     }
-    parents = {question.id: () if ignore_dependencies else question.depends_on for question in asked}
-    return {
-        question.id: _points(answers[question.id], [answers[parent] for parent in parents[question.id]], on_unanswered)
-        for question in asked
-    }
-
-
-def _points(answer: bool | None, parents: Sequence[bool | None], on_unanswered: OnUnanswered) -> int | None:
-    if answer is None:
-        return None
-    if not answer or False in parents:
-        return 0
-    return None if None in parents and on_unanswered == "error" else 1
+    scored: dict[str, int | None] = {}
+    for question in asked:
+        answer = answers[question.id]
+        score: int | None = 1
+        parents = [] if ignore_dependencies else [answers[parent] for parent in question.depends_on]
+        if answer is None:
+            score = None
+        elif not answer or False in parents:
+            score = 0
+        elif None in parents and on_unanswered == "error":
+            score = None
+        scored[question.id] = score
+    return scored
 
 
 def shares(

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import GraderError
 from visioneval.graders.gecko import CHECK, GeckoGrader, choice_of, making_context
-from visioneval.graders.gecko.answers import OFF_SHAPE, Instructions, ParsedAnswer, ask_all, ask_past_cache, chosen_text
+from visioneval.graders.gecko.answers import OFF_SHAPE, Instructions, ask_all, ask_past_cache, chosen_text
 from visioneval.judging.ask import Ask, extra_keys_of, object_schema, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
@@ -104,14 +104,14 @@ def _with_our_names(data: dict[str, Any]) -> dict[str, Any]:
 
 def read_items(keywords: str, media: Media) -> dict[int, PromptItem]:
     """The numbered items of ``{1}[two] {2}[dogs]``, or of ``{1}[grapes, object, 1.0]`` for a video."""
-    return {int(number): _item(inner, media) for number, inner in _ITEM.findall(keywords) if inner.strip()}
-
-
-def _item(inner: str, media: Media) -> PromptItem:
-    parts = [part.strip() for part in inner.rsplit(",", 2)] if media == "video" else [inner.strip()]
-    if len(parts) == 3 and _NUMBER.fullmatch(parts[2]):
-        return PromptItem(parts[0], " ".join(parts[1].casefold().split()), min(1.0, float(parts[2])))
-    return PromptItem(inner.strip())
+    items = {}
+    for number, inner in _ITEM.findall(keywords):
+        text, *about = (part.strip() for part in inner.rsplit(",", 2))
+        if media == "video" and len(about) == 2 and _NUMBER.fullmatch(about[1]):
+            items[int(number)] = PromptItem(text, " ".join(about[0].casefold().split()), min(1.0, float(about[1])))
+        elif inner.strip():
+            items[int(number)] = PromptItem(inner.strip())
+    return items
 
 
 def read_questions(data: Any, media: Media) -> ParsedQuestions | str:
@@ -140,13 +140,8 @@ def read_questions(data: Any, media: Media) -> ParsedQuestions | str:
     if not questions:
         cause = f": {dropped[0].reason}" if dropped else ""
         return f"no question is usable{cause}"
-    return ParsedQuestions(
-        _utf8(keywords), tuple(questions.values()), tuple(dropped), items, about, _extra_keys(data, media)
-    )
-
-
-def _extra_keys(data: Mapping[str, Any], media: Media) -> dict[str, str]:
-    return {_utf8(name): _utf8(value) for name, value in extra_keys_of(data, questions_schema(media)).items()}
+    extra = {_utf8(name): _utf8(value) for name, value in extra_keys_of(data, questions_schema(media)).items()}
+    return ParsedQuestions(_utf8(keywords), tuple(questions.values()), tuple(dropped), items, about, extra)
 
 
 def _utf8(value: Any) -> str:
@@ -278,7 +273,12 @@ async def generate_questions(ask: Ask, prompt: str, options: GeckoGrader, templa
     Raises ``GraderError`` if there are no usable questions, and ``ProviderError``.
     """
     instructions = templates.render(options.template_for_questions, making_context(options.media, prompt))
-    parsed = await _ask_for_questions(ask, Question((instructions,), schema=questions_schema(options.media)), options)
+    question = Question((instructions,), schema=questions_schema(options.media))
+    parsed, replies = await _exchange(ask, question, options)
+    if isinstance(parsed, str) and all(reply.from_cache for reply in replies):
+        parsed, _ = await _exchange(past_cache(ask), question, options)
+    if isinstance(parsed, str):
+        raise GraderError(f"the judge generated no usable questions: {parsed}")
     questions, unconfirmed = await _checked_questions(ask, prompt, parsed, options, templates)
     if not questions:
         raise GraderError(
@@ -295,15 +295,6 @@ async def generate_questions(ask: Ask, prompt: str, options: GeckoGrader, templa
         dropped=(*parsed.dropped, *unconfirmed),
         extra_keys=dict(parsed.extra_keys) or None,
     )
-
-
-async def _ask_for_questions(ask: Ask, question: Question, options: GeckoGrader) -> ParsedQuestions:
-    parsed, replies = await _exchange(ask, question, options)
-    if isinstance(parsed, str) and all(reply.from_cache for reply in replies):
-        parsed, replies = await _exchange(past_cache(ask), question, options)
-    if isinstance(parsed, str):
-        raise GraderError(f"the judge generated no usable questions: {parsed}")
-    return parsed
 
 
 async def _exchange(ask: Ask, question: Question, options: GeckoGrader) -> tuple[ParsedQuestions | str, list[Reply]]:
@@ -329,16 +320,12 @@ def _read(reply: Reply, options: GeckoGrader) -> ParsedQuestions | str:
     parsed = read_questions(data, options.media)
     if isinstance(parsed, str):
         return parsed
-    questions = without_dropped_parents(parsed.questions, {q.id for q in parsed.questions} | _all_ids(data))
+    listed = {str(raw.get("id")) for raw in data["questions"] if isinstance(raw, dict)}  # the dropped ones too
+    questions = without_dropped_parents(parsed.questions, {q.id for q in parsed.questions} | listed)
     problem = next(iter(dependency_problems(questions)), None)
     if problem is not None and options.on_bad_dependency == "error":
         return problem[1]
     return replace(parsed, questions=with_valid_dependencies(questions, options))
-
-
-def _all_ids(data: Mapping[str, Any]) -> set[str]:
-    """The ids of all questions in a reply, including dropped ones."""
-    return {str(raw.get("id")) for raw in data["questions"] if isinstance(raw, dict)}
 
 
 def without_dropped_parents(questions: Sequence[GeckoQuestion], known: set[str]) -> tuple[GeckoQuestion, ...]:
@@ -367,17 +354,14 @@ async def _checked_questions(
         raise GraderError(f"the questions could not be checked: {answered.fault or OFF_SHAPE}")
     answers = answered.answers
     confirmed = tuple(question for question in parsed.questions if answers[question.id].choice == question.expected)
-    dropped = [
-        DroppedQuestion(question=question.question, reason=_drop_reason(question, answers[question.id]))
-        for question in parsed.questions
-        if question not in confirmed
-    ]
+    dropped = []
+    for question, offered in zip(parsed.questions, questions_asked, strict=True):
+        if question not in confirmed:
+            answer = answers[question.id]
+            text = chosen_text(offered, answer) or answer.answer or answer.fault
+            reason = f"the prompt alone does not give {question.answer!r}: {text}"
+            dropped.append(DroppedQuestion(question=question.question, reason=reason))
     return without_dropped_parents(confirmed, {question.id for question in parsed.questions}), dropped
-
-
-def _drop_reason(question: GeckoQuestion, answer: ParsedAnswer) -> str:
-    choice = chosen_text(question.model_copy(update={"choices": (*question.choices, NOT_STATED)}), answer)
-    return f"the prompt alone does not give {question.answer!r}: {choice or answer.answer or answer.fault}"
 
 
 def with_added_questions(entry: PromptQuestions, case: TestCase, options: GeckoGrader) -> PromptQuestions:
@@ -387,7 +371,11 @@ def with_added_questions(entry: PromptQuestions, case: TestCase, options: GeckoG
             update={"questions": with_valid_dependencies((*entry.questions, *case.add_questions), options)}
         )
     taken = {question.id for question in case.add_questions}
-    names = {question.id: _unused_id(question.id, taken) for question in entry.questions}
+    names: dict[str, str] = {}
+    for question in entry.questions:
+        candidates = (question.id, *(f"{question.id}_{number}" for number in range(2, 1000)))
+        names[question.id] = next(name for name in candidates if name not in taken)
+        taken.add(names[question.id])
     generated = tuple(
         question.model_copy(
             update={"id": names[question.id], "depends_on": tuple(names[parent] for parent in question.depends_on)}
@@ -395,12 +383,3 @@ def with_added_questions(entry: PromptQuestions, case: TestCase, options: GeckoG
         for question in entry.questions
     )
     return entry.model_copy(update={"questions": with_valid_dependencies((*generated, *case.add_questions), options)})
-
-
-def _unused_id(name: str, taken: set[str]) -> str:
-    """Returns an id that is not in ``taken``, and adds it there."""
-    unused = next(
-        candidate for candidate in (name, *(f"{name}_{number}" for number in range(2, 1000))) if candidate not in taken
-    )
-    taken.add(unused)
-    return unused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -61,15 +61,11 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader
         if (number := len(grader.compared(labels))) < 2:
             option = "models" if grader.models else "type"
             yield ("graders", index, option), f"a comparison needs at least two model runs, not {number}"
-        for message in _judge_problems(view, grader, graders_by_judge):
-            yield ("graders", index, "judge"), message
-
-
-def _judge_problems(view: SuiteContext, grader: PairwiseGrader, graders_by_judge: dict[str, str]) -> Iterator[str]:
-    for judge in filter(None, map(view.suite.judges.get, grader.judge_names)):
-        if judge.is_recorded:
-            yield "recorded answers cover single images only: use another judge for pairs"
-        if judge.title in graders_by_judge:
-            other = graders_by_judge[judge.title]
-            yield f"{other!r} already asks this judge model: use one pairwise grader per judge model"
-        graders_by_judge.setdefault(judge.title, grader.key)
+        loc = ("graders", index, "judge")
+        for judge in filter(None, map(view.suite.judges.get, grader.judge_names)):
+            if judge.is_recorded:
+                yield loc, "recorded answers cover single images only: use another judge for pairs"
+            if judge.title in graders_by_judge:
+                other = graders_by_judge[judge.title]
+                yield loc, f"{other!r} already asks this judge model: use one pairwise grader per judge model"
+            graders_by_judge.setdefault(judge.title, grader.key)

@@ -35,7 +35,9 @@ class Pairwise:
             if part == "output":
                 for label, output in ((FIRST, first), (SECOND, second)):
                     shown = output_attachments(replace(context, output=output), context.own_judge, config.frames)
-                    attachments += [_labeled(label, attachment) for attachment in shown]
+                    for item in shown:
+                        about = item.description.replace("to judge", label, 1)
+                        attachments.append(replace(item, id=item.id.replace("output", label, 1), description=about))
             else:
                 attachments += cell_attachments(context, context.own_judge, config.frames, (part,))
         return Question(message_about(context, config, attachments), schema=SCHEMA)
@@ -44,11 +46,6 @@ class Pairwise:
         """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
         answer = await ask_for_json(ask, question, reply_problems)
         return Choice(CHOICES[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys, answer.how)
-
-
-def _labeled(label: str, attachment: Attachment) -> Attachment:
-    name = attachment.id.replace("output", label, 1)
-    return replace(attachment, id=name, description=attachment.description.replace("to judge", label, 1))
 
 
 def reply_problems(data: Any) -> list[str]:

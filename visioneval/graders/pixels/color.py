@@ -60,12 +60,10 @@ def on_backgrounds(*images: Pixels) -> Iterator[tuple[Pixels, ...]]:
     """Premultiplied RGBA images as RGB on black, then on white; RGB images once, as they are."""
     yield tuple(np.ascontiguousarray(image[..., :3]) for image in images) if images[0].shape[2] == 4 else images
     if images[0].shape[2] == 4:
-        yield tuple(_on_white(image) for image in images)
-
-
-def _on_white(image: Pixels) -> Pixels:
-    rest = cv2.merge([255 - image[..., 3]] * 3)
-    return np.asarray(cv2.add(np.ascontiguousarray(image[..., :3]), rest), np.uint8)
+        yield tuple(
+            np.asarray(cv2.add(np.ascontiguousarray(image[..., :3]), cv2.merge([255 - image[..., 3]] * 3)), np.uint8)
+            for image in images
+        )
 
 
 def on_checkerboard(image: Pixels) -> Pixels:
@@ -168,7 +166,8 @@ def ciede2000(first: Floats, second: Floats) -> Floats:
     """
     first_colors, second_colors = first.reshape(-1, 3), second.reshape(-1, 3)
     difference = np.empty(len(first_colors), np.float32)
-    for part in _parts(len(first_colors)):
+    for start in range(0, len(first_colors), _PIXELS_AT_ONCE):
+        part = slice(start, start + _PIXELS_AT_ONCE)
         difference[part] = _ciede2000(first_colors[part].T.astype(np.float64), second_colors[part].T.astype(np.float64))
     return difference.reshape(first.shape[:-1])
 
@@ -188,10 +187,6 @@ def ciede2000_of_bytes(first: Pixels, second: Pixels) -> Floats:
             channels = (np.asarray(cv2.split(to_lab(image[part])), np.float32) for image in (first, second))
             difference[part] = _ciede2000(*channels)
     return difference
-
-
-def _parts(size: int) -> Iterator[slice]:
-    return (slice(start, start + _PIXELS_AT_ONCE) for start in range(0, size, _PIXELS_AT_ONCE))
 
 
 def _ciede2000(first: Values, second: Values) -> Values:

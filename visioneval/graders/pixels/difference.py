@@ -61,6 +61,7 @@ WINDOW_PX = 24
 _BLOCK = 4
 _BAND_PIXELS = 1 << 20
 _GAP = 32
+"""Rows: stretches of rows that may have changed and are at most so far apart are looked at together."""
 _CACHED_PIXELS = 1 << 17
 """Of a band whose intermediate results stay in the processor's cache."""
 
@@ -258,7 +259,9 @@ def _fine(before: Floats, after: Floats, sigma: float) -> Mask:
     changed = np.zeros(before.shape[:2], np.bool_)
     # A color is at most as far from the other image's nearby range as from the same pixel there.
     maybe = _may_be_apart(smooth_before, smooth_after, FINE_DELTA_E)
-    for rows in _stretches(np.any(maybe, axis=1)):
+    used = np.flatnonzero(np.any(maybe, axis=1))
+    for stretch in np.split(used, np.flatnonzero(np.diff(used) > _GAP) + 1) if used.size else ():
+        rows = slice(int(stretch[0]), int(stretch[-1]) + 1)
         columns = _extent(np.any(maybe[rows], axis=0))
         seen = tuple(slice(max(0, part.start - FINE_REACH), part.stop + FINE_REACH) for part in (rows, columns))
         first, second, within = smooth_before[seen], smooth_after[seen], maybe[seen]
@@ -294,14 +297,6 @@ def _may_be_apart(first: Floats, second: Floats, limit: float) -> Mask:
     step = first - second
     distance = cv2.transform(cv2.multiply(step, step), np.ones((1, 3), np.float32))
     return np.asarray(distance > (limit / 2) ** 2)
-
-
-def _stretches(flags: Any) -> Iterator[slice]:
-    """The stretches of True in a row of flags, where those at most ``_GAP`` apart count as one."""
-    positions = np.flatnonzero(flags)
-    for stretch in np.split(positions, np.flatnonzero(np.diff(positions) > _GAP) + 1):
-        if stretch.size:
-            yield slice(int(stretch[0]), int(stretch[-1]) + 1)
 
 
 def _grain(output: Pixels) -> Floats:

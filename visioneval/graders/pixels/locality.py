@@ -265,7 +265,15 @@ def outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | N
     """Why the pixels outside the mask fail, if they do; the first limit that is exceeded."""
     if config.tolerance == "redrawn":
         return _redraw_failure(finding.redraw, config) if finding.redraw else None
-    return _spread_failure(finding, config) or _isolated_failure(finding.isolated, config)
+    isolated = finding.isolated
+    if (spread := _spread_failure(finding, config)) is not None:
+        return spread
+    if isolated is None or isolated.window is None or isolated.pixels <= config.max_isolated_change:
+        return None
+    return (
+        f"outside the mask, {isolated.pixels:,} pixels {place(isolated.window)}"
+        f" changed visibly, above the limit of {config.max_isolated_change:,}, while the area around them is identical"
+    )
 
 
 def _spread_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
@@ -310,15 +318,6 @@ def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
             f" {config.max_content_change:g}, {undone}"
         )
     return None
-
-
-def _isolated_failure(isolated: IsolatedChange | None, config: LocalityGrader) -> str | None:
-    if isolated is None or isolated.window is None or isolated.pixels <= config.max_isolated_change:
-        return None
-    return (
-        f"outside the mask, {isolated.pixels:,} pixels {place(isolated.window)}"
-        f" changed visibly, above the limit of {config.max_isolated_change:,}, while the area around them is identical"
-    )
 
 
 def _unmeasured(finding: LocalityFinding, config: LocalityGrader) -> str | None:

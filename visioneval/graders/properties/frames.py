@@ -64,22 +64,16 @@ def opened_luma(path: Path) -> Iterator[tuple[Iterator[LumaFrame], dict[str, Any
         yield frames, {"codec": codec, "pixel_format": "rgb24", "pixel_aspect": 1.0, "has_audio": False}
         return
     with opened(str(path), mime) as (container, stream):
-        has_audio = _check_packets(container, stream)
+        count, has_audio = 0, False
+        pixels = stream.codec_context.width * stream.codec_context.height
+        for packet in packets(container, stream):
+            has_audio = has_audio or packet.stream.type == "audio"
+            count += packet.stream_index == stream.index
+            check_frames(count, count * pixels)
     with opened(str(path), mime) as (container, stream):
         context, shape = stream.codec_context, stream.sample_aspect_ratio
         stated = {"codec": context.name, "pixel_format": context.pix_fmt or "unknown", "has_audio": has_audio}
         yield _frames(container, stream), {**stated, "pixel_aspect": float(shape) if shape else 1.0}
-
-
-def _check_packets(container: Any, stream: Any) -> bool:
-    """Whether the file has sound. Raises ``ImageError`` if it is cut off or its frames are over the limits."""
-    count, has_audio = 0, False
-    pixels = stream.codec_context.width * stream.codec_context.height
-    for packet in packets(container, stream):
-        has_audio = has_audio or packet.stream.type == "audio"
-        count += packet.stream_index == stream.index
-        check_frames(count, count * pixels)
-    return has_audio
 
 
 def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
@@ -233,6 +227,8 @@ class _FrameMeasures:
         is_measured = starts is not None and ends is not None and len(starts) > 1
         frame_rate = len(intervals) / sum(intervals) if intervals else None
         times = list(zip(starts, ends, strict=True)) if starts is not None and ends is not None else []
+        by_black = groupby(zip(self._is_black, times, strict=False), itemgetter(0))
+        black = [list(row) for is_black, row in by_black if is_black]
         has_one_size = len({tiles.shape for tiles in self._means}) == 1
         means = np.stack([tiles.ravel() for tiles in self._means]) if has_one_size else None
         is_comparable = is_measured and means is not None and self._hdr is None
@@ -250,7 +246,7 @@ class _FrameMeasures:
             rates=_varying_rates(intervals),
             has_audio=has_audio,
             frozen=_stretches(times, self._is_still, at_least=2) if is_measured else None,
-            black=_black_stretches(times, self._is_black) if is_comparable else None,
+            black=tuple((row[0][1][0], row[-1][1][1]) for row in black) if is_comparable else None,
             flicker=flicker(means, frame_rate) if is_comparable and means is not None and frame_rate else None,
             over_time=over_time(times, means, self._changes) if is_measured and means is not None else None,
         )
@@ -305,11 +301,6 @@ def _stretches(times: Sequence[Stretch], continues: Iterable[bool], *, at_least:
         else:
             groups.append([time])
     return tuple((group[0][0], group[-1][1]) for group in groups if len(group) >= at_least)
-
-
-def _black_stretches(times: Sequence[Stretch], is_black: Sequence[bool]) -> tuple[Stretch, ...]:
-    rows = [list(row) for black, row in groupby(zip(is_black, times, strict=True), itemgetter(0)) if black]
-    return tuple((row[0][1][0], row[-1][1][1]) for row in rows)
 
 
 REVERTS_WITHIN_S = 0.1

@@ -67,9 +67,11 @@ class Video:
             scores[f"{key}.size"], checks["size"] = fits, (fits, why or unknown)
         results = [result for result, _ in checks.values()]
         scores[key] = False if False in results else None if None in results else True
+        failures = {name: why for name, (result, why) in checks.items() if result is False and why}
+        reasons = {key: "; ".join(failures.values())} if failures else {}
         return Grade(
             scores=scores,
-            reasons=_reasons(key, checks),
+            reasons=reasons | ({f"{key}.size": failures["size"]} if "size" in failures else {}),
             details=_details(facts),
             error=_unmeasured(measured, checks, facts),
             tool_versions=tool_versions(),
@@ -113,8 +115,12 @@ def _checks(config: VideoGrader, facts: VideoFacts, measured: dict[str, Any]) ->
         ("black_share", config.max_black_share, "{} of its duration is black" + _at(facts.black)),
         ("flicker", config.max_flicker, "it flickers by {}"),
     ):
-        if limit is not None:
-            yield name, _at_most(measured[name], limit, text)
+        value = measured[name]
+        if limit is not None and value is not None:
+            why = f"{text.format(f'{value:.4g}')}, at most {limit:g} expected"
+            yield name, (value <= limit, None if value <= limit else why)
+        elif limit is not None:
+            yield name, (None, None)
 
 
 def _within(value: float | None, limits: tuple[float, float], text: str) -> Check:
@@ -138,25 +144,12 @@ def _frame_rate(facts: VideoFacts, average: float | None, limits: tuple[float, f
     return (False if high < limits[0] or low > limits[1] else None), text
 
 
-def _at_most(value: float | None, limit: float, text: str) -> Check:
-    if value is None:
-        return None, None
-    return value <= limit, None if value <= limit else f"{text.format(f'{value:.4g}')}, at most {limit:g} expected"
-
-
 def _at(stretches: tuple[Stretch, ...] | None) -> str:
     """Where the longest of these times begins."""
     if not stretches:
         return ""
     start, _ = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
     return f" from {start:.4g} s on"
-
-
-def _reasons(key: str, checks: dict[str, Check]) -> dict[str, str]:
-    """The failures: that of the size by its metric, and all of them together by the grader's key."""
-    failures = {name: why for name, (result, why) in checks.items() if result is False and why}
-    reasons = {key: "; ".join(failures.values())} if failures else {}
-    return reasons | ({f"{key}.size": failures["size"]} if "size" in failures else {})
 
 
 def _unmeasured(measured: dict[str, Score], checks: dict[str, Check], facts: VideoFacts) -> str | None:

@@ -193,10 +193,14 @@ def _tally(config: RubricGrader, asked: Metrics, ballots: Sequence[Ballot], *, t
     scores = {name: combined_vote(values) for name, values in votes.items()}
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
     lost = [ballot.fault for ballot in ballots if ballot.fault]
+    # In a vote of several calls, a tag of one call is enough.
+    by_vote = _by_vote(config, ballots, TAGS)
+    tags = [{tag for tags in answers for tag in tags or ()} if answers else None for answers in by_vote]
+    named = {tag: [None if voted is None else tag in voted for voted in tags] for tag in config.failure_tags}
     return Grade(
         scores=scores,
         reasons=_reasons(config, ballots, scores, votes),
-        failure_tags=_tags(config, ballots),
+        failure_tags=tuple(tag for tag, values in named.items() if combined_vote(values)),
         details=_details(config, ballots, votes),
         error=lost[0] if lost and None in scores.values() else None,
         judge_model=next((reply.model for reply in replies), None),
@@ -220,7 +224,8 @@ def _reasons(
     ties: dict[str, list[str]] = {}
     for ballot in ballots:
         key = next(iter(ballot.metrics)) if config.per_metric else config.key
-        ties[key] = [f"{name} {_vote_texts(votes[name])}" for name in ballot.metrics if is_tie(votes[name])]
+        tied = {name: map(_vote_text, votes[name]) for name in ballot.metrics if is_tie(votes[name])}
+        ties[key] = [f"{name} {', '.join(texts)}" for name, texts in tied.items()]
         agrees = all(ballot.value_of(name) == scores[name] for name in ballot.metrics)
         if ballot.value_of(REASON) and (key not in reasons or (agrees and key not in agreeing)):
             reasons[key] = ballot.value_of(REASON)
@@ -228,24 +233,15 @@ def _reasons(
     return {key: f"{text} (tied votes: {'; '.join(ties[key])})" if ties[key] else text for key, text in reasons.items()}
 
 
-def _vote_texts(values: Sequence[Any]) -> str:
+def _vote_text(value: Any) -> str:
     words = {True: "yes", False: "no", None: "lost"}
-    plain = (f"{value:g}" if type(value) in (int, float) else words.get(value, value) for value in values)
-    return ", ".join(plain)
+    return f"{value:g}" if type(value) in (int, float) else words.get(value, value)
 
 
 def _by_vote(config: RubricGrader, ballots: Sequence[Ballot], key: str) -> list[list[Any]]:
     """The answers under a key of the reply, by vote: several of a vote of several calls, none of a lost one."""
     answered = [ballot for ballot in ballots if ballot.answer]
     return [[ballot.value_of(key) for ballot in answered if ballot.vote == vote] for vote in range(config.votes)]
-
-
-def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
-    """The declared tags in the majority of the votes. In a vote of several calls, one call is enough."""
-    by_vote = _by_vote(config, ballots, TAGS)
-    votes = [{tag for tags in answers for tag in tags or ()} if answers else None for answers in by_vote]
-    named = {tag: [None if tags is None else tag in tags for tags in votes] for tag in config.failure_tags}
-    return tuple(tag for tag, values in named.items() if combined_vote(values))
 
 
 def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
@@ -261,6 +257,9 @@ def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str
     last_reply = next((ballot.replies[-1] for ballot in ballots if ballot.replies), None)
     tags = {tag for ballot in ballots for tag in ballot.value_of(TAGS, ())}
     retried = [ballot for ballot in ballots if ballot.fault or len(ballot.replies) > 1]
+    extra: dict[str, str] = {}
+    for answer in answers:  # the first vote wins
+        extra = {**answer.extra_keys, **extra}
     details = {
         "judge": last_reply and last_reply.model,
         "reply_shape": last_reply and last_reply.shape,
@@ -271,16 +270,8 @@ def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str
         "undeclared_tags": sorted(tags - set(config.failure_tags)),
         "read": sorted({answer.how for answer in answers} - {"json"}),
         "asked_again": sum(len(ballot.replies) > 1 for ballot in ballots),
-        "extra_keys": _extra_keys(ballots),
+        "extra_keys": dict(list(extra.items())[:MAX_EXTRA_KEYS]),
         "replies": reply_texts(reply for ballot in retried for reply in ballot.replies),
         "crops": [dict(crop) for ballot in ballots for crop in ballot.crops],
     }
     return {name: value for name, value in details.items() if value}
-
-
-def _extra_keys(ballots: Sequence[Ballot]) -> dict[str, str]:
-    """Unrequested keys of the replies; the first vote wins. Limited to what a record stores."""
-    extra: dict[str, str] = {}
-    for ballot in ballots:
-        extra = {**(ballot.answer.extra_keys if ballot.answer else {}), **extra}
-    return dict(list(extra.items())[:MAX_EXTRA_KEYS])

@@ -254,23 +254,17 @@ def _extra(
     in_doubt = {index for doubt in doubts for index in doubt.readings}
     whole = [((index, 0, page.length(index)),) for index in page.counted if index in in_doubt]
     explained = covered([*known, *allowed, *whole])
-    maybe = _maybe_allowed(page, lines, explained) if fold else []
-    explained |= covered(match for _, match in maybe)
+    maybe: list[Hit] = []  # text that may be an allowed line whose characters cannot be read
+    for line in lines.allowed if fold else ():
+        for match in gap_occurrences(page, line):
+            if explained.isdisjoint(places := covered([match])):
+                maybe.append((line, match))
+                explained |= places
     items = extras(page, explained, lines.all, doubt=fold)
     if not fold:
         return items, ()
     certain, foreign = _without_illegible(items, [line for line in lines.all if line.text not in legible])
     return certain, (*pairs(page, maybe), *foreign)
-
-
-def _maybe_allowed(page: Page, lines: Lines, explained: AbstractSet[tuple[int, int]]) -> list[Hit]:
-    """The text that no other line explains, and that may be an allowed line whose characters cannot be read."""
-    hits: list[Hit] = []
-    for line in lines.allowed:
-        for match in gap_occurrences(page, line):
-            if not covered([match]) & (explained | covered(match for _, match in hits)):
-                hits.append((line, match))
-    return hits
 
 
 def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
@@ -399,17 +393,12 @@ def extras(
         for start, end in zip(starts, ends, strict=True):
             run = copy.chars[start:end]
             is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
-            if _is_text(run, alone=is_alone):
+            is_text = any(char.isalnum() or char in _TEXT_SYMBOLS for char in run)
+            if is_text or not (is_alone or _ORNAMENTS.issuperset(run)):
                 is_doubtful = doubt and (is_button or _may_be_shape(run, confidence, scripts, alone=is_alone))
                 context = None if end - start == len(copy.chars) else copy.text.strip()
                 items.append(Extra(copy.cut(start, end), index, confidence, context, is_doubtful))
     return tuple(items)
-
-
-def _is_text(run: str, *, alone: bool) -> bool:
-    if any(char.isalnum() or char in _TEXT_SYMBOLS for char in run):
-        return True
-    return not alone and not _ORNAMENTS.issuperset(run)
 
 
 def _may_be_shape(run: str, confidence: float, scripts: AbstractSet[str], *, alone: bool) -> bool:

@@ -106,7 +106,12 @@ class Text:
         if text != ImageText(first):
             comparison = await self._compare(context, text, expected)
         if comparison.spaces and self._config.spaces == "exact":
-            comparison = await _with_spaces(context, text.readings, comparison)
+            indices = other_spaces(comparison, text.readings)
+            doubted = [text.readings[index] for index in indices]
+            run = partial(look_at_lines, path, doubted)
+            looks = (await ocr.measured(context, "spaces of lines", run, LineLooks, readings=doubted)).looks
+            by_index = dict(zip(indices, looks, strict=True))
+            comparison = with_spaces(comparison, text.readings, fold=True, looks=by_index)
         return first, text, comparison
 
     async def _compare(self, context: GradingContext, text: ImageText, expected: ExpectText) -> CopyCheck:
@@ -192,16 +197,6 @@ def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, l
     with room_for(path):
         images = ocr.on_backgrounds(load_image(path))
         return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
-
-
-async def _with_spaces(context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck) -> CopyCheck:
-    """The comparison with spaces, after another look at the lines that were read with other ones."""
-    path = context.generated.path
-    indices = other_spaces(comparison, readings)
-    doubted = [readings[index] for index in indices]
-    run = partial(look_at_lines, path, doubted)
-    looks = (await ocr.measured(context, "spaces of lines", run, LineLooks, readings=doubted)).looks
-    return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
 
 
 def _grade(

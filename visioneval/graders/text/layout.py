@@ -71,6 +71,15 @@ class _Box:
         is_near = gap <= _LINE_GAP * max(self.height, other.height)
         return is_near and other.top + other.bottom > self.top + self.bottom and not self.beside(other)
 
+    def near(self, after: _Box) -> bool:
+        height = max(self.height, after.height)
+        aside, below = (
+            max(after.left - self.right, self.left - after.right),
+            max(after.top - self.bottom, self.top - after.bottom),
+        )
+        is_before = after.bottom <= self.top or (self.beside(after) and after.right <= self.left)
+        return max(aside, below) <= _NEAR * height and not is_before
+
     def around(self, other: _Box) -> _Box:
         return _Box(
             min(self.left, other.left),
@@ -110,16 +119,8 @@ def near(readings: Sequence[Reading]) -> tuple[frozenset[int], ...]:
         return tuple(frozenset() for _ in readings)
     boxes = _leveled_boxes(corners)
     return tuple(
-        frozenset(other for other, after in enumerate(boxes) if after is not box and _is_near(box, after))
-        for box in boxes
+        frozenset(other for other, after in enumerate(boxes) if after is not box and box.near(after)) for box in boxes
     )
-
-
-def _is_near(box: _Box, after: _Box) -> bool:
-    height = max(box.height, after.height)
-    apart = max(after.left - box.right, box.left - after.right), max(after.top - box.bottom, box.top - after.bottom)
-    is_before = after.bottom <= box.top or (box.beside(after) and after.right <= box.left)
-    return max(apart) <= _NEAR * height and not is_before
 
 
 def in_one_row(first: Reading, second: Reading) -> bool:

@@ -77,13 +77,12 @@ class Lines:
 
 def pairs(page: Page, hits: Iterable[Hit], doubt: Doubt | None = None) -> tuple[CopyPair, ...]:
     """The hits with what was read of them."""
-    return tuple(CopyPair(line.text, page.shown(match), match, doubt, _gaps(page, line, match)) for line, match in hits)
-
-
-def _gaps(page: Page, line: Copy, match: Match) -> tuple[str, ...]:
-    """The unreadable characters of a line that was not read as it is."""
-    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
-    return () if skeleton(read) == skeleton(line.chars) else tuple(unreadable(line.text))
+    found = []
+    for line, match in hits:
+        read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
+        gaps = () if skeleton(read) == skeleton(line.chars) else tuple(unreadable(line.text))
+        found.append(CopyPair(line.text, page.shown(match), match, doubt, gaps))
+    return tuple(found)
 
 
 _UNREAD = 0.5
@@ -157,7 +156,13 @@ def _doubt(page: Page, other: _Instead, miss: Miss, others: Sequence[int]) -> tu
     tilts = [_tilt(page.readings[index]) for index, _, _ in closest]
     if tilts and max(tilts) - min(tilts) > _CURVED:
         return page.shown(closest), closest, "curved"
-    unread = [index for index in others if _may_be_misread(page.readings[index])]
+    # What is not confident, or runs neither along the image nor up or down, as a part of a curve does.
+    from_axes = {index: _tilt(page.readings[index]) % (math.pi / 2) for index in others}
+    unread = [
+        index
+        for index, tilt in from_axes.items()
+        if page.readings[index].confidence < _UNREAD or min(tilt, math.pi / 2 - tilt) > _CURVED
+    ]
     return (_joined_text(page, unread), _places(unread), "unread") if unread and not closest else None
 
 
@@ -167,12 +172,6 @@ def _joined_text(page: Page, readings: Sequence[int]) -> str:
 
 def _places(readings: Sequence[int]) -> Match:
     return tuple((index, 0, 0) for index in readings)
-
-
-def _may_be_misread(reading: Reading) -> bool:
-    """Whether a reading is not confident, or runs neither along the image nor up or down, as a part of a curve does."""
-    from_axis = _tilt(reading) % (math.pi / 2)
-    return reading.confidence < _UNREAD or min(from_axis, math.pi / 2 - from_axis) > _CURVED
 
 
 def _tilt(reading: Reading) -> float:

@@ -152,7 +152,11 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
     """
     looks: list[list[Reading]] = []
     places = list(_standing_out(image, known))
-    windows = [_around(place) for place in places]
+    windows = []  # they may reach beyond the image
+    for left, top, right, bottom in places:
+        width, height = (max(_WINDOW, round(side * _AROUND)) for side in (right - left, bottom - top))
+        x, y = (left + right - width) // 2, (top + bottom - height) // 2
+        windows.append((x, y, x + width, y + height))
     areas = ((right - left) * (bottom - top) for left, top, right, bottom in windows)
     if sum(max(area, _MIN_SIDE**2) for area in areas) > _MAX_WINDOWS_AREA:
         return []
@@ -173,7 +177,9 @@ def read_enlarged(image: Image.Image) -> list[Reading]:
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     enlarged = image.resize(size, Image.Resampling.LANCZOS)
     looks: list[list[Reading]] = []
-    for tile in _tiles(size):
+    side = int(MAX_AREA**0.5)
+    across, down = (list(_spans(length, side)) for length in size)
+    for tile in ((left, top, right, bottom) for top, bottom in down for left, right in across):
         look = [reading for reading in read_flat(enlarged.crop(tile)) if not _is_cut(reading, tile, size)]
         looks.append([_moved(reading, scale, tile[:2]) for reading in look])
     return merged(looks)
@@ -188,27 +194,11 @@ def _is_cut(reading: Reading, tile: Place, size: tuple[int, int]) -> bool:
     return any(map(all, zip(at_rim, is_inner, strict=True)))
 
 
-def _around(place: Place) -> Place:
-    """The window around a place; it may reach beyond the image."""
-    left, top, right, bottom = place
-    width, height = (max(_WINDOW, round(side * _AROUND)) for side in (right - left, bottom - top))
-    x, y = (left + right - width) // 2, (top + bottom - height) // 2
-    return x, y, x + width, y + height
-
-
 def _moved(reading: Reading, scale: float, corner: tuple[int, int]) -> Reading:
     """A reading of a part of the image that was enlarged by ``scale``, with its corners in the image."""
     assert reading.corners is not None
     a, b, c, d = (((x + corner[0]) / scale, (y + corner[1]) / scale) for x, y in reading.corners)
     return replace(reading, corners=_rounded((a, b, c, d)))
-
-
-def _tiles(size: tuple[int, int]) -> Iterator[Place]:
-    """The tiles of an image, each of at most ``MAX_AREA`` pixels."""
-    side = int(MAX_AREA**0.5)
-    for top, bottom in _spans(size[1], side):
-        for left, right in _spans(size[0], side):
-            yield left, top, right, bottom
 
 
 def _spans(length: int, longest: int) -> Iterator[tuple[int, int]]:

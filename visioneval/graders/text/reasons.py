@@ -18,7 +18,12 @@ def reason(
     config: TextGrader, expected: ExpectText, readings: Sequence[Reading], comparison: CopyCheck, reader: str
 ) -> str:
     """Why the copy passes, fails or is undecided, in one line. ``reader`` is ``ocr`` or ``judge``."""
-    nothing = _nothing_similar(config, readings, reader)
+    if count := sum(_counts(config, reading) for reading in readings):
+        nothing = f"nothing similar was read in {count} {'line' if count == 1 else 'lines'} of text"
+    elif readings:
+        nothing = f"nothing was read at a confidence of at least {config.min_confidence:g}"
+    else:
+        nothing = no_text("on the image") if reader == "ocr" else "the judge read no text"
     reasons = [*_failures(config, comparison, nothing), *_extra_reasons(config, comparison, reader)]
     reasons += filter(None, [doubts(config, comparison)])
     return "; ".join(reasons) or _success_reason(config, expected, comparison)
@@ -87,16 +92,6 @@ def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterat
         yield f"forbidden {quoted(pair.line)} is present{as_read}"
 
 
-def _nothing_similar(config: TextGrader, readings: Sequence[Reading], reader: str) -> str:
-    """Why nothing is near a missing line."""
-    count = sum(_counts(config, reading) for reading in readings)
-    if count:
-        return f"nothing similar was read in {count} {'line' if count == 1 else 'lines'} of text"
-    if readings:
-        return f"nothing was read at a confidence of at least {config.min_confidence:g}"
-    return no_text("on the image") if reader == "ocr" else "the judge read no text"
-
-
 def _counts(config: TextGrader, reading: Reading) -> bool:
     return reading.confidence >= config.min_confidence
 
@@ -114,26 +109,21 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
 
 
 def _success_reason(config: TextGrader, expected: ExpectText, comparison: CopyCheck) -> str:
+    """That the copy is as expected, and what differs from the required lines and does not count."""
     count = len(expected.required)
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
     doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
     parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
-    return "; ".join([", ".join(parts), *_tolerated(config, comparison)])
-
-
-def _tolerated(config: TextGrader, comparison: CopyCheck) -> Iterator[str]:
-    """What differs from the required lines and does not count."""
-    if config.spaces == "loose":
-        lines = {found.line for found in comparison.spaces}
-        read = [f'"{pair.read}"' for pair in comparison.matched if pair.line in lines]
-        if read:
-            yield f"spaces not checked in {', '.join(read)}"
-    followed = dict.fromkeys((pair.line, pair.mark) for pair in comparison.matched if pair.mark)
-    if followed:
+    sentences = [", ".join(parts)]
+    lines = {found.line for found in comparison.spaces} if config.spaces == "loose" else set[str]()
+    if read := [f'"{pair.read}"' for pair in comparison.matched if pair.line in lines]:
+        sentences.append(f"spaces not checked in {', '.join(read)}")
+    if followed := dict.fromkeys((pair.line, pair.mark) for pair in comparison.matched if pair.mark):
         marks = " and ".join(f'"{line}" is followed by "{mark}"' for line, mark in followed)
-        yield f"{marks}, which is tolerated unless extra: forbid"
+        sentences.append(f"{marks}, which is tolerated unless extra: forbid")
+    return "; ".join(sentences)
 
 
 def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:

@@ -144,19 +144,12 @@ def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Read
     is_possible = max(in_box, in_wider_box) >= POSSIBLE
     if min(in_box, in_wider_box) >= SURE or (is_possible and max(at_other_sizes) >= SURE_IN_ONE):
         return replace(reading, text=text, read_as=reading.read_as or reading.text, shown=(), possible=None)
-    return replace(reading, possible=text) if is_possible and not _is_misspelled(reading.text, text) else reading
-
-
-def _is_misspelled(read: str, text: str) -> bool:
-    """Whether the difference is another case or a letter too many: the model weighs these much like the text, and
-    reads them only where they stand."""
-    read_letters, letters = (copy_of(line, fold=True).chars.casefold() for line in (read, text))
-    return len(read_letters) >= len(letters) and _once(read_letters) == _once(letters)
-
-
-def _once(letters: str) -> str:
-    """Each letter in a row once."""
-    return "".join(letter for letter, _ in groupby(letters))
+    # Another case or a letter too many is a mistake: the model weighs these much like the text, and reads them only
+    # where they stand.
+    read, letters = (copy_of(line, fold=True).chars.casefold() for line in (reading.text, text))
+    once = [[letter for letter, _ in groupby(line)] for line in (read, letters)]
+    is_misspelled = len(read) >= len(letters) and once[0] == once[1]
+    return replace(reading, possible=text) if is_possible and not is_misspelled else reading
 
 
 def _likelihoods(image: Image.Image, corners: Corners, chars: str) -> list[float]:

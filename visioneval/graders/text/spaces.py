@@ -74,7 +74,10 @@ def findings(
         if place.is_read != place.is_expected:
             kind = _wrong(place) if looks is None else _kind(place, looks.get(place.reading))
             if kind is not None:
-                yield SpaceFinding(line.text, kind, _words(line, place.position))
+                at = line.source[place.position]
+                first, second = line.text[:at].split()[-1], line.text[at:].split()[0]
+                words = (first, second) if place.position in line.gaps else (first + second,)
+                yield SpaceFinding(line.text, kind, words)
 
 
 def _kind(place: _Place, look: LineLook | None) -> Kind | None:
@@ -129,13 +132,6 @@ def _is_free(line: Copy, position: int) -> bool:
     return not _THIN.isdisjoint(line.text[line.source[position - 1] : line.source[position]])
 
 
-def _words(line: Copy, position: int) -> tuple[str, ...]:
-    """The words of a line around a space, or the word around another place."""
-    before, after = line.text[: line.source[position]], line.text[line.source[position] :]
-    first, second = before.split()[-1], after.split()[0]
-    return (first, second) if position in line.gaps else (first + second,)
-
-
 _READ_HEIGHT = 48
 """The height in pixels at which lines are read."""
 _MARGIN = 0.12
@@ -178,19 +174,15 @@ def _look(image: Image.Image, reading: Reading) -> LineLook | None:
     for turned in (line, line.rotate(180)):
         read = networks.read_line(turned)
         if _compared(read.text) == _compared(reading.text):
-            other = networks.read_line(_enlarged(turned)).text
+            enlarged = turned  # the spaces in small print that the recognizer reads by mistake are then elsewhere
+            if turned.height < _READ_HEIGHT:
+                size = (max(1, round(turned.width * _READ_HEIGHT / turned.height)), _READ_HEIGHT)
+                enlarged = turned.resize(size, Image.Resampling.LANCZOS)
+            margin = round(enlarged.height * _MARGIN)
+            other = networks.read_line(ImageOps.expand(enlarged, margin, ocr.border_color(enlarged))).text
             texts = (read.text, other) if _compared(other) == _compared(read.text) else (read.text,)
             return LineLook(texts, gaps(turned, read.text, read.columns))
     return None
-
-
-def _enlarged(line: Image.Image) -> Image.Image:
-    """The line at the height that the recognizer reads at least, with a margin: the spaces in small print that it reads
-    by mistake are then at other places."""
-    if line.height < _READ_HEIGHT:
-        size = (max(1, round(line.width * _READ_HEIGHT / line.height)), _READ_HEIGHT)
-        line = line.resize(size, Image.Resampling.LANCZOS)
-    return ImageOps.expand(line, round(line.height * _MARGIN), ocr.border_color(line))
 
 
 def _compared(text: str) -> str:
@@ -216,7 +208,7 @@ _MIN_CLOSED, _LETTER = 3, 0.2
 """So many gaps without a space give the letter gap; else those do that are at most so much wider than narrow ones."""
 _WIDE = 0.45
 """From this letter gap on, in heights of a glyph, a line of equal gaps may be letter-spaced or all single letters."""
-_SLANTS = (0.0, 0.12, 0.25, -0.12)
+_SLANTS = (0.12, 0.25, -0.12)
 _SLANT_GAIN = 0.02
 """The share of the columns that must become empty for a line to be taken as slanted."""
 _NO_GLYPH = 0.2
@@ -245,7 +237,8 @@ def gaps(image: Image.Image, text: str, columns: Sequence[float]) -> tuple[Gap, 
     ink = _ink_mask(image)
     heights = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)[2][1:, cv2.CC_STAT_HEIGHT]
     height = float(median([int(size) for size in heights if size > _NO_GLYPH * ink.shape[0]] or [0]))
-    parts = _parts(_upright(ink))
+    steps = np.flatnonzero(np.diff(_upright(ink).any(axis=0).astype(np.int8), prepend=0, append=0))
+    parts = [(int(start), int(end)) for start, end in zip(steps[::2], steps[1::2], strict=True)]
     if not parts or not height:
         return unclear
     aligned, misplaced = _align(parts, [column * ink.shape[1] for column in columns], height)
@@ -298,22 +291,13 @@ def _ink_mask(image: Image.Image) -> Mask:
 def _upright(ink: Mask) -> Mask:
     """The ink sheared so that most columns are empty: slanted letters overlap each other."""
     needed = _SLANT_GAIN * ink.shape[1]
-    slanted = [_sheared(ink, slant) for slant in _SLANTS]
-    return max(slanted, key=lambda mask: np.count_nonzero(~mask.any(axis=0)) - (0 if mask is ink else needed))
-
-
-def _sheared(ink: Mask, slant: float) -> Mask:
-    if not slant:
-        return ink
     height, width = ink.shape
-    matrix = np.array([[1, slant, -slant * height / 2], [0, 1, 0]], dtype=np.float32)
-    mask: Mask = cv2.warpAffine(ink.astype(np.uint8), matrix, (width, height), flags=cv2.INTER_NEAREST).astype(np.bool_)
-    return mask
-
-
-def _parts(ink: Mask) -> list[Part]:
-    steps = np.flatnonzero(np.diff(ink.any(axis=0).astype(np.int8), prepend=0, append=0))
-    return [(int(start), int(end)) for start, end in zip(steps[::2], steps[1::2], strict=True)]
+    slanted = [ink]
+    for slant in _SLANTS:
+        matrix = np.array([[1, slant, -slant * height / 2], [0, 1, 0]], dtype=np.float32)
+        sheared = cv2.warpAffine(ink.astype(np.uint8), matrix, (width, height), flags=cv2.INTER_NEAREST)
+        slanted.append(sheared.astype(np.bool_))
+    return max(slanted, key=lambda mask: np.count_nonzero(~mask.any(axis=0)) - (0 if mask is ink else needed))
 
 
 def _align(parts: Sequence[Part], xs: Sequence[float], height: float) -> tuple[list[int], float]:

@@ -134,16 +134,13 @@ def _read_scale(image: Image.Image, languages: Sequence[str], scale: int) -> Ite
     for row in csv.DictReader(_table(data, languages).splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
         if row["level"] == "5" and row["text"].strip():
             words.setdefault(tuple(row[key] for key in _LINE_KEYS), []).append(row)
-    yield from (_line(line, scale) for line in words.values())
-
-
-def _line(words: Sequence[dict[str, str]], scale: int) -> Reading:
-    boxes = [tuple(int(word[key]) / scale for key in ("left", "top", "width", "height")) for word in words]
-    left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
-    right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
-    confidence = round(min(max(float(word["conf"]), 0.0) for word in words) / 100, CONFIDENCE_DIGITS)
-    text = " ".join(word["text"] for word in words).translate(_MARKS)
-    return Reading(text, confidence, ((left, top), (right, top), (right, bottom), (left, bottom)))
+    for line in words.values():
+        boxes = [tuple(int(word[key]) / scale for key in ("left", "top", "width", "height")) for word in line]
+        left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
+        right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
+        confidence = round(min(max(float(word["conf"]), 0.0) for word in line) / 100, CONFIDENCE_DIGITS)
+        text = " ".join(word["text"] for word in line).translate(_MARKS)
+        yield Reading(text, confidence, ((left, top), (right, top), (right, bottom), (left, bottom)))
 
 
 def _table(data: bytes, languages: Sequence[str]) -> str:
