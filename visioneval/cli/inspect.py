@@ -293,7 +293,7 @@ def view(
 
     The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
     """
-    from visioneval.serve.server import check_extra
+    from visioneval.serve import check_extra
 
     check_extra("the viewer")
     from visioneval.serve.view import serve

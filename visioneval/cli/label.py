@@ -67,7 +67,7 @@ def page(
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
     from visioneval.label.work import LabelRequest
-    from visioneval.serve.server import check_extra
+    from visioneval.serve import check_extra
 
     check_extra("the label page")
     from visioneval.serve.label import serve

@@ -22,8 +22,7 @@ from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
 from visioneval.installation import install_command
-from visioneval.label.images import VIDEO_TYPES
-from visioneval.label.items import applies, questions_for
+from visioneval.label.items import VIDEO_TYPES, applies, questions_for
 from visioneval.label.sampling import (
     RANDOM_KINDS,
     Candidate,

@@ -60,23 +60,16 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
         Column(heading, min_width=_WHOLE_NAME),
         *numbers("A", "B"),
         Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
-        *numbers("p", "p Holm", "n (cases)"),
-        Column("broken / fixed"),
-        Column("result"),
+        *(*numbers("p", "p Holm", "n (cases)"), Column("broken / fixed"), Column("result")),
     ]
     is_shown = {"p Holm": kind == "tested", "broken / fixed": kind == "verdicts"}
     has_links = heading == "tag" and kind == "verdicts"
     rows: list[list[Cell]] = [
         [
             quoted(item.name, link=f"#pairs?{urlencode({'tag': item.name})}" if has_links else ""),
-            show_value(item, item.a),
-            show_value(item, item.b),
+            *(show_value(item, value) for value in (item.a, item.b)),
             Value(show_difference(item), plot=_plot(item)),
-            show_p(item.p),
-            show_p(item.p_holm),
-            show_n(item),
-            f"{item.lower:,} / {item.higher:,}",
-            _result(item),
+            *(show_p(item.p), show_p(item.p_holm), show_n(item), f"{item.lower:,} / {item.higher:,}", _result(item)),
         ]
         for item in differences
     ]

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -24,10 +25,9 @@ from visioneval.records.reader import RESULTS, count_cells
 from visioneval.records.runs import current_state
 from visioneval.records.stores.lookup import copies_at, display_name, refresh_runs
 from visioneval.records.untrusted import LARGEST, check_run_folder, read_json
-from visioneval.report.html.pages import policy, render, usd
+from visioneval.report.html.pages import policy, render, style, theme, usd
 from visioneval.report.outcome import Tone, outcome
 from visioneval.report.text import one_line, scale_of, show_share
-from visioneval.serve.server import FOLDER
 from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import describe_meaning
 from visioneval.types import Metric
@@ -236,6 +236,8 @@ def _trend(
     )
 
 
+FOLDER = Path(__file__).parent / "pages"
+STYLE = "view.css"
 SUMMARY = "summary.json"
 _MAX_BYTES = 256 << 20
 _UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
@@ -392,3 +394,12 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+@cache
+def read_asset(name: str) -> str:
+    """A file of the pages. A style begins with what it shares with others: at least the named colors and sizes."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        return (style() if name == STYLE else theme()) + text
+    return text
