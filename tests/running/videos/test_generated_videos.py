@@ -146,7 +146,6 @@ def test_a_downloaded_video_is_cached_without_reading_it_into_memory(tmp_path: P
         assert media.content == path
         cache.put("key", "generate", {}, [(media.sha256, path)])
         entry = cache.get("key")
-        assert entry is not None
         assert entry.image_bytes == len(video_bytes())
         assert cache.path(media.sha256).samefile(path)
     assert not scratch.exists()

@@ -197,8 +197,12 @@ class TestEndings:
         assert len(api.videos.created) == 1
 
 
+REFUSED = ApiError(401, "no access", code="UNAUTHENTICATED")
+SPENT = ApiError(402, "no credit", code="PAYMENT_REQUIRED")
+
+
 class TestPolling:
-    @pytest.mark.parametrize("status", [429, 500, 503])
+    @pytest.mark.parametrize(("kind", "status"), [("veo", 429), ("omni", 500), ("videos", 503)], indirect=["kind"])
     def test_errors_while_polling_do_not_pay_again(
         self, kind: str, status: int, api: FakeAPI, runner: SuiteRunner
     ) -> None:
@@ -219,11 +223,14 @@ class TestPolling:
         assert len(api.videos.created) == 1
 
     @pytest.mark.parametrize(
-        ("error", "message"),
+        ("kind", "error", "message"),
         [
-            (ApiError(401, "no access", code="UNAUTHENTICATED"), "the provider refused the API key: 401: no access"),
-            (ApiError(402, "no credit", code="PAYMENT_REQUIRED"), " is spent: 402: no credit"),
+            ("veo", REFUSED, "the provider refused the API key: 401: no access"),
+            ("omni", SPENT, " is spent: 402: no credit"),
+            ("videos", REFUSED, "the provider refused the API key: 401: no access"),
+            ("videos", SPENT, " is spent: 402: no credit"),
         ],
+        indirect=["kind"],
     )
     def test_a_refused_key_and_a_spent_quota_end_the_run_and_resuming_asks_again(
         self, kind: str, api: FakeAPI, runner: SuiteRunner, error: ApiError, message: str
