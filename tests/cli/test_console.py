@@ -91,8 +91,7 @@ LONG = "a long label of " + "x" * 150 + "{}"
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize(
-    ("models", "label"),
-    [(1, "m{}"), (8, "model,size=1024x1024,q={}"), (8, LONG), (40, "m{}"), (40, LONG)],
+    ("models", "label"), [(1, "m{}"), (8, "model,size=1024x1024,q={}"), (8, LONG), (40, "m{}"), (40, LONG)]
 )
 def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label: str) -> None:
     text = printed(summary_of(models, label), width)

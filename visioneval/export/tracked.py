@@ -49,6 +49,7 @@ _GATE_STATES = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "def
 _MAX_LISTED, _MAX_TEXT, _MAX_GATES = 200, 2_000, 20
 _OPTIONAL = ("gaps", "failed rules", "failure tags", "error")
 """The columns that a table has only if a cell has a value there: trackers show the first columns only."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +340,6 @@ def shortened(text: str, longest: int = _MAX_TEXT) -> str:
     """Text without control characters, cut to ``longest`` characters."""
     safe = clean(text)
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
-
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 class Tracker(Protocol):

@@ -43,6 +43,14 @@ _Pixel = Annotated[float, Field(ge=-100_000, le=100_000)]
 _Corner = tuple[_Pixel, _Pixel]
 _BOX: TypeAdapter[Box] = TypeAdapter(tuple[_Corner, _Corner, _Corner, _Corner])
 _OTHER_SIDE = {"a": "b", "b": "a"}
+VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
+_DIMMED_OPACITY = 0.24
+_BORDER_COLOR = (214, 40, 98)
+_TEXT_SIDE, _MOST_ENLARGED = 96, 4
+_MOST_WIDE, _MOST_HIGH = 1200, 400
+_GAP, _BETWEEN = 12, (236, 236, 236)
+Box = tuple[tuple[float, float], ...]
+"""Four corners in pixels, clockwise from the top left of a text."""
 
 
 class ItemView:
@@ -222,17 +230,6 @@ def swap_sides(item: Item, answers: Mapping[str, Answer], questions: Mapping[str
         for key, question in questions.items()
         if key in answers
     }
-
-
-VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
-_DIMMED_OPACITY = 0.24
-_BORDER_COLOR = (214, 40, 98)
-_TEXT_SIDE, _MOST_ENLARGED = 96, 4
-_MOST_WIDE, _MOST_HIGH = 1200, 400
-_GAP, _BETWEEN = 12, (236, 236, 236)
-
-Box = tuple[tuple[float, float], ...]
-"""Four corners in pixels, clockwise from the top left of a text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Status
 
 _Subjects = dict[SubjectKey, Candidate]
+PROGRESS = "labeling.jsonl"
+ANCHOR_VALIDITY = timedelta(hours=12)
+"""Anchors are asked again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +270,6 @@ def _notes(run: _Run, by_key: _Subjects, missing_anchors: int) -> Iterable[str]:
         yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:
         yield f"{count_of(missing_anchors, 'cell')} with an agreed answer skipped: not in this selection"
-
-
-PROGRESS = "labeling.jsonl"
-ANCHOR_VALIDITY = timedelta(hours=12)
-"""Anchors are asked again after this time."""
 
 
 class LabelSession(Frozen):

@@ -33,6 +33,28 @@ _WHOLE_NAME, _SHORTEST_NAME = 30, 10
 """Characters of a name that are not broken, where that fits with two lines for each metric, and where it does not."""
 _Kind = Literal["tested", "verdicts", "scores"]
 """Differences that are adjusted and decide, of which broken and fixed cells are counted, and others."""
+MAX_LISTED = 5
+CHANGE_WORDS: dict[Change, tuple[str, str]] = {
+    "broken": ("Broken (passed in A, fails in B)", "broken"),
+    "error_after": ("New errors (measured in A, ERROR in B)", "new error{s}"),
+    "fixed": ("Fixed (failed in A, passes in B)", "fixed"),
+    "error_before": ("Resolved errors (ERROR in A, measured in B)", "resolved error{s}"),
+    "still_failing": ("Still failing", "still failing"),
+    "still_error": ("ERROR in both", "error{s} in both"),
+    "still_passing": ("Still passing", "still passing"),
+}
+"""The title of the cells with a change, and what follows their number."""
+_OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
+    "unmeasured": ("error", "A gate was not measured"),
+    "cannot_tell": ("error", "A gate cannot tell"),
+    "incomplete": ("error", "B is incomplete"),
+}
+_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
+"""What follows a failed gate where the exit code is not that of the gate."""
+_HASH = re.compile("[0-9a-f]{12}")
+_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
 def difference_sections(comparison: Comparison) -> Iterator[Section]:
@@ -197,30 +219,6 @@ def _detectable(difference: Difference) -> str | None:
         return None
     points = difference.detectable * 100
     return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
-
-
-MAX_LISTED = 5
-CHANGE_WORDS: dict[Change, tuple[str, str]] = {
-    "broken": ("Broken (passed in A, fails in B)", "broken"),
-    "error_after": ("New errors (measured in A, ERROR in B)", "new error{s}"),
-    "fixed": ("Fixed (failed in A, passes in B)", "fixed"),
-    "error_before": ("Resolved errors (ERROR in A, measured in B)", "resolved error{s}"),
-    "still_failing": ("Still failing", "still failing"),
-    "still_error": ("ERROR in both", "error{s} in both"),
-    "still_passing": ("Still passing", "still passing"),
-}
-"""The title of the cells with a change, and what follows their number."""
-_OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
-    "passed": ("pass", "All gates passed"),
-    "failed": ("fail", "A gate failed"),
-    "unmeasured": ("error", "A gate was not measured"),
-    "cannot_tell": ("error", "A gate cannot tell"),
-    "incomplete": ("error", "B is incomplete"),
-}
-_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
-"""What follows a failed gate where the exit code is not that of the gate."""
-_HASH = re.compile("[0-9a-f]{12}")
-_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
 def comparison_outcome(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Outcome:

@@ -23,6 +23,8 @@ _STOPPED = {
     "quota": "Stopped by a spent quota",
 }
 _UNFINISHED = {"running": "Still running", "stopped": "Stopped before completion", "interrupted": "Interrupted"}
+_MAX_REASONS = 20
+_MIN_TEXT, _MAX_TEXT = 60, 200
 
 
 def outcome(summary: Summary) -> tuple[Tone, str]:
@@ -113,10 +115,6 @@ def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
         for entry in never_asked
     )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
-
-
-_MAX_REASONS = 20
-_MIN_TEXT, _MAX_TEXT = 60, 200
 
 
 def model_run(summary: Summary, label: str) -> Value:

@@ -32,6 +32,8 @@ _ABOUT = (
     "strength: log-odds from the mean; chance: to win against a model run of mean strength; a tie counts as half, and a"
     " flip as a tie"
 )
+MAX_CELLS = 10
+_COUNTS = ("B wins", "A wins", "ties", "flips", "errors", "pairs")
 
 
 def ranking_report(rankings: Rankings) -> Report:
@@ -110,10 +112,6 @@ def _ticks(entries: Sequence[RankedRun]) -> tuple[float, ...]:
     power = 10.0 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     return tuple(at * step for at in range(floor(min(values) / step), ceil(max(values) / step) + 1))
-
-
-MAX_CELLS = 10
-_COUNTS = ("B wins", "A wins", "ties", "flips", "errors", "pairs")
 
 
 def preferences_section(preferences: Sequence[PreferenceFinding]) -> Section:

@@ -20,6 +20,8 @@ from visioneval.report.outcome import failure_tag_table
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, quoted, shown_columns
 from visioneval.report.text import RATE, clean, one_line, show_rate
 
+_NUMBERS = Column("cells", is_number=True), Column("pass rate [95%]")
+
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
@@ -83,9 +85,6 @@ def run_list(runs: Sequence[ListedRun], *, failure_tags: bool = False) -> Iterat
         listed = zip(names, members, cells, strict=True)
         notes = [f"{name} {one_line(run.run_id)}: {number}" for name, run, number in listed]
         yield Section(title, columns, rows, notes, splits=True)
-
-
-_NUMBERS = Column("cells", is_number=True), Column("pass rate [95%]")
 
 
 def baseline_section(name: str, summary: BaselineSummary) -> Section:

@@ -45,6 +45,17 @@ MAX_METRICS = 4
 MAX_TAGS = 3
 _MAX_LISTED = 12
 Show = Callable[[float], str]
+FOLDER = Path(__file__).parent / "pages"
+STYLE = "view.css"
+SUMMARY = "summary.json"
+_MAX_BYTES = 256 << 20
+_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
+Stamp = tuple[int, int]
+"""Time in ns and size of a file; zeros if it does not exist."""
+_LEFT_OUT: dict[str, Any] = {
+    **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
+    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
+}
 
 
 def index_page(
@@ -236,15 +247,6 @@ def _trend(
     )
 
 
-FOLDER = Path(__file__).parent / "pages"
-STYLE = "view.css"
-SUMMARY = "summary.json"
-_MAX_BYTES = 256 << 20
-_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
-Stamp = tuple[int, int]
-"""Time in ns and size of a file; zeros if it does not exist."""
-
-
 class _SuiteName(BaseModel):
     """The name of a suite, which can be large: the rest is skipped."""
 
@@ -290,12 +292,6 @@ class RunRow:
         if self.problem or self.stamps != stamps_of(folder):
             return False
         return self.state != "running" or current_state(folder, "running") == "running"
-
-
-_LEFT_OUT: dict[str, Any] = {
-    **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
-    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
-}
 
 
 @dataclass
