@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from itertools import compress
 from typing import Any, Self
 
+from pydantic import BaseModel, ValidationError
+
 from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.plugins import NAME, plugin_names
@@ -145,6 +147,16 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     key = next((step for step in reversed(loc) if isinstance(step, str)), "item")
     problem = _value_problem(kind, loc, error.get("ctx", {}), error["input"]) or error["msg"]
     return f"{key if key.isprintable() else repr(key)}: {problem}"
+
+
+def model_problems(model: type[BaseModel], params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each parameter that does not fit a model of all parameters, with the reason."""
+    try:
+        model.model_validate(dict(params))
+    except ValidationError as error:
+        schema = model.model_json_schema()
+        for entry in error.errors(include_url=False):
+            yield str(entry["loc"][0]), explain(entry, schema)
 
 
 def _place_of(name: str, schema: Mapping[str, Any], loc: Loc) -> str:
