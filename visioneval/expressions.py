@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -152,22 +153,15 @@ def for_case(node: Node, tags: Collection[str]) -> Node:
     if not isinstance(node, FunctionCall):
         return node
     operands = tuple(for_case(operand, tags) for operand in node.operands)
-    condition = _decided(operands[0])
+    condition = None
+    if node.function in ("where", "and", "or") and next(names_in(operands[0]), None) is None:
+        with suppress(NoValueError):
+            condition = bool(evaluate(operands[0], {}))
     if condition is not None and node.function == "where":
         return operands[1] if condition else operands[2]
-    if condition is not None and node.function in ("and", "or"):
+    if condition is not None:
         return operands[1] if condition is (node.function == "and") else Number(float(condition))
     return FunctionCall(node.function, operands)
-
-
-def _decided(node: Node) -> bool | None:
-    """The value of a condition whose tags were replaced; ``None`` if it depends on a metric or has no value."""
-    if next(names_in(node), None) is not None:
-        return None
-    try:
-        return bool(evaluate(node, {}))
-    except NoValueError:
-        return None
 
 
 def kind_of(node: Node, kinds: Mapping[str, Kind]) -> Kind:
@@ -221,28 +215,23 @@ def evaluate(node: Node, scores: Mapping[str, Score], tags: Collection[str] = ()
         return not values[0]
     if node.function in COMPARISONS:
         return is_true(float(values[0]), node.function, float(values[1]))
-    return _finite(ARITHMETIC[node.function], values)
+    try:
+        result = ARITHMETIC[node.function](*map(float, values))
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise NoValueError("the result is too large")
+    return result
 
 
 def _score(name: str, scores: Mapping[str, Score]) -> Value:
     if name not in scores:
         raise NotForCellError(name)
     score = scores[name]
-    if score is None:
-        raise NoValueError(f"{name} is null", frozenset({name}))
-    if isinstance(score, str):
-        raise NoValueError(f"{name} is {score!r}, which is no number", frozenset({name}))
+    if score is None or isinstance(score, str):
+        reason = "null" if score is None else f"{score!r}, which is no number"
+        raise NoValueError(f"{name} is {reason}", frozenset({name}))
     return score
-
-
-def _finite(function: Callable[..., float], values: Sequence[Value]) -> float:
-    try:
-        result = function(*map(float, values))
-    except OverflowError:
-        result = math.inf
-    if not math.isfinite(result):
-        raise NoValueError("the result is too large")
-    return result
 
 
 MAX_LENGTH = 1000
@@ -287,7 +276,11 @@ def parse_expression(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"the expression has {len(text):,} characters, over the limit of {MAX_LENGTH:,}")
     tree = _ExpressionParser(list(_tokens(text))).whole()
-    _check_depth(tree)
+    level: list[Node] = [tree]
+    for _ in range(MAX_TREE):
+        level = [operand for node in level if isinstance(node, FunctionCall) for operand in node.operands]
+    if level:
+        raise ValueError("the expression has too many operators in a row: use a function such as mean")
     names = tuple(dict.fromkeys(names_in(tree)))
     if not names:
         raise ValueError("the expression reads no metric")
@@ -425,14 +418,6 @@ class _ExpressionParser:
     @staticmethod
     def _error(token: _Token, message: str) -> ValueError:
         return ValueError(f"character {token.at} of the expression: {message}")
-
-
-def _check_depth(tree: Node) -> None:
-    level: list[Node] = [tree]
-    for _ in range(MAX_TREE):
-        level = [operand for node in level if isinstance(node, FunctionCall) for operand in node.operands]
-    if level:
-        raise ValueError("the expression has too many operators in a row: use a function such as mean")
 
 
 def _check_constants(node: Node) -> None:

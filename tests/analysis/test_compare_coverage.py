@@ -19,7 +19,7 @@ from visioneval.analysis.compare.gates import check_coverage, parse_allowed
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.sides import Cell
 from visioneval.report.html.pages import PageFrame
-from visioneval.serve.reports import render_comparison
+from visioneval.serve.site import render_comparison
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
 

@@ -202,19 +202,10 @@ def test_a_data_frame_has_nullable_types(root: Path) -> None:
     assert {name: str(kind) for name, kind in empty.dtypes.items()} == types
 
 
-BAD_TABLES = [
-    (["--format", "parquet"], "--format parquet: name the file with --output"),
-    (["-o", "cells.xlsx"], "cells.xlsx: give --format, one of csv, jsonl, parquet"),
-    (["-o", "missing/cells.parquet"], "missing/cells.parquet: cannot write"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD_TABLES)
-def test_a_table_that_cannot_be_written_is_one_line(root: Path, arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), *arguments])
-    assert result.exit_code == 2
-    assert result.stderr.startswith(message)
-    assert len(result.stderr.splitlines()) == 1
+def test_a_table_that_cannot_be_written_is_one_line(root: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), "-o", "missing/cells.parquet"])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.stderr.startswith("missing/cells.parquet: cannot write")
 
 
 def test_without_pyarrow_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ from visioneval.graders.rubric import RubricGrader
 from visioneval.graders.rubric.grader import Rubric
 from visioneval.media.images import identify
 from visioneval.running.keys import grade_key
-from visioneval.suite.load import LoadedSuite
 
 Problems = Callable[..., list[str]]
 METRICS = {"clear": {"type": "pass_fail", "description": "Is it clear?"}}
@@ -148,32 +147,6 @@ def judged(grader: str, *more: str, cases: str = "cases: [{id: one, prompt: a tr
 RUBRIC = "type: rubric, metrics: {k.x: {type: pass_fail, description: x}}"
 
 
-@pytest.mark.parametrize(
-    ("grader", "problem"),
-    [
-        (f"{RUBRIC}, show: [outptu]", "show: there is no part 'outptu' (did you mean 'output'?)"),
-        (f"{RUBRIC}, show: [output, image]", "show: there is no part 'image' (known: criteria, inputs, masks, "),
-        (f"{RUBRIC}, show: [output, output]", "show: 'output' is listed twice"),
-        (f"{RUBRIC}, show: [prompt, criteria]", "show: add 'output', which is what the judge grades"),
-        (f"{RUBRIC}, show: []", "show: add 'output', which is what the judge grades"),
-        (f"{RUBRIC}, show: output", "show: expected a list, not 'output'"),
-        ("type: alignment, show: [output]", "show: add 'prompt' or 'criteria', which this grader compares the output with"),
-        ("type: pairwise, show: [inputs, output]", "show: add 'prompt' or 'criteria', which"),
-        ("type: alignment, show: [criteria, output]", "alignment/alignment.md.j2: uses 'prompt', which this grader does not show"),
-    ],
-)  # fmt: skip
-def test_bad_parts_are_reported(problems: Problems, grader: str, problem: str) -> None:
-    found = problems(judged(grader))
-    assert any(message.startswith("suite.yaml:4:") and problem in message for message in found), found
-
-
-def test_a_reference_that_no_case_has_is_a_warning(load: Callable[..., LoadedSuite]) -> None:
-    metrics = "metrics: {x: {type: pass_fail, description: x}}"
-    graders = f"graders: [{{key: k, type: rubric, {metrics}, show: [prompt, criteria, reference, output]}}]"
-    warnings = load(suite(JUDGED, graders=graders, verdict="verdict: [x]")).warnings
-    assert [message for message in map(str, warnings) if "show lists 'reference', but no case" in message]
-
-
 def test_an_svg_without_its_extra_is_refused_with_what_to_do(
     problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,31 +201,6 @@ def test_the_judge_reads_the_template_of_the_case(tmp_path: Path) -> None:
     assert words == ["A poster: a tree", "A banner: a tree"]
 
 
-@pytest.mark.parametrize(
-    ("cases", "files", "problem"),
-    [
-        (TWO_KINDS, {"poster.j2": FILES["poster.j2"]}, "there is no template 'banner.j2'"),
-        (TWO_KINDS, {**FILES, "banner.j2": "nothing"}, "banner.j2: shows neither 'prompt' nor 'criteria'"),
-        ("cases: [{id: one, prompt: x}]", FILES, "there is no 'kind' (known: nothing) (case 'one')"),
-        ("cases: [{id: one, prompt: x, metadata: {kind: ../a}}]", FILES, "there is no template '../a.j2'"),
-        ("cases: [{id: one, prompt: x, metadata: {knd: a}}]", FILES, "there is no 'kind' (did you mean 'knd'?)"),
-    ],
-)
-def test_bad_templates_of_cases_are_reported_at_the_option(
-    problems: Problems, cases: str, files: dict[str, str], problem: str
-) -> None:
-    found = problems(by_kind(cases=cases), files)
-    assert any(message.startswith("suite.yaml:4:") and problem in message for message in found), found
-
-
-def test_templates_of_all_cases_load(problems: Problems) -> None:
-    assert problems(by_kind(), FILES) == []
-    by_tag = BY_KIND.replace(
-        "{{ case.metadata.kind }}", '{{ "poster" if case.metadata.kind == "poster" else "banner" }}'
-    )
-    assert problems(by_kind(by_tag), FILES) == []
-
-
 def test_two_graders_of_the_same_thing_stand_beside_the_same_raters() -> None:
     question = {"key": "usable", "ask": "Usable?", "type": "yes_no", "metric": ["good", "blank"]}
     cases = "abcdefgh"
@@ -264,20 +212,3 @@ def test_two_graders_of_the_same_thing_stand_beside_the_same_raters() -> None:
         ("good", "usable", 8), ("blank", "usable", 8)
     ]  # fmt: skip
     assert findings[0].measures["accuracy"].value == 7 / 8
-
-
-@pytest.mark.parametrize(
-    ("metric", "problem"),
-    [
-        ("[x, y]", "no grader writes 'y'"),
-        ("[]", "must not be empty"),
-        ("5", "metric: expected"),
-        ("[x, image.blank]", None),
-    ],
-)
-def test_the_metrics_of_a_question_are_checked_one_by_one(problems: Problems, metric: str, problem: str | None) -> None:
-    labels = f"labels: {{questions: [{{key: q, ask: Fine?, type: yes_no, metric: {metric}}}]}}"
-    graders = "graders: [{key: k, type: rubric, metrics: {x: {type: pass_fail, description: x}}}, {key: image, type: properties}]"
-    found = problems(suite(JUDGED, labels, graders=graders, verdict="verdict: [x]"))
-    assert (found == []) is (problem is None)
-    assert problem is None or problem in found[0]

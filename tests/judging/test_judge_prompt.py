@@ -87,11 +87,7 @@ def test_a_template_sees_the_case_and_the_variables() -> None:
 
 def test_metrics_that_share_a_call() -> None:
     assert [list(group) for group in options().groups(CASE)] == [["gate", "score", "share"]]
-    assert [list(group) for group in options(per_metric=True).groups(CASE)] == [
-        ["gate"],
-        ["score"],
-        ["share"],
-    ]
+    assert [list(group) for group in options(per_metric=True).groups(CASE)] == [["gate"], ["score"], ["share"]]
 
 
 @pytest.mark.parametrize(("describe", "names"), [(False, [LIST]), (True, [DESCRIBE, CHECK])])

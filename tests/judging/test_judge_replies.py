@@ -20,7 +20,7 @@ from visioneval.records.questions import read_questions
 pytestmark = pytest.mark.slow
 
 APIS = ("responses", "chat", "gemini")
-PARTS = 16
+PARTS = 8
 """The number of cells of a run, each with a different truncation of the same replies."""
 DEGENERATE = "{" * 200_000
 LOOK: dict[str, Any] = {

@@ -19,7 +19,7 @@ from visioneval.cli import app
 from visioneval.errors import WrongTaskError
 from visioneval.graders.properties.frames import opened_luma
 from visioneval.judging.attachments import output_attachments, shown
-from visioneval.label.images import load_animation
+from visioneval.label.items import load_animation
 from visioneval.media.animation import AnimationFrame, animation_frames, animation_of
 from visioneval.media.video import artifact, sample_frames, sample_images
 from visioneval.providers.base import ImagePart

@@ -96,29 +96,6 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
     assert call("r@m", "--min", "good:0.5").exit_code == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["r", "--min", "good"], "--min 'good': write METRIC:VALUE or METRIC:MEASURE:VALUE with a value from -1 to 1"),
-        (["r", "--min", "good:2"], "--min 'good:2': write METRIC:VALUE"),
-        (["r", "--min", "good:nan"], "--min 'good:nan': write METRIC:VALUE"),
-        (["r", "--min-point", "good:2"], "--min-point 'good:2': write METRIC:VALUE"),
-        (["r", "--min", "good:0.5", "--min", "good:0.6"], "--min good: given twice"),
-        (["r", "--min", "goood:0.5"], "--min goood: no run has the metric 'goood' (did you mean 'good'?)"),
-        (["r", "--min", "good:kapa:0.5"], "--min good:kapa: no measure 'kapa' (did you mean 'kappa'?)"),
-        (["nope"], "'nope': no such run"),
-        (["r@q"], "no model run 'q'"),
-        (["r", "--correct"], "--correct: r: no random draw of cells to label is recorded"),
-    ],
-)
-def test_wrong_usage(tmp_path: Path, call: Any, arguments: list[str], message: str) -> None:
-    write(tmp_path, [])
-    done = call(*arguments)
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(message)
-
-
 def test_a_corrected_figure_that_was_not_measured_is_the_outcome() -> None:
     """Its figures are in golden files, and how they are corrected is tested there."""
     metric = {"run": "r", "metric": "good", "question": "usable", "kind": "bool", "note": "3 of 8", "reason": "no draw"}
@@ -133,15 +110,6 @@ def test_a_corrected_figure_that_was_not_measured_is_the_outcome() -> None:
         "NOT MEASURED: 3 of 8 (--allow unmeasured=RATE accepts more)",
         "not corrected: no draw",
     ]
-
-
-@pytest.mark.parametrize("which", ["all", "disputed:3", "random", "random:0"])
-def test_only_random_cells_are_drawn(tmp_path: Path, which: str) -> None:
-    folder = write(tmp_path, [])
-    done = CliRunner().invoke(app, ["label", "draw", "r", which, "--runs", str(tmp_path)])
-    assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert not (folder / "labeling_draws.jsonl").exists()
 
 
 def test_run_without_labels_has_a_note(tmp_path: Path, call: Any) -> None:
@@ -183,22 +151,3 @@ def test_a_hostile_judge_of_pairs_and_unreadable_answers(tmp_path: Path, call: A
     done = call("r")
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
     assert "preferences.jsonl:1: no schema_version" in done.stderr
-
-
-@pytest.mark.slow
-def test_large_run(tmp_path: Path, call: Any) -> None:
-    folder = write(tmp_path, [])
-    line = record(run_id="r", scores={"good": True}).model_dump_json()
-    answer = label("a", "ann", "usable", True).model_dump_json()
-    with (folder / "results.jsonl").open("w") as cells, (folder / "labels.jsonl").open("w") as labels:
-        for number in range(40_000):
-            case, good = "abcdefgh"[number % 8], str(number % 3 == 0).lower()
-            cells.write(line.replace('"one"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
-                        .replace('"good":true', f'"good":{good}') + "\n")  # fmt: skip
-            if number % 4 == 0:
-                labels.write(answer.replace('"a"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
-                             .replace('"answer":true', f'"answer":{good}') + "\n")  # fmt: skip
-    done = call("r", "--json", "--min-point", "good:0.99")
-    assert done.exit_code == 0, done.output
-    (data,) = [entry for entry in json.loads(done.stdout)["graders"] if entry["metric"] == "good"]
-    assert (data["cells"], data["measures"]["kappa"]["value"]) == (10_000, 1)

@@ -36,14 +36,7 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
     page.click("#view-overview details summary")
     text = page.inner_text("main")
     assert text.index("Broken (passed in A, fails in B): 1") < text.index("Fixed (failed in A, passes in B): 1")
-    for fact in (
-        "A gate failed",
-        "1 of 4 cells broke",
-        "look: it looks crimson",
-        "pass_rate",
-        "50 %",
-        "p Holm",
-    ):
+    for fact in ("A gate failed", "1 of 4 cells broke", "look: it looks crimson", "pass_rate", "50 %", "p Holm"):
         assert fact in text
     assert page.locator(".pair h3").all_text_contents() == ["broke", "repaired"]
     assert page.locator(".regressions article").count() == 1

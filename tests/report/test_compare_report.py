@@ -25,34 +25,6 @@ FAIL = Verdict.FAIL
 NAME = "magnification_of_it"
 
 
-def lines_of(width: int) -> list[str]:
-    metrics = {NAME: Metric(type="bool", better="higher")}
-    before, after = (
-        side([cell(case, scores={NAME: case in good}) for case in "abcdef"], name, metrics=metrics)
-        for name, good in (("a", "abcdef"), ("b", "abc"))
-    )
-    return comparison_text(compare(before, after), width=width).splitlines()
-
-
-def test_80_columns_break_no_name_and_have_two_lines_for_each_metric() -> None:
-    lines = lines_of(80)
-    (row,) = (at for at, line in enumerate(lines) if line.startswith(f"{NAME}  "))
-    assert "50 %" in lines[row]
-    assert lines[row + 1].split()[0].startswith("[")
-    assert ["metric", "A", "B", "[95%]", "Holm", "(cases)", "result"] in [line.split() for line in lines]
-    assert max(map(len, lines)) <= 80
-
-
-def test_a_wide_terminal_has_one_line_for_each_metric() -> None:
-    (row,) = (line for line in lines_of(140) if line.startswith(f"{NAME}  "))
-    assert "-50 [" in row
-
-
-def printed(before: str, after: str, *fail_on: str) -> str:
-    result = compare(side(verdicts(before)), side(verdicts(after), "b"))
-    return comparison_text(result, check_gates(result, parse_fail_on(fail_on)))
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "low", "high", "text"),
     [
@@ -96,17 +68,6 @@ def test_every_output_shows_whether_an_interval_has_0(broken: int, p: float, end
     assert float(interval.split(", ")[1]) == rate.interval.high
 
 
-def test_fewer_than_five_cases_show_what_broke_and_no_statistics() -> None:
-    text = printed("PPPP", "FFFF")
-    assert text.startswith("A gate cannot tell (exit code 3)\n4 broken\n")
-    assert "Broken (passed in A, fails in B): 4" in text
-    assert "--json shows more: Statistics of fewer than 5 cases" in text
-    assert "CANNOT TELL" in text
-    assert "B - A" not in text
-    assert "can be missed" not in text
-    assert "B - A" in printed("PPPPP", "FFFFF")
-
-
 def test_nothing_says_that_a_change_would_be_missed_that_was_found() -> None:
     for p, lines in ((0.2, ["With 6 cases, any change can be missed (ok)"]), (0.01, [])):
         difference = Difference("ok", Metric(type="bool", better="higher"), difference=-1.0, n_cases=6, p=p)
@@ -117,20 +78,6 @@ def test_an_interrupted_comparison_states_the_exit_code_that_it_ends_with() -> N
     text = comparison_text(compare(side([cell("a")]), side([cell("a")], "b")), interrupted=True)
     first, *_, last = filter(None, text.splitlines())
     assert first == last == "Interrupted (exit code 130)"
-
-
-def test_a_comparison() -> None:
-    before = verdicts("P" * 9 + "F")
-    after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
-    result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
-    text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
-    assert text.startswith("## visioneval compare: A gate failed\n\n- **9 broken, 1 still failing**")
-    assert "| **`c0`** | `` fine: @all \\| see `x` `` |" in text
-    assert "<details><summary>Still failing: 1</summary>" in text
-    assert "**significantly worse**" in text
-    assert "| **FAILED** | `regressed` | `pass_rate -90.0 points (p 0.002)` |" in text
-    tables = [line for line in text.splitlines() if line.startswith("|")]
-    assert all(line.endswith("|") for line in tables)
 
 
 def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
@@ -146,10 +93,7 @@ def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
 
 
 def test_pipe_is_escaped_only_in_tables() -> None:
-    result = compare(
-        side([cell("a|b"), cell("gone|x")]),
-        side([cell("a|b", "FAIL")], "b"),
-    )
+    result = compare(side([cell("a|b"), cell("gone|x")]), side([cell("a|b", "FAIL")], "b"))
     text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
     assert "| **`a\\|b`** |" in text
     assert "- `only in A: 1 cell: m: gone|x [0]`" in text
@@ -172,13 +116,6 @@ def test_gates_in_the_title() -> None:
     assert text.startswith("## visioneval compare: All gates passed, but 1 cell broke\n")
 
 
-def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
-    result = compare(side(verdicts("PPF", tags=("logo",))), side(verdicts("FPP", tags=("logo",)), "b"))
-    assert "| `logo` | 66.7 % | 66.7 % | 0 [-100, +100] | 1.00 | 3 | 1 / 1 | cannot tell: too few cases |" in (
-        comparison_markdown(result)
-    )
-
-
 @pytest.mark.parametrize(
     ("state", "names", "outcome"),
     [
@@ -197,12 +134,6 @@ def test_a_failed_gate_is_in_the_title_beside_what_is_missing(state: RunState, n
         )
     ]
     assert comparison_markdown(result, gates).startswith(f"## visioneval compare: {outcome}\n")
-
-
-def test_incomplete_run_is_in_the_title() -> None:
-    result = compare(side(verdicts("P")), side(verdicts("P"), "b", state="interrupted"))
-    text = comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
-    assert text.startswith("## visioneval compare: B is incomplete\n")
 
 
 def test_lower_is_better_in_words() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,10 @@ import pytest
 from golden import check_golden, check_no_others, html_lines, json_lines, stable
 from label_server import Server
 from report_studio import Studio, commands
+from typer.testing import CliRunner
 from view_server import view_server
+
+from visioneval.cli import app
 
 GOLDEN = Path(__file__).with_name("golden")
 MADE, READ = commands()
@@ -65,6 +70,17 @@ def test_an_item_of_the_label_page(name: str, words: list[str], studio: Studio, 
     check_golden(GOLDEN / f"label.{name}.json", stable(item, studio.folder))
 
 
+def test_wrong_usage_is_one_line(studio: Studio) -> None:
+    """A new mistake is a line ``$ visioneval ...`` of the golden file."""
+    before, lines = sorted(studio.folder.rglob("*")), []
+    for words in re.findall(r"^\$ visioneval (.+)$", (GOLDEN / "usage.txt").read_text(encoding="utf-8"), re.MULTILINE):
+        result = CliRunner().invoke(app, shlex.split(words), env={"COLUMNS": "80"}, prog_name="visioneval")
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), (words, result.output)
+        lines += [f"$ visioneval {words}", result.stderr]
+    assert sorted(studio.folder.rglob("*")) == before
+    check_golden(GOLDEN / "usage.txt", stable("\n".join(lines), studio.folder))
+
+
 def test_every_golden_file_is_of_a_test() -> None:
-    names = {name for name, *_ in (*MADE, *READ)} | {"viewer", "label"}
+    names = {name for name, *_ in (*MADE, *READ)} | {"viewer", "label", "usage"}
     check_no_others(GOLDEN, "*", {path.name for path in GOLDEN.iterdir() if path.name.partition(".")[0] in names})

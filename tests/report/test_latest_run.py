@@ -67,21 +67,3 @@ def test_label_alone_opens_the_page_of_the_latest_run(two_runs: Toy) -> None:
 def test_without_any_run_there_is_no_latest_one(toy: Toy, words: tuple[str, ...]) -> None:
     result = toy(*words)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "runs: contains no runs")
-
-
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        (("grade",), "RUN"),
-        (("baseline", "set"), "RUN"),
-        (("label", "draw"), "RUN"),
-        (("label", "draw", "random:5"), "random:N|stratified:N"),
-        (("label", "import", "answers.csv"), "RUN"),
-    ],
-)
-def test_commands_that_write_into_a_run_or_from_it_need_its_name(
-    two_runs: Toy, words: tuple[str, ...], argument: str
-) -> None:
-    result = two_runs(*words)
-    assert result.exit_code == 2
-    assert f"Missing argument '{argument}'" in result.stderr

@@ -152,30 +152,6 @@ def test_several_model_runs_of_a_run_and_of_others(tmp_path: Path, call: Any) ->
     assert [item["name"] for item in both["rankings"][0]["model_runs"]] == ["w", "r@x", "s@x"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("r", "r"), "r is given twice"),
-        (("r", "r@x"), "r is given twice"),
-        (("r@x", "r@x"), "r is given twice"),
-        (("r@v",), "no model run 'v' in r"),
-        (("nowhere",), "no such run"),
-        (("r", "--by", "cats"), "--by: 'cats' is not one of 'judges', 'people'"),
-        (("r", "--by", "people", "--judge", "eye"), "judge: people have no judge"),
-        (("r", "--judge", "eye"), "--judge eye: no answers of this judge (known: openai:gpt-5.4)"),
-        (("r", "--case", "d*"), "--case 'd*': no match in these runs"),
-        (("r", "--tag", "sign"), "--tag 'sign': no match in these runs"),
-        (("r", "--model", "v"), "--model 'v': no match in these runs"),
-    ],
-)
-def test_usage_errors_are_one_line(tmp_path: Path, call: Any, arguments: tuple[str, ...], message: str) -> None:
-    save(tmp_path, answered(preferences()))
-    done = call(*arguments)
-    assert done.exit_code == 2, done.output
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_api_refuses_wrong_settings(tmp_path: Path) -> None:
     save(tmp_path, answered(preferences()))
     for names, settings, message in (

@@ -84,20 +84,6 @@ def test_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["report", "nowhere"], "'nowhere': no such run"),
-        (["report", "demo-run@no-such"], "no model run 'no-such'"),
-    ],
-)
-def test_reports_a_missing_run(tmp_path: Path, arguments: list[str], message: str) -> None:
-    run = demo(tmp_path)
-    done = CliRunner().invoke(app, [*arguments, "--runs", str(run.parent)])
-    assert done.exit_code == 2
-    assert message in done.stderr
-
-
 def test_shows_a_run_without_cells(tmp_path: Path) -> None:
     run = save_run(tmp_path, run_info(tmp_path, {"one": {}}), ())
     page = report(run).read_text(encoding="utf-8")

@@ -41,15 +41,7 @@ def page_url(folder: Path) -> str:
 def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
     text = page.text_content("#view-overview")
-    for fact in (
-        " failed",
-        "4 of 4 cells",
-        "100 % [34.2, 100] n=2",
-        "demo-run",
-        "look.score",
-        "spill",
-        "2 min 3 s",
-    ):
+    for fact in (" failed", "4 of 4 cells", "100 % [34.2, 100] n=2", "demo-run", "look.score", "spill", "2 min 3 s"):
         assert fact in " ".join(text.split())
     page.click("a.tally.fail")
     wait_until(page, "document.getElementById('result')?.textContent === '2 of 4 cells'")

@@ -116,9 +116,8 @@ def test_a_failing_cell_opens_on_what_failed_until_another_view_is_chosen(addres
     assert page.inner_text(chosen) == "Output", "as chosen before"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_overview_fills_a_desktop_and_fits_a_phone(address: str, open_page: OpenPage, scheme: str) -> None:
-    page = open_page(address, viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+def test_the_overview_fills_a_desktop_and_fits_a_phone(address: str, open_page: OpenPage) -> None:
+    page = open_page(address, viewport={"width": 1440, "height": 900})
     lefts = "new Set([...document.querySelectorAll('.columns-of-two > div')].map((one) => Math.round(one.getBoundingClientRect().left))).size"
     assert page.evaluate(lefts) == 2
     assert page.evaluate("document.querySelector('svg.verdicts').getBoundingClientRect().width") > 1300

@@ -106,22 +106,6 @@ def test_filters_and_failed_choose_cells_of_a_case(swept: Toy) -> None:
     assert swept("show", "latest", "good", "--failed").stderr == "'good': no matching cells in this run\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--case", "goo"), "--case 'goo': no match in r (did you mean 'good'?)"),
-        (("--tag", "lou"), "--tag 'lou': no match in r (did you mean 'loud'?)"),
-        (("--model", "m,q=lo"), "--model 'm,q=lo': no match in r (did you mean 'm,q=low'?)"),
-        (("--case", "good", "--tag", "loud"), "--case, --tag: no case of r is of both"),
-        (("latest", "bad", "--failed", "--verdict", "PASS"), "--failed and --verdict: give one of them"),
-    ],
-)
-def test_a_filter_that_matches_nothing_is_an_error(toy: Toy, words: tuple[str, ...], message: str) -> None:
-    toy.run({"id": "good"}, {"id": "bad", "tags": ["loud"]}, arguments=("--run-id", "r"), **GRID)
-    result = toy("show", *words)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{message}\n")
-
-
 def test_a_run_that_was_stopped_says_how_to_get_the_rest(swept: Toy) -> None:
     info = swept.latest / "run.json"
     info.write_text(info.read_text().replace('"complete"', '"interrupted"'))

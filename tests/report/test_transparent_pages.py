@@ -74,8 +74,7 @@ def colors(part: Locator) -> set[tuple[int, ...]]:
     return common_colors(part.screenshot())
 
 
-@pytest.mark.parametrize("single_file", [False, True])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("single_file", "scheme"), [(False, "light"), (True, "dark")])
 def test_the_report_shows_squares(toy: Toy, run: Path, open_page: OpenPage, single_file: bool, scheme: Any) -> None:
     toy("report", "r", "-o", "page", *(["--single-file"] if single_file else []))
     url = (toy.folder / "page" / ("report.html" if single_file else "index.html")).as_uri()

@@ -14,7 +14,7 @@ from label_server import SECRET_A, make_image, write_run
 from PIL import Image, ImageDraw
 
 from visioneval import ImageError
-from visioneval.label import images as outputs
+from visioneval.label import items as outputs
 from visioneval.label import work
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -15,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_server import SECRET_A, Server, lines, secrets_in, write_run
+from label_server import SECRET_A, Server, ServerProcess, lines, secrets_in, write_run
 from PIL import Image, PngImagePlugin
 from toys import Toy
-
-from visioneval.serve.label import SCRIPTS
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +32,7 @@ def posted(server: Server, **changes: Any) -> dict[str, Any]:
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all rejected requests: at the end nothing was written."""
     run = write_run(tmp_path_factory.mktemp("closed"), [{"id": "one"}, {"id": "two"}])
-    server = Server(run)
+    server = ServerProcess(run)
     before = sorted(run.parent.rglob("*"))
     yield server
     assert server.next_item("ann")["done"] == 0
@@ -61,7 +57,7 @@ def test_prints_its_url_and_serves_the_page(closed: Server) -> None:
         _, headers, script = closed.ask(f"/{name}")
         assert headers["content-type"].startswith("text/javascript"), name
         scripts += sorted(set(re.findall(r'from "\./([a-z]+\.js)"', script.decode())) - set(scripts))
-    assert len(scripts) == len(SCRIPTS)
+    assert len(scripts) == 9
 
 
 def test_listens_on_loopback_only(closed: Server) -> None:
@@ -166,15 +162,9 @@ def test_an_item_of_another_session_is_refused(closed: Server) -> None:
     assert (status, json.loads(body)["error"]) == (409, "this page belongs to another session: reload it")
 
 
-def test_a_server_without_answers_names_no_file(server: Server, tmp_path: Path) -> None:
-    assert server.next_item("ann")["done"] == 0
-    server.program.send_signal(signal.SIGINT)
-    text, _ = server.program.communicate(timeout=60)
-    assert "stopped; nothing was answered" in text
-    assert not (tmp_path / "r" / "labels.jsonl").exists()
-
-
-def test_disconnecting_browser_saves_nothing(server: Server, tmp_path: Path) -> None:
+def test_disconnecting_browser_saves_nothing(serve: Serve, tmp_path: Path) -> None:
+    server = serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}]), kind=ServerProcess)
+    assert isinstance(server, ServerProcess)
     body = json.dumps(posted(server)).encode()
     head = f"POST /{server.token}/api/answer HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as line:
@@ -231,21 +221,6 @@ def test_images_are_reencoded_under_opaque_ids(tmp_path: Path, serve: Serve) -> 
         assert server.ask(f"/api/image/{other}")[0] == 404
 
 
-def test_responses_hide_model_score_reason_and_file(tmp_path: Path, serve: Serve) -> None:
-    models = [SECRET_A, "secret-beta-9"]
-    server = serve(write_run(tmp_path, [{"id": "one"}, {"id": "two"}], models), "--rater", "ann")
-    replies = [server.ask("/"), server.ask("/asks.js"), server.ask("/api/start")]
-    for _ in range(4):
-        replies.append(server.ask("/api/item?rater=ann"))
-        shown = json.loads(replies[-1][2])["item"]["stages"][0]["images"][0]["id"]
-        replies.append(server.ask(f"/api/image/{shown}"))
-        replies.append(server.ask("/api/answer", posted(server)))
-    replies += [server.ask("/api/undo", {"rater": "ann"}), server.ask("/api/none"), server.ask("/api/answer", b"{")]
-    result = [secrets_in(f"{headers} {body.decode('latin-1')}") for _, headers, body in replies]
-    assert result == [[]] * len(replies)
-    assert not secrets_in("".join(server.output_lines))
-
-
 def test_port_in_use_is_a_one_line_error(toy: Toy, closed: Server) -> None:
     result = toy("label", closed.arguments[0], "--no-open", "--port", str(closed.port))
     assert result.exit_code == 2
@@ -256,30 +231,15 @@ def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path)
     first, second = serve(run), serve(run)
     assert first.port != second.port
+    assert first.output.endswith("stopped; nothing was answered\n")
     assert first.token != second.token
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is served only locally"),
-        (["--host", "example.org"], "--host example.org: the label page is served only locally"),
-        (["--which", "best"], "--which 'best': write all, random:N, stratified:N or disputed:N"),
-        (["--which", "disputed:3"], "--which disputed:3: no disputed cells; try random:N or stratified:N"),
-        (["--pairs", "r"], "--pairs r: no cell has an image in both runs"),
-        (["--pairs", "r@nobody"], "no model run 'nobody' in r"),
-        (["--pairs", "gone"], "'gone': no such run in"),
-        (["--repeat", "2"], "--repeat: 2 is more than 1"),
-        (["--rater", "a\nb"], "a rater's name must be one line of 1 to 80 characters"),
-        (["--seed", "-1"], "is less than 0"),
-    ],
-)
-def test_reports_wrong_usage(toy: Toy, arguments: list[str], why: str) -> None:
+def test_a_rater_has_a_name_of_one_line(toy: Toy) -> None:
     write_run(toy.folder / "runs")
-    result = toy("label", "latest", "--no-open", "--port", "0", *arguments)
-    assert result.exit_code == 2
-    assert why in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
+    result = toy("label", "latest", "--no-open", "--port", "0", "--rater", "a\nb")
+    expected = "a rater's name must be one line of 1 to 80 characters"
+    assert (result.exit_code, expected in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [["label", "--help"], ["label", "page", "--help"]])
@@ -292,32 +252,13 @@ def test_help_fits_80_columns_and_names_the_page(toy: Toy, arguments: list[str])
 def test_reports_a_run_without_images(toy: Toy) -> None:
     run = write_run(toy.folder / "runs", change=lambda at: {"artifact_path": None})
     result = toy("label", "latest", "--no-open", "--port", "0")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"{run.relative_to(toy.folder)}: no images to label\n",
-    )
+    assert (result.exit_code, result.stderr) == (2, f"{run.relative_to(toy.folder)}: no images to label\n")
 
 
-def test_without_the_extra_names_the_package_to_install(toy: Toy, tmp_path: Path) -> None:
+def test_without_the_extra_names_the_package_to_install(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(toy.folder / "runs")
-    bare = tmp_path / "bare.py"
-    bare.write_text(
-        "import sys, importlib.abc\n"
-        "class Gone(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name.partition('.')[0] in ('starlette', 'uvicorn'):\n"
-        "            raise ModuleNotFoundError(name)\n"
-        "sys.meta_path.insert(0, Gone())\n"
-        "from visioneval.cli import main\n"
-        "main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, str(bare), "label", "latest", "--no-open"],
-        capture_output=True,
-        text=True,
-        cwd=toy.folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert (done.returncode, done.stderr) == (
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    result = toy("label", "latest", "--no-open")
+    assert (result.exit_code, result.stderr) == (
         2, "the label page needs starlette and uvicorn: run pip install '.[label]' in a checkout of visioneval\n"
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_server import Server, lines, write_run
+from label_server import Server, ServerProcess, lines, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +42,12 @@ def two(serve: Serve, tmp_path: Path) -> tuple[Server, Server, Path]:
     return serve(run), serve(run), run
 
 
+@pytest.fixture
+def processes(serve: Serve, tmp_path: Path) -> tuple[Server, Server, Path]:
+    run = write_run(tmp_path, CASES)
+    return serve(run, kind=ServerProcess), serve(run, kind=ServerProcess), run
+
+
 def test_servers_share_progress(two: tuple[Server, Server, Path]) -> None:
     first, second, run = two
     for done in range(1, 7):
@@ -68,8 +74,8 @@ def test_item_answered_on_both_servers_is_saved_twice(two: tuple[Server, Server,
     assert notes_by_case(run, "ann") == {item["case"]: ["at the first", "at the second"]}
 
 
-def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> None:
-    first, second, run = two
+def test_concurrent_servers_lose_nothing(processes: tuple[Server, Server, Path]) -> None:
+    first, second, run = processes
 
     def label(server: Server, rater: str, words: str) -> list[str]:
         text = []
@@ -89,8 +95,8 @@ def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> No
     assert all(set(entry) == {case["id"] for case in CASES} for entry in saved.values())
 
 
-def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Server, Server, Path]) -> None:
-    first, second, run = two
+def test_a_killed_server_leaves_the_other_with_all_of_its_answers(processes: tuple[Server, Server, Path]) -> None:
+    first, second, run = processes
     answer(first, "ann", note="before")
     first.kill()
     with (run / "labels.jsonl").open("ab") as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import resource
 from collections import deque
 from itertools import repeat
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import ForkedProgram
 from pydantic import ValidationError
 from record_factory import info
 
@@ -127,21 +127,21 @@ def test_times_are_stored_in_utc() -> None:
     assert label(at="2025-06-14T11:00:00+02:00").at == "2025-06-14T09:00:00+00:00"
 
 
-def write_many(path: Path, rater: str) -> None:
-    for number in range(100):
-        append_labels(path, [label(rater=rater, sample_index=number, answer=rater * 50, question="note")])
+WRITE_MANY = """
+import sys
+from pathlib import Path
+from visioneval.records.labels import Label, append_labels
+rater = sys.argv[1]
+for at in range(100):
+    cell = {"test_id": "one", "model_label": "m", "sample_index": at, "at": "2025-06-14T09:00:00+00:00"}
+    append_labels(Path("labels.jsonl"), [Label(**cell, rater=rater, answer=rater * 50, question="note", source="page")])
+"""
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_many, args=(path, rater)) for rater in ("ann", "bo", "cy")]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
-    result = read_labels(path)
+    writers = [ForkedProgram(rater, cwd=tmp_path, code=WRITE_MANY) for rater in ("ann", "bo", "cy")]
+    assert [writer.communicate(60) for writer in writers] == [("", "")] * 3
+    result = read_labels(tmp_path / "labels.jsonl")
     assert len(result) == 300
     for rater in ("ann", "bo", "cy"):
         assert [entry.sample_index for entry in result if entry.rater == rater] == list(range(100))
@@ -153,19 +153,15 @@ def test_unwritable_file_is_reported_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(expected.value)
 
 
-def write_until_full(path: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-    several = [label(), label(question="note", answer="x")]
-    with pytest.raises(StorageError, match="File too large"):
-        deque(map(append_labels, repeat(path, 100), repeat(several)))
-
-
 def test_full_disk_leaves_no_partial_labels(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    writer = multiprocessing.get_context("spawn").Process(target=write_until_full, args=(path,))
-    writer.start()
-    writer.join()
-    assert writer.exitcode == 0
+    path, several = tmp_path / "labels.jsonl", [label(), label(question="note", answer="x")]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(StorageError, match="File too large"):
+            deque(map(append_labels, repeat(path, 100), repeat(several)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     result = read_labels(path)
     assert len(result) > 10
     assert len(result) % 2 == 0

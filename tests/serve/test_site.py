@@ -9,18 +9,18 @@ from urllib.parse import unquote
 
 import pytest
 from record_factory import generated_png
+from typer.testing import CliRunner
 from viewed_runs import begun_run, viewed_run
 
-from visioneval import UsageError
-from visioneval.serve.site import SiteOptions, write_site
-
-ALL = SiteOptions()
+from visioneval.cli import app
 
 
-def write(runs: Path, target: Path, options: SiteOptions = ALL) -> tuple[str, list[str]]:
-    """The index of the site, and what was logged."""
-    log: list[str] = []
-    return write_site(runs, target, options, log.append).read_text(), log
+def write(runs: Path, target: Path, *options: str) -> tuple[str, list[str]]:
+    """The index of the site, and what was logged. Raises ``AssertionError`` with the message of a command that failed."""
+    result = CliRunner().invoke(app, ["site", "--runs", str(runs), "-o", str(target), *options])
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"wrote {target / 'index.html'}\n"
+    return (target / "index.html").read_text(), result.stderr.splitlines()
 
 
 def missing_links(site: Path) -> list[str]:
@@ -79,7 +79,7 @@ def test_a_site_is_updated(runs: Path, tmp_path: Path) -> None:
 
 
 def test_runs_are_chosen(runs: Path, tmp_path: Path) -> None:
-    write(runs, tmp_path / "site", SiteOptions(experiment="nightly", last=2))
+    write(runs, tmp_path / "site", "--experiment", "nightly", "--last", "2")
     assert sorted(path.name for path in (tmp_path / "site" / "run").iterdir()) == ["run-02", "run-03"]
     assert [path.name for path in (tmp_path / "site" / "compare").iterdir()] == ["run-03.html"]
 
@@ -123,19 +123,19 @@ def test_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:
         (tmp_path / "full" / "mine.txt" / "below", "cannot write"),
         (tmp_path / "linked", "not part of a site"),
     ):
-        with pytest.raises(UsageError, match=reason):
+        with pytest.raises(AssertionError, match=reason):
             write(runs, target)
-    write(runs, tmp_path / "site", SiteOptions(last=1))
+    write(runs, tmp_path / "site", "--last", "1")
     shutil.rmtree(tmp_path / "site" / "compare")
     (tmp_path / "site" / "compare").symlink_to(tmp_path / "full")
-    with pytest.raises(UsageError, match="symbolic link"):
+    with pytest.raises(AssertionError, match="symbolic link"):
         write(runs, tmp_path / "site")
     assert (tmp_path / "full" / "mine.txt").exists()
 
 
-@pytest.mark.parametrize("options", [ALL, SiteOptions(experiment="other")])
-def test_no_runs_are_no_site(tmp_path: Path, options: SiteOptions) -> None:
+@pytest.mark.parametrize("options", [[], ["--experiment", "other"]])
+def test_no_runs_are_no_site(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "runs").mkdir()
-    with pytest.raises(UsageError, match="no runs here"):
-        write(tmp_path / "runs", tmp_path / "site", options)
+    with pytest.raises(AssertionError, match="no runs here"):
+        write(tmp_path / "runs", tmp_path / "site", *options)
     assert not (tmp_path / "site").exists()

@@ -100,11 +100,7 @@ def test_a_metric_without_a_range_uses_its_values() -> None:
 def test_cost_and_failure_tags_have_lines_where_there_are_any() -> None:
     lines = named(trends([row(1, cost_usd=1.0), row(2, cost_usd=2.0, failure_tags={"spill": 1}), row(3, cost_usd=1.0)]))
     assert lines["Cost, USD"].low == "0.0000"
-    assert [point.text for point in lines["Cells tagged spill"].points] == [
-        "run-1: 0 %",
-        "run-2: 50 %",
-        "run-3: 0 %",
-    ]
+    assert [point.text for point in lines["Cells tagged spill"].points] == ["run-1: 0 %", "run-2: 50 %", "run-3: 0 %"]
 
 
 def test_a_line_has_the_last_runs() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,7 @@ from typer.testing import CliRunner
 from view_server import ViewServer, view_server
 from viewed_runs import append_cell, begun_run, viewed_run
 
-from visioneval import UsageError
 from visioneval.cli import app
-from visioneval.serve.view import serve
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
 
@@ -231,26 +228,6 @@ def test_links_to_files_outside_the_run_are_refused(tmp_path: Path) -> None:
         assert server.ask(f"run/run-01/thumb/{relative}")[0] == 404
         path, _ = server.report("run-01")
         assert "it is outside the run" in server.ask(f"{path}data/details-0.js")[2]
-
-
-def start(root: Path, *, host: str = "127.0.0.1", port: int | None = None) -> None:
-    serve(root, metrics=(), trust=False, host=host, port=port, open_page=False, log=lambda _: None)
-
-
-def test_a_port_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(UsageError, match="use another --port"):
-        start(tmp_path, port=other.getsockname()[1])
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "example.org", "10.0.0.1", ""])
-def test_a_host_that_is_not_local(tmp_path: Path, host: str) -> None:
-    with pytest.raises(UsageError, match="the viewer is served only locally"):
-        start(tmp_path, host=host)
-
-
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder of runs; name one with --runs"):
-        start(tmp_path / "none")
 
 
 def test_the_extra_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

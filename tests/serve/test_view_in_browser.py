@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser import PHONE, wait_until
+from typer.testing import CliRunner
 from view_server import view_server
 from viewed_runs import append_cell, begun_run, viewed_run
 
-from visioneval.serve.site import SiteOptions, write_site
+from visioneval.cli import app
 
 if TYPE_CHECKING:
     from browser import OpenPage
@@ -114,7 +115,9 @@ def test_a_report_follows_its_run(tmp_path: Path, open_page: OpenPage) -> None:
 def test_a_site_works_from_disk(tmp_path: Path, open_page: OpenPage) -> None:
     for run_id, passes in (("run-01", True), ("run-02", False)):
         viewed_run(tmp_path / "runs", run_id, passes=passes)
-    index = write_site(tmp_path / "runs", tmp_path / "site", SiteOptions(), print)
+    index = tmp_path / "site" / "index.html"
+    words = ["site", "--runs", str(tmp_path / "runs"), "-o", str(index.parent)]
+    assert CliRunner().invoke(app, words).exit_code == 0
     page = open_page(index.as_uri(), color_scheme="dark")
     with page.expect_navigation():
         page.click("text=with the run before")

@@ -27,8 +27,7 @@ class RunOrCommand(HelpWithoutTypes):
 
 
 label = typer.Typer(
-    cls=RunOrCommand,
-    help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'.",
+    cls=RunOrCommand, help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'."
 )
 
 
@@ -48,8 +47,7 @@ def page(
         ),
     ] = "all",
     pairs: Annotated[
-        str | None,
-        options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's."),
+        str | None, options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's.")
     ] = None,
     repeat: Annotated[
         float, options.value("--repeat", "SHARE", "The share of items to ask again later.", min=0.0, max=1.0)
@@ -67,7 +65,7 @@ def page(
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
     from visioneval.label.work import LabelRequest
-    from visioneval.serve.server import check_extra
+    from visioneval.serve import check_extra
 
     check_extra("the label page")
     from visioneval.serve.label import serve

@@ -88,9 +88,13 @@ class MlflowTracker:
                     rows.writerow(cells.columns)
                     rows.writerows(map(csv_value, row) for row in cells.without_images())
         elif cells is not None:
-            columns, data = cells.with_images(
-                entry.label, lambda image: _image_cell(image, folder), without="model run"
-            )
+
+            def image_cell(image: bytes | None) -> dict[str, str] | None:
+                name = write_image(image, folder / "table_images")
+                path = f"table_images/{name}"
+                return None if name is None else {"type": "image", "filepath": path, "compressed_filepath": path}
+
+            columns, data = cells.with_images(entry.label, image_cell, without="model run")
             content = json.dumps({"columns": columns, "data": data}, ensure_ascii=False)
             (folder / _CELLS).write_text(content, encoding="utf-8")
             self._client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": _CELLS, "type": "table"}]))
@@ -178,9 +182,3 @@ def _names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _milliseconds(written: str) -> int:
     return int(datetime.fromisoformat(written).astimezone().timestamp() * 1000)
-
-
-def _image_cell(image: bytes | None, folder: Path) -> dict[str, str] | None:
-    name = write_image(image, folder / "table_images")
-    path = f"table_images/{name}"
-    return None if name is None else {"type": "image", "filepath": path, "compressed_filepath": path}

@@ -39,6 +39,27 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+_MAX_INTEGER = 2**63 - 1
+_CELL = (
+    *("run_id", "test_id", "model_label", "sample_index", "task_type", "status", "verdict", "artifact_path"),
+    *("artifact_sha256", "base_path", "width", "height", "cost_usd", "seconds", "waited_seconds"),
+    *("prompt", "sent_prompt", "failed_rules", "warned_rules", "failure_tags", "tags"),
+)
+"""The fields of records that people read."""
+_FIRST: dict[type[BaseModel], tuple[str, ...]] = {
+    GraderRecord: ("key", "type", "error", "is_unmeasured", "is_optional", "never_asked", "seconds", "waited_seconds"),
+    JudgeAnswer: ("judge", "model", "error", "never_asked"),
+}
+"""The fields that come first in a table, so that files of all versions have the same types."""
+_SHOWN = {"artifact_path": "shown_output", "run_params": "shown_params"}
+"""What a table has of a field that may contain a secret."""
+LABEL_FORMATS = ("csv", "tsv", "jsonl")
+READ_ROWS = 100
+"""The rows from which polars infers a schema by default."""
+ROWS = 1_000
+"""Rows of a row group of Parquet, which are in memory together."""
+_PANDAS = {"text": "string", "integer": "Int64", "number": "Float64", "flag": "boolean"}
+
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
@@ -57,13 +78,6 @@ class MapOf:
 Kind: TypeAlias = str | ListOf | MapOf | dict[str, "Kind"]
 """The type of a value: ``text``, ``integer`` (64 bits), ``number``, ``flag``, a list, a map, or named fields."""
 TEXTS = ListOf("text")
-_MAX_INTEGER = 2**63 - 1
-_CELL = (
-    *("run_id", "test_id", "model_label", "sample_index", "task_type", "status", "verdict", "artifact_path"),
-    *("artifact_sha256", "base_path", "width", "height", "cost_usd", "seconds", "waited_seconds"),
-    *("prompt", "sent_prompt", "failed_rules", "warned_rules", "failure_tags", "tags"),
-)
-"""The fields of records that people read."""
 _QUESTION: dict[str, Kind] = {
     **dict.fromkeys(("id", "question", "type", "source", "expected", "answer", "choice", "reason"), "text"),
     **dict.fromkeys(("choices", "depends_on"), TEXTS),
@@ -71,13 +85,6 @@ _QUESTION: dict[str, Kind] = {
     "score": "number",
 }
 _DETAILS: Kind = {"gaps": TEXTS, "questions": ListOf(_QUESTION), "votes": MapOf(ListOf("number")), "json": "text"}
-_FIRST: dict[type[BaseModel], tuple[str, ...]] = {
-    GraderRecord: ("key", "type", "error", "is_unmeasured", "is_optional", "never_asked", "seconds", "waited_seconds"),
-    JudgeAnswer: ("judge", "model", "error", "never_asked"),
-}
-"""The fields that come first in a table, so that files of all versions have the same types."""
-_SHOWN = {"artifact_path": "shown_output", "run_params": "shown_params"}
-"""What a table has of a field that may contain a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,14 +237,6 @@ def format_of(requested: str | None, output: Path | None, formats: tuple[str, ..
         return form
     problem = f"--format {requested}: not" if requested else f"{output}: give --format,"
     raise UsageError(f"{problem} one of {', '.join(formats)}")
-
-
-LABEL_FORMATS = ("csv", "tsv", "jsonl")
-READ_ROWS = 100
-"""The rows from which polars infers a schema by default."""
-ROWS = 1_000
-"""Rows of a row group of Parquet, which are in memory together."""
-_PANDAS = {"text": "string", "integer": "Int64", "number": "Float64", "flag": "boolean"}
 
 
 def write_csv(table: Table, out: TextIO) -> None:

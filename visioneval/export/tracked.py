@@ -36,7 +36,7 @@ from visioneval.report.html.report import GalleryFilters, SlimRun, read_slim, wr
 from visioneval.report.text import clean, one_line
 from visioneval.rules import parse_rule
 from visioneval.suite.tracking import BaseTracking
-from visioneval.types import Frozen, Verdict
+from visioneval.types import Verdict
 
 RUN_ID, STARTED_AT, MODEL_RUN = "visioneval.run_id", "visioneval.started_at", "visioneval.model_run"
 PREFIX, GATE = "visioneval.", "gate."
@@ -49,6 +49,7 @@ _GATE_STATES = ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "def
 _MAX_LISTED, _MAX_TEXT, _MAX_GATES = 200, 2_000, 20
 _OPTIONAL = ("gaps", "failed rules", "failure tags", "error")
 """The columns that a table has only if a cell has a value there: trackers show the first columns only."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,12 @@ def tracked_run(
     entries = [TrackedEntry(info.run_id, None, _suite_params(info), counts, run_tags)]
     for model in summary.models:
         own_tags = {**tags, "visioneval.kind": "model_run", MODEL_RUN: model.label}
-        params = dict(_model_params(models.get(model.label)))
+        options = models[model.label].model_dump(mode="json", exclude_defaults=True) if model.label in models else {}
+        params = {  # nested options by dotted names; ``params.quality`` is ``quality``
+            ".".join(path[1:] if path[0] == "params" and len(path) > 1 else path): clean(value)
+            for path, value in _flat(options, ())
+            if path[0] not in _HIDDEN_PARAMS
+        }
         metrics = {**_estimates(model.metrics), **_counts(model), "time/mean_seconds": model.seconds}
         entries.append(TrackedEntry(model.label, model.label, params, metrics, own_tags))
     cells = tracked_cells(folder, info, rows, redact) if summary.counts.cells else None
@@ -207,14 +213,6 @@ def _suite_params(info: RunInfo) -> dict[str, str]:
         **{f"rule.{number:02}": str(rule.rule) for number, rule in enumerate(suite.verdict[:_MAX_LISTED], 1)},
     }
     return {name: clean(value) for name, value in params.items()}
-
-
-def _model_params(model: Frozen | None) -> Iterator[tuple[str, str]]:
-    """The options of a model run, nested ones by dotted names. ``params.quality`` is ``quality``."""
-    options = {} if model is None else model.model_dump(mode="json", exclude_defaults=True)
-    for path, value in _flat(options, ()):
-        if path[0] not in _HIDDEN_PARAMS:
-            yield ".".join(path[1:] if path[0] == "params" and len(path) > 1 else path), clean(value)
 
 
 def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -342,9 +340,6 @@ def shortened(text: str, longest: int = _MAX_TEXT) -> str:
     """Text without control characters, cut to ``longest`` characters."""
     safe = clean(text)
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
-
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 class Tracker(Protocol):

@@ -16,14 +16,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from visioneval.errors import TrackerError
-from visioneval.export.tracked import (
-    TrackedEntry,
-    TrackedRun,
-    description,
-    safe_names,
-    shortened,
-    write_image,
-)
+from visioneval.export.tracked import TrackedEntry, TrackedRun, description, safe_names, shortened, write_image
 from visioneval.report.text import one_line
 from visioneval.suite.remote import GoogleCloud
 from visioneval.suite.tracking import VertexTracking

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from visioneval.errors import TrackerError
 from visioneval.export.tracked import (
-    TrackedCells,
     TrackedEntry,
     TrackedRun,
     client_environment,
@@ -57,6 +56,8 @@ class WandbTracker:
 
     def send(self, entry: TrackedEntry, folder: Path) -> None:
         """Writes one run of W&B and waits until it was sent."""
+        import wandb
+
         run = self._begin(entry)
         try:
             metrics = safe_names(entry.metrics, r"[\x00-\x1f]", _MAX_NAME)
@@ -65,7 +66,10 @@ class WandbTracker:
                     del run.summary[name]
             run.summary.update(metrics)
             if self._run.cells is not None:
-                run.log({"all_cells" if entry.label is None else "cells": _table(self._run.cells, entry.label)})
+                # only the table of a model run has images, as W&B shows tables of a name side by side
+                cells, label = self._run.cells, entry.label
+                rows = (cells.columns, cells.without_images()) if label is None else cells.with_images(label, _image)
+                run.log({"all_cells" if label is None else "cells": wandb.Table(*rows)})
             if entry.label is None:
                 self._send_files(run, entry, folder)
         except BaseException:
@@ -155,15 +159,6 @@ def _folder(run_folder: Path, *, is_local: bool) -> Iterator[Path]:
         return
     given = os.environ.get("WANDB_DIR")
     yield Path(given) if given else run_folder if copies_of(run_folder) is None else Path.cwd()
-
-
-def _table(cells: TrackedCells, label: str | None) -> Any:
-    """Cells as a table of W&B. Only that of a model run has images, as W&B shows tables of a name side by side."""
-    import wandb
-
-    if label is None:
-        return wandb.Table(cells.columns, cells.without_images())
-    return wandb.Table(*cells.with_images(label, _image))
 
 
 def _image(data: bytes | None) -> wandb.Image | None:

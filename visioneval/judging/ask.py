@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from visioneval.errors import GraderError
 from visioneval.providers.base import Question, Reply
-from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects, typed_value
+from visioneval.providers.reply_json import UnreadableReplyError, read_objects, typed_value
 from visioneval.types import Score
 
 Ask = Callable[[Question], Awaitable[Reply]]
@@ -71,11 +71,7 @@ async def ask_for_json(
 
 def past_cache(ask: Ask) -> Ask:
     """Asks without the cache, for questions whose cached answers are unusable."""
-
-    async def asked(question: Question) -> Reply:
-        return await ask(replace(question, past_cache=True))
-
-    return asked
+    return lambda question: ask(replace(question, past_cache=True))
 
 
 async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mapping[str, Any] | None = None) -> Answer:
@@ -88,7 +84,11 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
     """
     first_reply = await ask(question)
     if first_reply.shape == "recorded":
-        return _recorded_answer(first_reply, check, unrecorded or {})
+        data = json.loads(first_reply.text)
+        if problems := check({**(unrecorded or {}), **data}):
+            message = f"the recorded answer does not match the schema: {'; '.join(problems[:3])}"
+            raise OffSchemaError(message, (first_reply,), (data,))
+        return Answer(data, "json", (first_reply,))
     first_reading = read_reply(first_reply, check, question.schema)
     if first_reading.is_clean:
         return _answer(first_reading, question, first_reply)
@@ -105,14 +105,6 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
 def _answer(reading: ReadReply, question: Question, *replies: Reply) -> Answer:
     assert reading.how is not None
     return Answer(reading.data, reading.how, replies, extra_keys_of(reading.data, question.schema))
-
-
-def _recorded_answer(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answer:
-    data = json.loads(reply.text)
-    if problems := check({**unrecorded, **data}):
-        message = f"the recorded answer does not match the schema: {'; '.join(problems[:3])}"
-        raise OffSchemaError(message, (reply,), (data,))
-    return Answer(data, "json", (reply,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +147,7 @@ def read_reply(reply: Reply, check: Check, schema: Mapping[str, Any] | None = No
         return ReadReply(objects[0].value if len(objects) == 1 else None, problems=tuple(problems[-1]))
     if len({json.dumps(parsed.value, sort_keys=True) for parsed in valid}) > 1:
         return ReadReply(problems=(f"the answer contains {len(valid)} different JSON objects that match the schema",))
-    return _reading(min(valid, key=lambda parsed: parsed.repair is not None))
-
-
-def _reading(parsed: JSONObject) -> ReadReply:
+    parsed = min(valid, key=lambda parsed: parsed.repair is not None)
     if parsed.repair:
         return ReadReply(parsed.value, "repaired", (f"not JSON: {parsed.repair}",))
     return ReadReply(parsed.value, "json" if parsed.is_alone else "extracted")

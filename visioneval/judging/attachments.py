@@ -93,7 +93,9 @@ def cell_attachments(
         if part == "inputs":
             attachments += _input_attachments(context)
         elif part == "masks":
-            attachments += _mask_attachments(context)
+            for name, path in context.files.masks.items():
+                what = f"mask {name}: white is inside{', where changes are allowed' * (name == 'editable')}"
+                attachments.append(Attachment(f"mask_{name}", what, context.show(path, mask=True), shows=part))
         elif part == "reference" and context.files.reference is not None:
             image = context.show(context.files.reference)
             attachments.append(Attachment("reference", "the expected result", image, shows=part))
@@ -114,28 +116,22 @@ def _input_attachments(context: Shown) -> list[Attachment]:
     return attachments
 
 
-def _mask_attachments(context: Shown) -> list[Attachment]:
-    attachments: list[Attachment] = []
-    for name, path in context.files.masks.items():
-        description = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
-        attachments.append(Attachment(f"mask_{name}", description, context.show(path, mask=True), shows="masks"))
-    return attachments
-
-
 def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachment]:
     """The image or video to judge; empty if the cell has none. Raises ``GraderError``."""
     generated = context.output
     if generated is None:
         return []
-    medium = "video" if generated.is_video else "image"
-    if judge in context.watching:
-        if generated.uri is not None:
-            return [Attachment("output", f"the {medium} to judge", AddressPart(b"", generated.mime, generated.uri))]
-        if generated.is_video and generated.mime not in ANIMATION_TYPES.values():
-            return [Attachment("output", "the video to judge", _video_part(generated))]
+    if judge in context.watching and generated.uri is not None:
+        medium = "video" if generated.is_video else "image"
+        return [Attachment("output", f"the {medium} to judge", AddressPart(b"", generated.mime, generated.uri))]
     if not generated.is_video:
         return [Attachment("output", "the image to judge", context.show(generated.path))]
+    is_watched = judge in context.watching and generated.mime not in ANIMATION_TYPES.values()
     try:
+        if is_watched:  # whole: a judge would answer about a part of a video as if it were all of it
+            check_whole(generated.path)
+            whole = VideoPart(generated.path.read_bytes(), generated.mime)
+            return [Attachment("output", "the video to judge", whole)]
         frame_images = sample_frames(generated.path, frames)
     except (OSError, ImageError) as error:
         raise GraderError(f"{generated.path.name}: {error}") from None
@@ -147,15 +143,6 @@ def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachme
         )
         for number, frame in enumerate(frame_images, 1)
     ]
-
-
-def _video_part(video: Output) -> VideoPart:
-    """The whole video: a judge would answer about a part of one as if it were all of it."""
-    try:
-        check_whole(video.path)
-        return VideoPart(video.path.read_bytes(), video.mime)
-    except (OSError, ImageError) as error:
-        raise GraderError(f"{video.path.name}: {error}") from None
 
 
 def message_parts(instructions: str, attachments: Sequence[Attachment], parts: Sequence[ShownPart]) -> tuple[Part, ...]:

@@ -42,12 +42,26 @@ class CropView:
         left, top = self.left + x1 * across, self.top + y1 * down
         # Rounding may put an edge a hair beyond the image's, which Pillow refuses.
         right, bottom = min(self.left + x2 * across, self.right), min(self.top + y2 * down, self.bottom)
-        return CropView(left, top, right, bottom, _shown_size(right - left, bottom - top))
+        return _view(left, top, right, bottom, MAX_ENLARGEMENT)
+
+    def render(self, image: Image.Image) -> Image.Image:
+        """The view of an image, with grid lines."""
+        box = (self.left, self.top, self.right, self.bottom)
+        resized = image.resize(self.size, Image.Resampling.LANCZOS, box=box)
+        lines = Image.new("RGBA", resized.size, (0, 0, 0, 0))
+        pen = ImageDraw.Draw(lines)
+        for x in range(GRID, resized.width, GRID):
+            pen.line((x, 0, x, resized.height), fill=(128, 128, 128, 90))
+        for y in range(GRID, resized.height, GRID):
+            pen.line((0, y, resized.width, y), fill=(128, 128, 128, 90))
+        return Image.alpha_composite(resized.convert("RGBA"), lines).convert(image.mode)
 
 
-def _shown_size(width: float, height: float) -> tuple[int, int]:
-    scale = min(MAX_SIDE / max(width, height), MAX_ENLARGEMENT)
-    return max(1, round(width * scale)), max(1, round(height * scale))
+def _view(left: float, top: float, right: float, bottom: float, enlargement: float) -> CropView:
+    """The view of a rectangle, as large as judges are shown it, at most so many times enlarged."""
+    scale = min(MAX_SIDE / max(right - left, bottom - top), enlargement)
+    size = max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))
+    return CropView(left, top, right, bottom, size)
 
 
 class CropTool:
@@ -69,7 +83,7 @@ class CropTool:
 
     def reset(self) -> None:
         """Resets the views and the number of crops, for a judge that is asked again."""
-        self._views = {name: _whole_view(size) for name, size in self._sizes.items()}
+        self._views = {name: _view(0, 0, *size, 1.0) for name, size in self._sizes.items()}
         self._crop_count = 0
 
     @property
@@ -102,7 +116,7 @@ class CropTool:
         with images.room_for(data):
             image = images.load_image(data)
             self._sizes[attachment.id] = image.size
-            view = _whole_view(image.size)
+            view = _view(0, 0, *image.size, 1.0)
             image = image.resize(view.size, Image.Resampling.LANCZOS)
         description = f"{attachment.description}; this view has {view.size[0]} x {view.size[1]} pixels"
         return {"description": description, "part": ImagePart(images.encode_png(image), "image/png")}
@@ -116,11 +130,11 @@ class CropTool:
         name = self._names[arguments["image_id"]]
         rectangle = tuple(int(arguments[key]) for key in _PARAMETERS[1:])
         whole = not any(rectangle)
-        self._views[name] = _whole_view(self._sizes[name]) if whole else self._views[name].crop(*rectangle)
+        self._views[name] = _view(0, 0, *self._sizes[name], 1.0) if whole else self._views[name].crop(*rectangle)
         view = self._views[name]
         whole_data = self._parts[name].data
         with images.room_for(whole_data):
-            data = images.encode_png(_render(images.load_image(whole_data), view))
+            data = images.encode_png(view.render(images.load_image(whole_data)))
         path = self._save(len(self._crops), data)
         self._crop_count += 1
         self._crops.append({"image": name, "rectangle": list(rectangle), "path": path})
@@ -132,7 +146,7 @@ class CropTool:
         if not isinstance(name, str) or name not in self._names:
             return f"There is no image {name!r:.60}. There are: {', '.join(sorted(self._names))}."
         numbers = [arguments.get(key) for key in _PARAMETERS[1:]]
-        if not all(map(_is_whole, numbers)):
+        if not all(type(number) is int or (type(number) is float and number.is_integer()) for number in numbers):
             return "x1, y1, x2 and y2 must be whole numbers."
         x1, y1, x2, y2 = (int(number or 0) for number in numbers)
         width, height = self._views[self._names[name]].size
@@ -142,28 +156,3 @@ class CropTool:
             f"Bad rectangle ({x1}, {y1}, {x2}, {y2}): the current view has {width} x {height} pixels, so"
             f" 0 <= x1 < x2 <= {width} and 0 <= y1 < y2 <= {height} must hold."
         )
-
-
-def _is_whole(number: Any) -> bool:
-    """Accepts ``12`` and, from judges that only write floats, ``12.0``."""
-    return not isinstance(number, bool) and (
-        isinstance(number, int) or (isinstance(number, float) and number.is_integer())
-    )
-
-
-def _whole_view(size: tuple[int, int]) -> CropView:
-    width, height = size
-    scale = min(1.0, MAX_SIDE / max(width, height))
-    return CropView(0, 0, width, height, (max(1, round(width * scale)), max(1, round(height * scale))))
-
-
-def _render(image: Image.Image, view: CropView) -> Image.Image:
-    box = (view.left, view.top, view.right, view.bottom)
-    resized = image.resize(view.size, Image.Resampling.LANCZOS, box=box)
-    lines = Image.new("RGBA", resized.size, (0, 0, 0, 0))
-    pen = ImageDraw.Draw(lines)
-    for x in range(GRID, resized.width, GRID):
-        pen.line((x, 0, x, resized.height), fill=(128, 128, 128, 90))
-    for y in range(GRID, resized.height, GRID):
-        pen.line((0, y, resized.width, y), fill=(128, 128, 128, 90))
-    return Image.alpha_composite(resized.convert("RGBA"), lines).convert(image.mode)

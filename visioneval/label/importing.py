@@ -26,6 +26,11 @@ from visioneval.suite.loading.tables import scan_rows
 from visioneval.types import declared_word
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+_SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
+_OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")
+_NAMES = _SHORT_NAMES | {name: name for name in (*_SHORT_NAMES.values(), *_OTHERS)}
+"""The fields of a label by the names that columns may have."""
+_MAX_COLUMNS = 12
 
 
 class _BadRowError(Exception):
@@ -292,13 +297,6 @@ def _number(value: object, field: str) -> int | float:
         if isfinite(number):
             return int(number) if number.is_integer() else number
     raise _BadRowError(f"{field}: {value!r} is not a number")
-
-
-_SHORT_NAMES = {"case": "test_id", "model": "model_label", "sample": "sample_index"}
-_OTHERS = ("rater", "question", "answer", "other", "seconds", "at", "artifact_sha256", "other_sha256")
-_NAMES = _SHORT_NAMES | {name: name for name in (*_SHORT_NAMES.values(), *_OTHERS)}
-"""The fields of a label by the names that columns may have."""
-_MAX_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,27 @@
-"""What a rater sees of an item, without model, file, score, verdict or turn, and what is asked about it."""
+"""What a rater sees of an item, without model, file, score, verdict or turn, and what is asked about it.
+
+A file's name, format, size and metadata can reveal the model. The page always gets a new PNG below an opaque id, or a
+video whose streams were copied into a new file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from visioneval.errors import TemplateError, UsageError
-from visioneval.label.images import (
-    VIDEO_TYPES,
-    Box,
-    MediaStore,
-    Source,
-    load_animation,
-    load_image,
-    load_video,
-    mask_overlay,
-    missing_image,
-    text_places,
-)
-from visioneval.label.sampling import Item
+from visioneval.errors import ImageError, TemplateError, UsageError
+from visioneval.label.sampling import Item, rank
 from visioneval.media.animation import ANIMATION_TYPES
+from visioneval.media.video import can_read_videos, without_metadata
 from visioneval.records.labels import PAIR_ANSWERS, Answer
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.untrusted import file_inside
@@ -34,6 +30,9 @@ from visioneval.suite.files import Trust
 from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, resolve_labels
 from visioneval.suite.model import Suite
 from visioneval.types import CaseFiles
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
 ImageEntry = dict[str, str]
@@ -44,6 +43,14 @@ _Pixel = Annotated[float, Field(ge=-100_000, le=100_000)]
 _Corner = tuple[_Pixel, _Pixel]
 _BOX: TypeAdapter[Box] = TypeAdapter(tuple[_Corner, _Corner, _Corner, _Corner])
 _OTHER_SIDE = {"a": "b", "b": "a"}
+VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
+_DIMMED_OPACITY = 0.24
+_BORDER_COLOR = (214, 40, 98)
+_TEXT_SIDE, _MOST_ENLARGED = 96, 4
+_MOST_WIDE, _MOST_HIGH = 1200, 400
+_GAP, _BETWEEN = 12, (236, 236, 236)
+Box = tuple[tuple[float, float], ...]
+"""Four corners in pixels, clockwise from the top left of a text."""
 
 
 class ItemView:
@@ -223,3 +230,135 @@ def swap_sides(item: Item, answers: Mapping[str, Answer], questions: Mapping[str
         for key, question in questions.items()
         if key in answers
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMedia:
+    """The data of one image or video for the page."""
+
+    data: bytes
+    mime: str
+
+
+Source = Callable[[], ServedMedia]
+
+
+class MediaStore:
+    """Images by id. An id is valid once its item was shown; images are decoded on request."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._sources: dict[str, Source] = {}
+        self._lock = threading.Lock()
+
+    def put(self, item: str, name: str, source: Source) -> str:
+        """Registers an image of an item and returns its id."""
+        key = rank(self._seed, "image", item, name)
+        with self._lock:
+            self._sources.setdefault(key, source)
+        return key
+
+    def get(self, key: str) -> ServedMedia | None:
+        """The image, or ``None`` for an unknown id. Raises ``ImageError``."""
+        with self._lock:
+            source = self._sources.get(key)
+        return None if source is None else source()
+
+
+def load_image(path: Path) -> ServedMedia:
+    """An image in display orientation, with its transparency: the page shows squares behind it."""
+    from visioneval.media.images import load_image as load
+
+    return _png(load(path))
+
+
+def load_video(path: Path, mime: str) -> ServedMedia:
+    """A video without metadata, or unchanged if ``can_read_videos`` is false."""
+    from visioneval.media.images import read
+
+    return ServedMedia(_rewritten(without_metadata, path) if can_read_videos() else read(path), mime)
+
+
+def load_animation(path: Path) -> ServedMedia:
+    """An animation as a new WebP, which the page shows as an image."""
+    from visioneval.media.animation import as_webp
+
+    return ServedMedia(_rewritten(as_webp, path), "image/webp")
+
+
+def _rewritten(rewrite: Callable[[Path], bytes], path: Path) -> bytes:
+    try:
+        return _rewritten_once(rewrite, path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise ImageError(f"cannot read: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=4)
+def _rewritten_once(rewrite: Callable[[Path], bytes], path: Path, _mtime: int) -> bytes:
+    return rewrite(path)
+
+
+def missing_image() -> ServedMedia:
+    """The source of a file that is missing or must not be read."""
+    raise ImageError("no image available")
+
+
+def mask_overlay(mask: Path, base: Path | None) -> ServedMedia:
+    """A mask over its base image: the outside is dimmed, the border is outlined. Without a base, white is inside."""
+    from visioneval.media.images import load_image as load
+    from visioneval.media.images import load_mask, on_checkerboard
+
+    inside = load_mask(mask)
+    base_image = on_checkerboard(load(base)) if base is not None else None
+    return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
+
+
+def text_places(path: Path, boxes: Sequence[Box]) -> ServedMedia:
+    """The places of an image with text, each enlarged and upright, one below the other."""
+    from PIL import Image
+
+    from visioneval.media.images import load_image as load
+    from visioneval.media.images import on_checkerboard
+
+    image = on_checkerboard(load(path))
+    crops = [_upright(image, box) for box in boxes]
+    size = max(crop.width for crop in crops), sum(crop.height + _GAP for crop in crops) - _GAP
+    sheet, top = Image.new("RGB", size, _BETWEEN), 0
+    for crop in crops:
+        sheet.paste(crop, (0, top))
+        top += crop.height + _GAP
+    return _png(sheet)
+
+
+def _upright(image: Image.Image, box: Box) -> Image.Image:
+    """The place of a text with a margin of half its smaller side, turned so that the text is upright."""
+    from PIL import Image
+
+    first, second, _, fourth = (complex(*corner) for corner in box)
+    along, down = second - first, fourth - first
+    margin = min(abs(along), abs(down)) / 2
+    right, below = (margin * side / (abs(side) or 1) for side in (along, down))
+    origin, along, down = first - right - below, along + 2 * right, down + 2 * below
+    wide, high = max(abs(along), 1), max(abs(down), 1)
+    scale = min(max(_TEXT_SIDE / high, 1), _MOST_ENLARGED, _MOST_WIDE / wide, _MOST_HIGH / high)
+    corners = (origin, origin + down, origin + down + along, origin + along)
+    data = tuple(value for corner in corners for value in (corner.real, corner.imag))
+    size = max(1, round(wide * scale)), max(1, round(high * scale))
+    return image.transform(size, Image.Transform.QUAD, data, Image.Resampling.BICUBIC, fillcolor=_BETWEEN)
+
+
+def _highlight(base: Image.Image, inside: Image.Image) -> Image.Image:
+    from PIL import Image, ImageChops, ImageFilter
+
+    gray = base.convert("L").convert("RGB")
+    dimmed = Image.blend(Image.new("RGB", base.size, (128, 128, 128)), gray, _DIMMED_OPACITY)
+    marked = Image.composite(base, dimmed, inside)
+    size = 2 * max(1, max(base.size) // 250) + 1
+    border = ImageChops.subtract(inside.filter(ImageFilter.MaxFilter(size)), inside)
+    return Image.composite(Image.new("RGB", base.size, _BORDER_COLOR), marked, border)
+
+
+def _png(image: Image.Image) -> ServedMedia:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return ServedMedia(buffer.getvalue(), "image/png")

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from visioneval.errors import UsageError
-from visioneval.label.images import MediaStore
-from visioneval.label.items import ItemView, applies, page_answer, page_question, swap_sides
+from visioneval.label.items import ItemView, MediaStore, applies, page_answer, page_question, swap_sides
 from visioneval.label.sampling import Item, Queue, SubjectKey, build_queue
 from visioneval.label.work import LabelingTask, LabelStep, RaterProgress, SessionEntry, append_entries, growing_entries
 from visioneval.records.labels import LABELS, Answer, Label, Seen, append_labels, is_current

@@ -22,8 +22,7 @@ from visioneval.analysis.run_lookup import Warn, ignore, labels_of, read_run
 from visioneval.analysis.summary.judges import ReviewPriority
 from visioneval.errors import UsageError, count_of
 from visioneval.installation import install_command
-from visioneval.label.images import VIDEO_TYPES
-from visioneval.label.items import applies, questions_for
+from visioneval.label.items import VIDEO_TYPES, applies, questions_for
 from visioneval.label.sampling import (
     RANDOM_KINDS,
     Candidate,
@@ -62,6 +61,9 @@ from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Status
 
 _Subjects = dict[SubjectKey, Candidate]
+PROGRESS = "labeling.jsonl"
+ANCHOR_VALIDITY = timedelta(hours=12)
+"""Anchors are asked again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +270,6 @@ def _notes(run: _Run, by_key: _Subjects, missing_anchors: int) -> Iterable[str]:
         yield f"labels for replaced images, ignored: {outdated:,}"
     if missing_anchors:
         yield f"{count_of(missing_anchors, 'cell')} with an agreed answer skipped: not in this selection"
-
-
-PROGRESS = "labeling.jsonl"
-ANCHOR_VALIDITY = timedelta(hours=12)
-"""Anchors are asked again after this time."""
 
 
 class LabelSession(Frozen):

@@ -43,17 +43,31 @@ MAX_ROWS = 20
 _TONES: Mapping[Change, Tone] = {"broken": "fail", "error_after": "error", "fixed": "pass", "error_before": "pass"}
 _MAX_REASON, _MAX_GAPS = 200, 200
 """Characters of a reason, and of the gaps of an image."""
+_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
+"""Fields of a difference that JSON does not have."""
+_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
+_CELL = (
+    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
+    *("artifact_path", "artifact_sha256"),
+)
+_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
+"""Fields of pairs, cells and cases that JSON has."""
 
 
 def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Report:
     """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell."""
     lines = (*compared_lines(comparison), *notes(comparison))
+    commands = []
+    if comparison.counts["broken"] and comparison.b.folder is not None:
+        cell = next(iter(comparison.changed("broken"))).b
+        run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
+        commands = [f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"]
     return Report(
         "visioneval compare",
         comparison_outcome(comparison, gates, interrupted=interrupted),
         lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
         sections=list(_sections(comparison, gates)),
-        commands=list(_commands(comparison)),
+        commands=commands,
         more="--json",
     )
 
@@ -191,25 +205,6 @@ def _cell_names(cells: Cells) -> str:
     parts = [f"{label}: {listed(names, counts[label])}" for label, names in list(first.items())[:MAX_LISTED]]
     more_runs = len(first) - MAX_LISTED
     return "; ".join(parts) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
-
-
-def _commands(comparison: Comparison) -> Iterator[str]:
-    """The command that shows the first broken cell, if B is a run."""
-    if comparison.counts["broken"] and comparison.b.folder is not None:
-        cell = next(iter(comparison.changed("broken"))).b
-        run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
-        yield f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"
-
-
-_INTERNAL = ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
-"""Fields of a difference that JSON does not have."""
-_PAIR = ("rules_broken", "rules_fixed", "tags", "must_pass", "flaky", "same_output")
-_CELL = (
-    *("model_label", "verdict", "failed_rules", "failure_tags", "scores", "reasons", "error"),
-    *("artifact_path", "artifact_sha256"),
-)
-_MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new")
-"""Fields of pairs, cells and cases that JSON has."""
 
 
 def comparison_json(

@@ -33,6 +33,28 @@ _WHOLE_NAME, _SHORTEST_NAME = 30, 10
 """Characters of a name that are not broken, where that fits with two lines for each metric, and where it does not."""
 _Kind = Literal["tested", "verdicts", "scores"]
 """Differences that are adjusted and decide, of which broken and fixed cells are counted, and others."""
+MAX_LISTED = 5
+CHANGE_WORDS: dict[Change, tuple[str, str]] = {
+    "broken": ("Broken (passed in A, fails in B)", "broken"),
+    "error_after": ("New errors (measured in A, ERROR in B)", "new error{s}"),
+    "fixed": ("Fixed (failed in A, passes in B)", "fixed"),
+    "error_before": ("Resolved errors (ERROR in A, measured in B)", "resolved error{s}"),
+    "still_failing": ("Still failing", "still failing"),
+    "still_error": ("ERROR in both", "error{s} in both"),
+    "still_passing": ("Still passing", "still passing"),
+}
+"""The title of the cells with a change, and what follows their number."""
+_OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
+    "unmeasured": ("error", "A gate was not measured"),
+    "cannot_tell": ("error", "A gate cannot tell"),
+    "incomplete": ("error", "B is incomplete"),
+}
+_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
+"""What follows a failed gate where the exit code is not that of the gate."""
+_HASH = re.compile("[0-9a-f]{12}")
+_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
 def difference_sections(comparison: Comparison) -> Iterator[Section]:
@@ -60,23 +82,16 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
         Column(heading, min_width=_WHOLE_NAME),
         *numbers("A", "B"),
         Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
-        *numbers("p", "p Holm", "n (cases)"),
-        Column("broken / fixed"),
-        Column("result"),
+        *(*numbers("p", "p Holm", "n (cases)"), Column("broken / fixed"), Column("result")),
     ]
     is_shown = {"p Holm": kind == "tested", "broken / fixed": kind == "verdicts"}
     has_links = heading == "tag" and kind == "verdicts"
     rows: list[list[Cell]] = [
         [
             quoted(item.name, link=f"#pairs?{urlencode({'tag': item.name})}" if has_links else ""),
-            show_value(item, item.a),
-            show_value(item, item.b),
+            *(show_value(item, value) for value in (item.a, item.b)),
             Value(show_difference(item), plot=_plot(item)),
-            show_p(item.p),
-            show_p(item.p_holm),
-            show_n(item),
-            f"{item.lower:,} / {item.higher:,}",
-            _result(item),
+            *(show_p(item.p), show_p(item.p_holm), show_n(item), f"{item.lower:,} / {item.higher:,}", _result(item)),
         ]
         for item in differences
     ]
@@ -204,30 +219,6 @@ def _detectable(difference: Difference) -> str | None:
         return None
     points = difference.detectable * 100
     return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
-
-
-MAX_LISTED = 5
-CHANGE_WORDS: dict[Change, tuple[str, str]] = {
-    "broken": ("Broken (passed in A, fails in B)", "broken"),
-    "error_after": ("New errors (measured in A, ERROR in B)", "new error{s}"),
-    "fixed": ("Fixed (failed in A, passes in B)", "fixed"),
-    "error_before": ("Resolved errors (ERROR in A, measured in B)", "resolved error{s}"),
-    "still_failing": ("Still failing", "still failing"),
-    "still_error": ("ERROR in both", "error{s} in both"),
-    "still_passing": ("Still passing", "still passing"),
-}
-"""The title of the cells with a change, and what follows their number."""
-_OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
-    "passed": ("pass", "All gates passed"),
-    "failed": ("fail", "A gate failed"),
-    "unmeasured": ("error", "A gate was not measured"),
-    "cannot_tell": ("error", "A gate cannot tell"),
-    "incomplete": ("error", "B is incomplete"),
-}
-_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
-"""What follows a failed gate where the exit code is not that of the gate."""
-_HASH = re.compile("[0-9a-f]{12}")
-_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
 def comparison_outcome(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import yaml
 
@@ -16,6 +16,10 @@ from visioneval.suite.questions import YES_NO
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""
+HEAD = """\
+# Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
+# For a prompt that is not in this file, the judge generates questions.
+"""
 
 
 def judge_sections(summary: Summary) -> list[Section]:
@@ -40,25 +44,33 @@ def judge_sections_of_runs(judges: Sequence[RunJudges]) -> list[Section]:
 
 def _sections(runs: Sequence[tuple[str, Sequence[JudgeCard], Sequence[PairCard]]]) -> list[Section]:
     """The tables that are not empty, with a row or more for each run."""
-    cards = [(run, card) for run, cards_of_run, _ in runs for card in cards_of_run]
-    pairs = [(run, pair) for run, _, pairs_of_run in runs for pair in pairs_of_run]
-    has_votes = any(card.votes for _, card in cards)
+    cards: list[tuple[str, ...]] = []
+    votes: list[tuple[str, ...]] = []
+    pairs: list[tuple[str, ...]] = []
+    for run, cards_of_run, pairs_of_run in runs:
+        for card in cards_of_run:
+            counts = [_share(number, card.cells) for number in (card.unanswered, card.refused, card.repaired)]
+            disagreement = card.disagreement
+            against = "no verdict" if disagreement is None else f"{disagreement.disagreed} of {disagreement.judged}"
+            cards.append((run, card.grader, card.judge, f"{card.cells:,}", *counts, against))
+            for vote in card.votes:
+                alpha = vote.note or "-" if vote.alpha is None else f"{vote.alpha:.3f}"
+                same = "-" if vote.same is None else f"{vote.same:.0%}"
+                votes.append((run, card.grader, vote.metric, alpha, f"{vote.items:,}", same))
+            votes += [] if card.votes else [(run, card.grader, "", "no votes", "", "")]
+        for pair in pairs_of_run:
+            asked = pair.answers + pair.ties + pair.unanswered
+            counts = [_share(number, asked) for number in (pair.unanswered, pair.refused, pair.repaired)]
+            first_shown = with_interval(pair.first_shown, pair.low, pair.high, missing="no answers")
+            pairs.append((run, pair.judge, first_shown, f"{pair.answers:,}", f"{pair.ties:,}", *counts))
+    has_votes = any(card.votes for _, cards_of_run, _ in runs for card in cards_of_run)
+    counted = ("unanswered", "refused", "repaired")
+    about_votes = "Votes of a judge about the same cell (Krippendorff's alpha: 1 is consistent, 0 is chance)"
+    about_pairs = "Pairs: share of answers that preferred the output shown first (0.50 is fair)"
     parts = (
-        _section(
-            "Judges",
-            ("grader", "judge", "cells", "unanswered", "refused", "repaired", "against rules"),
-            [(run, *_card_row(card)) for run, card in cards],
-        ),
-        _section(
-            "Votes of a judge about the same cell (Krippendorff's alpha: 1 is consistent, 0 is chance)",
-            ("grader", "metric", "alpha", "cells", "all votes equal"),
-            [(run, *row) for run, card in cards for row in _vote_rows(card)] if has_votes else [],
-        ),
-        _section(
-            "Pairs: share of answers that preferred the output shown first (0.50 is fair)",
-            ("judge", "first shown [95%]", "answers", "ties", "unanswered", "refused", "repaired"),
-            [(run, *_pair_row(pair)) for run, pair in pairs],
-        ),
+        _section("Judges", ("grader", "judge", "cells", *counted, "against rules"), cards),
+        _section(about_votes, ("grader", "metric", "alpha", "cells", "all votes equal"), votes if has_votes else []),
+        _section(about_pairs, ("judge", "first shown [95%]", "answers", "ties", *counted), pairs),
     )
     return [part for part in parts if part.rows]
 
@@ -69,28 +81,6 @@ def _section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) ->
     columns = [Column(name, min_width=10) if name in _NAMES else Column(name, is_number=True) for name in names]
     cells = [[quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)] for row in rows]
     return Section(title, *shown_columns(columns, cells, {"run": any(row[0] for row in rows)}), name="judges")
-
-
-def _card_row(card: JudgeCard) -> tuple[str, ...]:
-    counts = (_share(number, card.cells) for number in (card.unanswered, card.refused, card.repaired))
-    disagreement = card.disagreement
-    against = "no verdict" if disagreement is None else f"{disagreement.disagreed} of {disagreement.judged}"
-    return card.grader, card.judge, f"{card.cells:,}", *counts, against
-
-
-def _vote_rows(card: JudgeCard) -> Iterator[tuple[str, ...]]:
-    for votes in card.votes:
-        alpha = votes.note or "-" if votes.alpha is None else f"{votes.alpha:.3f}"
-        yield card.grader, votes.metric, alpha, f"{votes.items:,}", "-" if votes.same is None else f"{votes.same:.0%}"
-    if not card.votes:
-        yield card.grader, "", "no votes", "", ""
-
-
-def _pair_row(pair: PairCard) -> tuple[str, ...]:
-    asked = pair.answers + pair.ties + pair.unanswered
-    counts = (_share(number, asked) for number in (pair.unanswered, pair.refused, pair.repaired))
-    first_shown = with_interval(pair.first_shown, pair.low, pair.high, missing="no answers")
-    return pair.judge, first_shown, f"{pair.answers:,}", f"{pair.ties:,}", *counts
 
 
 def _anchor_row(match: AnchorMatch) -> tuple[str, ...]:
@@ -106,12 +96,6 @@ def _share(number: int | None, total: int) -> str:
     if number is None:
         return "not recorded"
     return f"{number:,} ({number / total:.0%})" if number else "0"
-
-
-HEAD = """\
-# Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
-# For a prompt that is not in this file, the judge generates questions.
-"""
 
 
 def pinned_yaml(entries: Iterable[tuple[str, Sequence[str], PromptQuestions]]) -> str:

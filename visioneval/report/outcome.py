@@ -23,6 +23,8 @@ _STOPPED = {
     "quota": "Stopped by a spent quota",
 }
 _UNFINISHED = {"running": "Still running", "stopped": "Stopped before completion", "interrupted": "Interrupted"}
+_MAX_REASONS = 20
+_MIN_TEXT, _MAX_TEXT = 60, 200
 
 
 def outcome(summary: Summary) -> tuple[Tone, str]:
@@ -49,7 +51,12 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
             # why all gates passed although most cells failed
             expected = f": {summary.counts.failed:,} failed, as the gates expect"
             is_mostly_red = summary.counts.failed > summary.counts.passed
-            return "pass", f"All gates passed{_left_out(summary)}{expected * is_mostly_red}"
+            skipped = sum(gate.state == "skipped" for gate in summary.gates)
+            without = ", ".join(summary.left_out_graders)
+            # what flags have left out; without rules, there is no pass rate that could be
+            left_out = f", {skipped} skipped" if skipped and not summary.counts.without_verdict else ""
+            left_out += f", without the graders left out: {without}" if without else ""
+            return "pass", f"All gates passed{left_out}{expected * is_mostly_red}"
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:
@@ -64,14 +71,6 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
             return "error", f"Incomplete: some values were not measured{_failed_too(summary)}"
         case code:
             return "error", f"Exit code {code}"
-
-
-def _left_out(summary: Summary) -> str:
-    """What the flags of a run have left out of its gates. Without rules, there is no pass rate that could be."""
-    skipped = sum(gate.state == "skipped" for gate in summary.gates)
-    without = ", ".join(summary.left_out_graders)
-    text = f", {skipped} skipped" if skipped and not summary.counts.without_verdict else ""
-    return text + (f", without the graders left out: {without}" if without else "")
 
 
 def _unmeasured_cells(summary: Summary) -> str:
@@ -116,10 +115,6 @@ def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
         for entry in never_asked
     )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
-
-
-_MAX_REASONS = 20
-_MIN_TEXT, _MAX_TEXT = 60, 200
 
 
 def model_run(summary: Summary, label: str) -> Value:

@@ -32,6 +32,8 @@ _ABOUT = (
     "strength: log-odds from the mean; chance: to win against a model run of mean strength; a tie counts as half, and a"
     " flip as a tie"
 )
+MAX_CELLS = 10
+_COUNTS = ("B wins", "A wins", "ties", "flips", "errors", "pairs")
 
 
 def ranking_report(rankings: Rankings) -> Report:
@@ -112,10 +114,6 @@ def _ticks(entries: Sequence[RankedRun]) -> tuple[float, ...]:
     return tuple(at * step for at in range(floor(min(values) / step), ceil(max(values) / step) + 1))
 
 
-MAX_CELLS = 10
-_COUNTS = ("B wins", "A wins", "ties", "flips", "errors", "pairs")
-
-
 def preferences_section(preferences: Sequence[PreferenceFinding]) -> Section:
     """Win rates, and the cases where A won or that were not judged."""
     rows: list[list[Cell]] = [
@@ -128,18 +126,16 @@ def preferences_section(preferences: Sequence[PreferenceFinding]) -> Section:
     ]
     columns = [Column(name, min_width=width) for name, width in (("A", 12), ("B", 12), ("judge", 10))]
     columns += numbers("rate of B [95%]", *_COUNTS)
-    notes = [quoted(note) for item in preferences for note in _preference_notes(item)]
+    notes: list[Cell] = []
+    for item in preferences:
+        if item.alpha is not None:
+            notes.append(quoted(f"{item.judge}: {alpha_text(item.alpha)} between its judges"))
+        for title, result in (("A preferred", "a"), ("not judged", "error")):
+            cells = [f"{pair.test_id} [{pair.sample_index}]" for pair in item.pairs if pair.result == result]
+            more = f" and {len(cells) - MAX_CELLS} more" if len(cells) > MAX_CELLS else ""
+            if cells:
+                notes.append(quoted(f"{title}: {one_line(', '.join(cells[:MAX_CELLS]), 1000)}{more}"))
     return Section("Preferences (a tie counts as half; a flip counts as a tie)", columns, rows, notes)
-
-
-def _preference_notes(preference: PreferenceFinding) -> Iterator[str]:
-    if preference.alpha is not None:
-        yield f"{preference.judge}: {alpha_text(preference.alpha)} between its judges"
-    for title, result in (("A preferred", "a"), ("not judged", "error")):
-        cells = [f"{pair.test_id} [{pair.sample_index}]" for pair in preference.pairs if pair.result == result]
-        more = f" and {len(cells) - MAX_CELLS} more" if len(cells) > MAX_CELLS else ""
-        if cells:
-            yield f"{title}: {one_line(', '.join(cells[:MAX_CELLS]), 1000)}{more}"
 
 
 def show_win_rate(preference: PreferenceFinding) -> str:
@@ -150,18 +146,15 @@ def show_win_rate(preference: PreferenceFinding) -> str:
 
 def preference_data(preference: PreferenceFinding) -> dict[str, Any]:
     """The preferences as JSON data."""
+    interval = preference.interval
     return {
-        "a": preference.a,
-        "b": preference.b,
-        "judge": preference.judge,
+        **{name: getattr(preference, name) for name in ("a", "b", "judge")},
         "b_win_rate": preference.rate,
-        "interval": None if preference.interval is None else [preference.interval.low, preference.interval.high],
+        "interval": None if interval is None else [interval.low, interval.high],
         "judged": preference.judged,
         "b_wins": preference.count("b"),
         "a_wins": preference.count("a"),
-        "ties": preference.ties,
-        "flips": preference.flips,
-        "errors": preference.errors,
+        **{name: getattr(preference, name) for name in ("ties", "flips", "errors")},
         **({"panel": list(preference.panel)} if preference.panel else {}),
         **({"alpha": preference.alpha.model_dump()} if preference.alpha else {}),
         "pairs": [

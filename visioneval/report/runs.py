@@ -20,6 +20,8 @@ from visioneval.report.outcome import failure_tag_table
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, quoted, shown_columns
 from visioneval.report.text import RATE, clean, one_line, show_rate
 
+_NUMBERS = Column("cells", is_number=True), Column("pass rate [95%]")
+
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
@@ -63,7 +65,13 @@ def run_list(runs: Sequence[ListedRun], *, failure_tags: bool = False) -> Iterat
     for experiment, members in experiments:
         columns = [Column("run"), Column("state"), Column(RATE), *numbers("error"), Column("note", min_width=12)]
         has_notes = any(run.info.get("note") for run in members)
-        table = shown_columns(columns, list(map(_row, members)), {"note": has_notes})
+        rows: list[list[Cell]] = []
+        for run in members:
+            errors, rate = ("", "unreadable") if run.counts is None else (str(run.counts.errors), "empty")
+            rate = show_rate(run.counts.pass_rate) if run.counts is not None and run.counts.cells else rate
+            state, note = (one_line(str(run.info.get(name) or "")) for name in ("state", "note"))
+            rows.append([quoted(run.run_id), state, rate, errors, quoted(note)])
+        table = shown_columns(columns, rows, {"note": has_notes})
         yield Section(f"experiment {one_line(experiment)}" if experiment else "no experiment", *table)
     for experiment, members in experiments if failure_tags else ():
         totals = most_common(sum((Counter(run.failure_tags) for run in members), Counter[str]()))
@@ -77,16 +85,6 @@ def run_list(runs: Sequence[ListedRun], *, failure_tags: bool = False) -> Iterat
         listed = zip(names, members, cells, strict=True)
         notes = [f"{name} {one_line(run.run_id)}: {number}" for name, run, number in listed]
         yield Section(title, columns, rows, notes, splits=True)
-
-
-def _row(run: ListedRun) -> list[Cell]:
-    rate = "unreadable" if run.counts is None else show_rate(run.counts.pass_rate) if run.counts.cells else "empty"
-    errors = "" if run.counts is None else str(run.counts.errors)
-    state, note = (one_line(str(run.info.get(name) or "")) for name in ("state", "note"))
-    return [quoted(run.run_id), state, rate, errors, quoted(note)]
-
-
-_NUMBERS = Column("cells", is_number=True), Column("pass rate [95%]")
 
 
 def baseline_section(name: str, summary: BaselineSummary) -> Section:

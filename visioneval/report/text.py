@@ -23,6 +23,8 @@ from visioneval.types import Metric, Score
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _REPLACEMENT = "\ufffd"
+RATE = "pass rate [95%]"
+"""The heading of pass rates."""
 
 
 def clean(text: str) -> str:
@@ -84,10 +86,6 @@ def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
 
 def _of_cells(number: int, cells: int) -> str:
     return f"{number:,} of {count_of(cells, 'cell')}"
-
-
-RATE = "pass rate [95%]"
-"""The heading of pass rates."""
 
 
 def gate_value(gate: GateFinding) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from math import ceil
 from typing import Literal
@@ -186,14 +187,11 @@ class _Pricing:
         self._plan = plan
         self._prices = prices
         self._ask = past
-        self._past: PastCosts | None = None
 
-    @property
+    @cached_property
     def past(self) -> PastCosts:
         """Costs of earlier runs, read on first use."""
-        if self._past is None:
-            self._past = self._ask()
-        return self._past
+        return self._ask()
 
     def generation(self, run: ModelRun, calls: int, first: Call | None) -> Cost:
         """The cost of all generations of a model run, whose ``first`` call stands for the size of all."""
@@ -358,7 +356,10 @@ def sample_sizes(plan: Plan, options: DetectOptions, past: Callable[[], PastCost
     for samples in SAMPLES:
         resized = replace(plan, suite=plan.suite.model_copy(update={"samples": samples}))
         work = estimate(resized, past)
-        rows.append(_row(samples, noise.cases_for(detect, _cells(resized, counted)), work, _count(counted)))
+        cases = noise.cases_for(detect, _cells(resized, counted))
+        share = (cases or 0) / _count(counted)  # of the work of the suite
+        number = None if cases is None else ceil(work.cells * share)
+        rows.append(SampleSize(samples, cases, number, None if cases is None or work.unpriced else work.usd * share))
     return SampleSizes(
         detect,
         noise,
@@ -471,14 +472,6 @@ def _noise(plan: Plan, detect: Detect, options: DetectOptions) -> Noise:
         return stated_noise(detect, options.pass_rate, options.case_correlation)
     like = [with_built_in(side, (detect.metric or "",)) for side in options.like]
     return noise_of(detect, like, plan.suite.name, options.case_correlation)
-
-
-def _row(samples: int, cases: int | None, work: CostEstimate, counted: int) -> SampleSize:
-    """Scales the work of the suite to another number of cases."""
-    if cases is None:
-        return SampleSize(samples, None, None, None)
-    share = cases / counted
-    return SampleSize(samples, cases, ceil(work.cells * share), None if work.unpriced else work.usd * share)
 
 
 def _cells(plan: Plan, cases: Sequence[TestCase]) -> float:

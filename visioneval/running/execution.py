@@ -86,10 +86,13 @@ def run_to_end(
         return Outcome(complete=False)
 
     prepare_process()
+    is_in_event_loop = True
     try:
-        if not _is_in_event_loop():
-            return asyncio.run(supervised())
-        return _run_in_thread(supervised, request)
+        asyncio.get_running_loop()
+    except RuntimeError:
+        is_in_event_loop = False
+    try:
+        return _run_in_thread(supervised, request) if is_in_event_loop else asyncio.run(supervised())
     except BaseExceptionGroup as group:
         raise root_error(group) from None
 
@@ -134,14 +137,6 @@ def _threads() -> Iterator[None]:
     except BaseException:
         threads.shutdown()
         raise
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _run_in_thread(work: Callable[[], Coroutine[Any, Any, Outcome]], interrupt: Interrupt) -> Outcome:

@@ -115,8 +115,12 @@ def plan_resume(
             if call.previous is not None and call.run.config.has_outputs:
                 is_replaced = steps[call.previous.cell(sample)].action == "generate"
                 outdated |= {cell_call.cell(sample) for cell_call in call.with_dependents if is_replaced}
-                if step.action != "generate":
-                    step = _turn_step(call, by_cell[cell], is_replaced=is_replaced) or step
+                if step.action == "generate":
+                    pass
+                elif is_replaced:
+                    step = ResumeStep("generate", "edit an image that is generated again")
+                elif by_cell[cell].status is not Status.ERROR and not is_edit_of(call, by_cell[cell]):
+                    step = ResumeStep("generate", "edit an image that has changed")
             if cell in outputs and step.action != "generate":
                 step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
             steps[cell] = step
@@ -164,15 +168,6 @@ def _step(
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
         return ResumeStep("generate", "without an image file")
     return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
-
-
-def _turn_step(call: Call, record: Record, *, is_replaced: bool) -> ResumeStep | None:
-    """The step for a later turn if the image that it edits is, or will be, another one than it edited."""
-    if is_replaced:
-        return ResumeStep("generate", "edit an image that is generated again")
-    if record.status is not Status.ERROR and not is_edit_of(call, record):
-        return ResumeStep("generate", "edit an image that has changed")
-    return None
 
 
 def _grading_step(

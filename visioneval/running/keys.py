@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -112,23 +113,18 @@ class FileHashes:
         known = self._hashes.get(name)
         if known is not None:
             return known
-        file_hash = _hash_of(self._folder / path)
+        file = self._folder / path
+        file_hash = "missing"
+        with suppress(OSError):
+            if file.is_file() and file.stat().st_size > MAX_BYTES:
+                file_hash = "too large"  # never read by a run
+            elif file.is_file():
+                with file.open("rb") as opened:
+                    file_hash = hashlib.file_digest(opened, "sha256").hexdigest()
         if len(self._hashes) >= MAX_FILES:
             self._hashes.clear()
         self._hashes[name] = file_hash
         return file_hash
-
-
-def _hash_of(path: Path) -> str:
-    try:
-        if not path.is_file():
-            return "missing"
-        if path.stat().st_size > MAX_BYTES:
-            return "too large"  # never read by a run
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return "missing"
 
 
 Kind = Literal["generate", "judge"]

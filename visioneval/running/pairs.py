@@ -18,15 +18,7 @@ from pydantic import TypeAdapter
 from visioneval.analysis.compare.pairing import pair_cells, parse_map
 from visioneval.analysis.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.analysis.sides import Side
-from visioneval.errors import (
-    NEVER_ASKED,
-    ExitCode,
-    GraderError,
-    StoppedError,
-    UsageError,
-    count_of,
-    did_you_mean,
-)
+from visioneval.errors import NEVER_ASKED, ExitCode, GraderError, StoppedError, UsageError, count_of, did_you_mean
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.media import images
 from visioneval.plugins import GRADERS, config_of
@@ -256,23 +248,19 @@ class PairJudging:
         )
         outputs = [side.output for side in (matchup.a, matchup.b)]
         for image in outputs:
-            _check_unchanged(image)
+            if image.uri is not None:
+                continue
+            try:
+                data = image.path.read_bytes()
+            except OSError as error:
+                raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
+            if images.sha256(data) != image.sha256:
+                raise GraderError(f"{image.path.name}: was changed after it was generated")
         return grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
 
 
 def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
     raise GraderError("a pairwise grader cannot save images")
-
-
-def _check_unchanged(image: Output) -> None:
-    if image.uri is not None:
-        return
-    try:
-        data = image.path.read_bytes()
-    except OSError as error:
-        raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
-    if images.sha256(data) != image.sha256:
-        raise GraderError(f"{image.path.name}: was changed after it was generated")
 
 
 PairKey = tuple[str, int, str, str]

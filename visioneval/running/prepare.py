@@ -149,21 +149,17 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
         raise SuiteError(problems)
     for plan in planned:
         if not options.calls.reuse.offline:
-            _check_videos(plan)
+            videos = [case for case in plan.suite.cases if case.task is TaskType.VIDEO_GENERATION]
+            generating = [run for run in plan.runs if not run.config.reads_outputs]
+            is_any = any(any(plan.count(case, run)) for case in videos for run in generating)
+            if is_any and not can_read_videos():  # each would be paid for and lost
+                raise UsageError(needs("video"))
             if options.cluster is None:  # whose nodes are checked
                 check_extras(plan)
         check_budget(plan, options.calls)
     for plan in planned:
         check_session(plan, options.calls, warn)
     return [build_components(plan, offline=options.calls.reuse.offline) for plan in planned]
-
-
-def _check_videos(plan: Plan) -> None:
-    """Raises ``UsageError`` if videos would be generated that cannot be read here: each would be paid for and lost."""
-    cases = [case for case in plan.suite.cases if case.task is TaskType.VIDEO_GENERATION]
-    runs = [run for run in plan.runs if not run.config.reads_outputs]
-    if any(any(plan.count(case, run)) for case in cases for run in runs) and not can_read_videos():
-        raise UsageError(needs("video"))
 
 
 def check_extras(plan: Plan) -> None:
@@ -185,13 +181,8 @@ def prepare_run(plan: Plan, components: Components, options: RunOptions) -> Prep
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
-        hint = resume_command(writer.folder, _words(plan, info, options), plan.loaded.path, info.hidden_vars)
-        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(plan))
-    return _resume(plan, components, info, options)
-
-
-def _resume(plan: Plan, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
-    assert options.resume is not None
+        hint = _resume_hint(writer.folder, plan, info, options)
+        return PreparedRun(plan, components, writer, every_cell, plan.cells, hint, _warnings(plan))
     source = read_info(options.resume).graded_from
     if source is not None:
         raise UsageError(
@@ -199,29 +190,26 @@ def _resume(plan: Plan, components: Components, info: RunInfo, options: RunOptio
         )
     folder = claim_run(options.resume)
     try:
-        return _resume_claimed(plan, components, info, options, folder)
+        return _resume(plan, components, info, options, folder)
     except BaseException:
         release_run(folder)
         raise
 
 
-def _resume_claimed(
-    plan: Plan, components: Components, info: RunInfo, options: RunOptions, folder: Path
-) -> PreparedRun:
+def _resume(plan: Plan, components: Components, info: RunInfo, options: RunOptions, folder: Path) -> PreparedRun:
+    """Opens a run that is claimed, with its remaining work."""
     stored = read_info(folder)
-    uses_stored_suite = plan.loaded.is_from_run
-    since = writing_ended(stored)
     rest = plan_resume(
         plan,
         read_records(folder),
         folder,
         keep_errors=options.keep_errors,
         retry_unusable=options.calls.reuse.retry_unusable,
-        since=since,
+        since=writing_ended(stored),
     )
     # these records must not count if this run stops before it generates their outputs again
     stale = rest.stale | rest.changed.keys() | rest.outdated
-    writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
+    writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=plan.loaded.is_from_run), stale)
     forget_changed_pairs(rest, stored, plan, folder)
     notes = [*_warnings(plan), f"resuming {display_name(folder)}: {rest}"]
     if rest.stale:
@@ -230,14 +218,15 @@ def _resume_claimed(
         paths = sorted(rest.changed.values())
         more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
         notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
-    suite = None if uses_stored_suite else plan.loaded.path
-    hint = resume_command(writer.folder, _words(plan, info, options), suite, info.hidden_vars)
-    return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+    hint = _resume_hint(writer.folder, plan, info, options)
+    return PreparedRun(plan, components, writer, rest.jobs, rest.cells, hint, tuple(notes))
 
 
-def _words(plan: Plan, info: RunInfo, options: RunOptions) -> tuple[str, ...]:
-    """The command line of a run, or the settings as flags for one of the Python API, without secrets."""
-    return without_secrets(options.command_line or options.words, plan, info.hidden_vars)
+def _resume_hint(folder: Path, plan: Plan, info: RunInfo, options: RunOptions) -> str:
+    """How to resume a run: by its command line, or by the settings as flags for one of the Python API."""
+    words = without_secrets(options.command_line or options.words, plan, info.hidden_vars)
+    suite = None if plan.loaded.is_from_run else plan.loaded.path
+    return f"to resume: {resume_command(folder, words, suite, info.hidden_vars)}"
 
 
 def _warnings(plan: Plan) -> tuple[str, ...]:
@@ -272,7 +261,11 @@ def prepare_grading(
         release_run(writer.folder)
         raise
     notes = (*_warnings(plan), *filter(None, [str(grading)]))
-    return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
+    # in a new run, because the id of this one exists
+    again = f"to grade the rest, repeat the command{' with another --run-id' * (options.run_id is not None)}"
+    asks = "which asks all judges again; without --reuse none, it reuses cached answers"
+    hint = f"{again}, {'which reuses cached judge answers' if reuse_scores else asks}"
+    return PreparedRun(plan, components, writer, grading.jobs, plan.cells, hint, notes)
 
 
 def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Plan:
@@ -292,14 +285,6 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
     return planned
 
 
-def _grade_again_hint(options: RunOptions) -> str:
-    """How to grade the rest: in a new run, because the id of this one exists."""
-    again = "to grade the rest, repeat the command" + (" with another --run-id" if options.run_id is not None else "")
-    if not options.calls.reuse.judgements:
-        return f"{again}, which asks all judges again; without --reuse none, it reuses cached answers"
-    return f"{again}, which reuses cached judge answers"
-
-
 def now() -> str:
     """The time as ISO 8601 in UTC, to the millisecond: two runs of a second have an order."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -311,13 +296,7 @@ def new_run_id(suite: str) -> str:
     return f"{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', suite)}-{secrets.token_hex(2)}"
 
 
-def describe_run(
-    plan: Plan,
-    *,
-    run_id: str | None,
-    note: str | None,
-    command_line: tuple[str, ...],
-) -> RunInfo:
+def describe_run(plan: Plan, *, run_id: str | None, note: str | None, command_line: tuple[str, ...]) -> RunInfo:
     """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
     sanitizer = sanitizer_for(plan)
     text = sanitizer.text

@@ -9,7 +9,7 @@ from typing import cast
 
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
 from visioneval.graders.base import QuestionMaker
-from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.providers.base import CellRef
 from visioneval.records.questions import PromptQuestions
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges, Meter
@@ -126,7 +126,14 @@ def make_questions(
 
     async def make(item: tuple[int, PromptTask]) -> None:
         index, task = item
-        results[index] = await _make_for_prompt(plan, components, task, judges)
+        case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
+        about, meter = CellRef(case.id, "", 0), Meter()
+        ask = lambda question: judges.ask(task.grader.judge_names[0], question, about, meter)  # noqa: E731
+        try:
+            entry = await maker.make_questions(case, task.prompt, ask, plan.templates)
+            results[index] = PromptResult(task, entry)
+        except (GraderError, ProviderError) as error:
+            results[index] = PromptResult(task, error=sanitizer_for(plan).text(error))
         on_result(results[index])
 
     async def make_all() -> Outcome:
@@ -136,16 +143,3 @@ def make_questions(
     run_to_end(make_all, progress, say)
     complete = len(results) == len(tasks)
     return QuestionsOutcome([results[index] for index in sorted(results)], complete, calls.budget.refusal)
-
-
-async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, judges: Judges) -> PromptResult:
-    case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
-    name, about = task.grader.judge_names[0], CellRef(case.id, "", 0)
-
-    async def ask(question: Question) -> Reply:
-        return await judges.ask(name, question, about, Meter())
-
-    try:
-        return PromptResult(task, await maker.make_questions(case, task.prompt, ask, plan.templates))
-    except (GraderError, ProviderError) as error:
-        return PromptResult(task, error=sanitizer_for(plan).text(error))

@@ -84,13 +84,19 @@ async def measure_diversity(services: Services, config: BaseGrader, progress: Pr
     if config.key not in services.components.graders:
         return None
     folder, meter = services.writer.folder, Meter()
+    grader = cast("SampleGrader", services.components.graders[config.key])
     groups = await asyncio.to_thread(sample_groups, services.plan, config, read_records(folder), folder)
     pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))
 
     async def measure(item: tuple[SampleGroup, tuple[Output, Output]]) -> None:
-        group, pair = item
+        group, (first, second) = item
+        digests = {image.path: image.sha256 for image in (first, second)}
+        distance = SampleDistance(distance=0.0, delta_e=0.0)
         try:
-            group.distances.append(await _measure_pair(services, config, pair, meter))
+            if first.sha256 != second.sha256:
+                work = grader.measure(first, second)
+                distance = await services.measurements(work, hash_of=digests.__getitem__, meter=meter)
+            group.distances.append(distance)
         except StoppedError:  # not measured, which is no fault of the images
             raise
         except Exception as error:
@@ -121,17 +127,6 @@ def sample_groups(plan: Plan, config: BaseGrader, records: Iterable[Record], fol
         )
         for (case, label), numbers in samples.items()
     ]
-
-
-async def _measure_pair(
-    services: Services, config: BaseGrader, pair: tuple[Output, Output], meter: Meter
-) -> SampleDistance:
-    first, second = pair
-    if first.sha256 == second.sha256:
-        return SampleDistance(distance=0.0, delta_e=0.0)
-    digests = {image.path: image.sha256 for image in pair}
-    grader = cast("SampleGrader", services.components.graders[config.key])
-    return await services.measurements(grader.measure(first, second), hash_of=digests.__getitem__, meter=meter)
 
 
 T = TypeVar("T")

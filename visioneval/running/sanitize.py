@@ -14,7 +14,7 @@ import orjson
 
 from visioneval.running.plan import Plan, needed_keys
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
-from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
+from visioneval.suite.remote import environment_secrets
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -49,26 +49,15 @@ class Sanitizer:
         object.__setattr__(self, "escaped_secrets", tuple(escaped))
 
     @classmethod
-    def without(cls, secrets: Iterable[str]) -> Sanitizer:
-        """Hides these secrets, longest first. Ignores very short ones."""
-        return cls._longest_first({secret for secret in secrets if len(secret) >= SHORTEST_ENVIRONMENT_SECRET})
-
-    @classmethod
-    def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
-        # each as it is, and as a text has it that is JSON itself, such as the answer of a judge
-        in_json = (json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for secret in secrets for is_ascii in (True, False))
-        forms = {*secrets, *in_json}
-        return cls(tuple(sorted(forms, key=lambda form: (-len(form), form))))
-
-    @classmethod
     def around(cls, named: Collection[str] = (), stated: Iterable[str] = ()) -> Sanitizer:
-        """Hides the values of these environment variables, and of all with secret-like names.
+        """Hides the values of these environment variables, and of all with secret-like names, the longest first.
 
         Explicitly ``stated`` secrets may be shorter.
         """
-        return cls._longest_first(
-            {*environment_secrets(named), *(secret for secret in stated if len(secret) >= SHORTEST_SECRET)}
-        )
+        secrets = {*environment_secrets(named), *(secret for secret in stated if len(secret) >= SHORTEST_SECRET)}
+        # each as it is, and as a text has it that is JSON itself, such as the answer of a judge
+        in_json = (json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for secret in secrets for is_ascii in (True, False))
+        return cls(tuple(sorted({*secrets, *in_json}, key=lambda form: (-len(form), form))))
 
     def hides(self, value: Any) -> bool:
         """Whether plain data contains a secret."""
@@ -103,8 +92,10 @@ class Sanitizer:
         """The raw answer of a server without secrets, nor the users and queries of URLs, which may be signatures."""
         for secret in self.secrets:
             data = data.replace(secret.encode("utf-8", "replace"), HIDDEN.encode())
-            if b"\\" in data:
-                data = re.sub(_in_json(secret), HIDDEN.encode(), data)
+            if b"\\" in data:  # as JSON of any server, which may escape each character: as \/ or \u002b
+                plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
+                escaped = (rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
+                data = re.sub(b"".join(escaped), HIDDEN.encode(), data)
         data = _USER.sub(rb"\1***@", data)
         return _QUERY.sub(rb"\1\2?***", data)
 
@@ -158,12 +149,6 @@ class Sanitizer:
             return None
         numbers = {self.text(name): amount(item) for name, item in value.items()}
         return {name: int(number) for name, number in numbers.items() if number is not None}
-
-
-def _in_json(secret: str) -> bytes:
-    """A pattern for a secret in the JSON of any server, which may escape each character: as ``\\/`` or ``\\u002b``."""
-    plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
-    return b"".join(rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
 
 
 def scalar(value: Any) -> Any:

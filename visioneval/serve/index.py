@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -24,10 +25,9 @@ from visioneval.records.reader import RESULTS, count_cells
 from visioneval.records.runs import current_state
 from visioneval.records.stores.lookup import copies_at, display_name, refresh_runs
 from visioneval.records.untrusted import LARGEST, check_run_folder, read_json
-from visioneval.report.html.pages import policy, render, usd
+from visioneval.report.html.pages import policy, render, style, theme, usd
 from visioneval.report.outcome import Tone, outcome
 from visioneval.report.text import one_line, scale_of, show_share
-from visioneval.serve.server import FOLDER
 from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import describe_meaning
 from visioneval.types import Metric
@@ -45,6 +45,17 @@ MAX_METRICS = 4
 MAX_TAGS = 3
 _MAX_LISTED = 12
 Show = Callable[[float], str]
+FOLDER = Path(__file__).parent / "pages"
+STYLE = "view.css"
+SUMMARY = "summary.json"
+_MAX_BYTES = 256 << 20
+_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
+Stamp = tuple[int, int]
+"""Time in ns and size of a file; zeros if it does not exist."""
+_LEFT_OUT: dict[str, Any] = {
+    **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
+    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
+}
 
 
 def index_page(
@@ -236,13 +247,6 @@ def _trend(
     )
 
 
-SUMMARY = "summary.json"
-_MAX_BYTES = 256 << 20
-_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
-Stamp = tuple[int, int]
-"""Time in ns and size of a file; zeros if it does not exist."""
-
-
 class _SuiteName(BaseModel):
     """The name of a suite, which can be large: the rest is skipped."""
 
@@ -288,12 +292,6 @@ class RunRow:
         if self.problem or self.stamps != stamps_of(folder):
             return False
         return self.state != "running" or current_state(folder, "running") == "running"
-
-
-_LEFT_OUT: dict[str, Any] = {
-    **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
-    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
-}
 
 
 @dataclass
@@ -392,3 +390,12 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+@cache
+def read_asset(name: str) -> str:
+    """A file of the pages. A style begins with what it shares with others: at least the named colors and sizes."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        return (style() if name == STYLE else theme()) + text
+    return text

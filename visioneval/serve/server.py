@@ -1,46 +1,53 @@
-"""The server of every page: on this machine only, behind the guard, with a new token each time.
+"""The server of every page: on this machine only, behind a guard, with a new token each time.
 
-Scripts and styles are files: a page runs only what its own server sends.
+The guard lets in only a local browser on our page with the token of this server. Other pages cannot reach it through
+another host name (Host), a form or a script (Origin, the token, JSON only), and get only a status and one line. Scripts
+and styles are files: a page runs only what its own server sends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import ipaddress
 import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visioneval.errors import UsageError
-from visioneval.installation import install_command
-from visioneval.report.html.pages import style, theme
-
-if TYPE_CHECKING:
-    import uvicorn
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp
+from visioneval.serve.index import read_asset
 
 DEFAULT_PORT = 8377
 Log = Callable[[str], None]
 _TOKEN_BYTES = 24
 _GRACE_S = 2
-
-
-def check_extra(page: str) -> None:
-    """Raises ``UsageError`` if the extra ``label`` is not installed, which has the server of every page."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise UsageError(f"{page} needs starlette and uvicorn: {install_command('label')}") from None
+MAX_BODY = 64 * 1024
+WRONG_TOKEN = 403, "wrong token: open the URL that the command printed"
+_POLICY = b"content-security-policy"
+SECURITY_HEADERS = {
+    _POLICY: b"default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
+    b"media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+_TOO_LARGE = f"the request is over {MAX_BODY:,} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +71,6 @@ class LocalAddress:
 
     def server(self, app: ASGIApp) -> uvicorn.Server:
         """The server of an application below ``/TOKEN/``, behind the guard. It is not started yet."""
-        import uvicorn
-        from starlette.applications import Starlette
-        from starlette.routing import Mount
-
-        from visioneval.serve.guard import AuthMiddleware
-
         config = uvicorn.Config(
             AuthMiddleware(Starlette(routes=[Mount(f"/{self.token}", app)]), hosts=self.hosts, token=self.token),
             http="h11",
@@ -129,22 +130,87 @@ def _loopback(host: str, page: str) -> str:
     return str(address)
 
 
-FOLDER = Path(__file__).parent / "pages"
-STYLE = "view.css"
-
-
-@cache
-def read_asset(name: str) -> str:
-    """A file of the pages. A style begins with what it shares with others: at least the named colors and sizes."""
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    if name.endswith(".css"):
-        return (style() if name == STYLE else theme()) + text
-    return text
-
-
 def asset_response(name: str, _: Request) -> Response:
     """Sends a page without values, a script or a style."""
-    from starlette.responses import Response
 
     kind = {"css": "css", "html": "html"}.get(name.rpartition(".")[2], "javascript")
     return Response(read_asset(name), media_type=f"text/{kind}")
+
+
+class AuthMiddleware:
+    """Wraps an application all of whose paths start with ``/TOKEN/``. ``hosts`` are the accepted ``host:port`` values.
+
+    A response may bring a content security policy that is stricter for its page; every other header is set here.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a request or rejects it with a reason."""
+        if scope["type"] != "http":  # no websocket is served
+            return
+        guarded = _with_headers(send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            status, why = refusal
+            await JSONResponse({"error": why}, status_code=status)(scope, receive, guarded)
+            return
+        try:
+            await self._app(scope, _limit_body(receive), guarded)
+        except ClientDisconnect:  # the browser disconnected during its request: nothing was saved
+            return
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        if headers.get("host", "").lower() not in self._hosts:
+            return 421, "wrong host name for this server"
+        origins = [value.lower() for value in headers.getlist("origin")]
+        if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
+            return 403, "request from another origin"
+        site = headers.get("sec-fetch-site", "none")
+        path: str = scope["path"]
+        # a link on another site, such as a web terminal, may open the first page
+        if path != f"/{self._token}/" and site not in ("same-origin", "none"):
+            return 403, "request from another site"
+        given = path.split("/", 2)[1] if path.count("/") > 1 else ""
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode()):  # in constant time
+            return WRONG_TOKEN
+        return _body_refusal(headers) if scope["method"] == "POST" else None
+
+
+def _body_refusal(headers: Headers) -> tuple[int, str] | None:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return 415, "only JSON is accepted"
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > MAX_BODY:
+        return 413, _TOO_LARGE
+    return None
+
+
+def _limit_body(receive: Receive) -> Receive:
+    """Limits the size of a body without a content length."""
+    size = 0
+
+    async def received() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413, _TOO_LARGE)
+        return message
+
+    return received
+
+
+def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = dict(message.get("headers", ()))
+            headers = {**own, **SECURITY_HEADERS, _POLICY: own.get(_POLICY, SECURITY_HEADERS[_POLICY])}
+            message = {**message, "headers": list(headers.items())}
+        await send(message)
+
+    return sent

@@ -11,20 +11,21 @@ from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.analysis.redaction import Redaction, check_redact
+from visioneval.analysis.compare.gates import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.pairing import ComparisonFilters
+from visioneval.analysis.redaction import NOTHING, Redaction, check_redact
 from visioneval.analysis.summary.counts import most_common
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
-from visioneval.records.model import read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.records.runs import with_current_state
 from visioneval.records.stores.lookup import copies_at, display_name, fetch_outputs
+from visioneval.report.html.compare import comparison_page
 from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files
 from visioneval.report.text import one_line
-from visioneval.serve.index import BACK, RunListing, RunRow, index_page, run_address, series
-from visioneval.serve.reports import live_notice, render_comparison
-from visioneval.serve.server import STYLE, read_asset
+from visioneval.serve.index import BACK, STYLE, RunListing, RunRow, index_page, read_asset, run_address, series
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.model import Suite
 
@@ -157,3 +158,25 @@ def _delete_others(folder: Path, names: set[str]) -> None:
             shutil.rmtree(path)
         elif path.is_file() and path.suffix == ".html":
             path.unlink()
+
+
+def live_notice(info: RunInfo, cells: int) -> str:
+    """What the page of an unfinished run says."""
+    if info.state == "running":
+        return f"Running: {cells:,} of {info.planned_cells:,} cells so far. This page follows the run."
+    if info.state == "stopped":
+        return f"The run was killed after {cells:,} of {info.planned_cells:,} cells. It can be resumed."
+    return ""
+
+
+def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
+    """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
+    criteria = parse_criteria()
+    filters = ComparisonFilters(redact=redact)
+    comparison = compare_stored(str(a), str(b), a.parent, criteria.gates, filters=filters, warn=lambda _: None)
+    # not by their paths
+    comparison = replace(comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name))
+    results = decide(comparison, criteria)
+    for folder in (a, b):
+        fetch_outputs(folder)
+    return comparison_page(comparison, results, frame)

@@ -169,22 +169,18 @@ def _referenced(text: str, name: str) -> tuple[str, ...]:
     return tuple(filter(None, names))
 
 
-def _syntax_text(message: str) -> str:
-    """Jinja's message, and what to do."""
-    if unknown := _NO_FILTER.match(message):
-        similar = get_close_matches(unknown[1], text_sandbox().filters, n=1)
-        return f"there is no filter {unknown[1]!r}" + (f" (did you mean {similar[0]!r}?)" if similar else "")
-    hint = "write an expression as '{{ NAME }}', with two braces on each side"
-    return f"{message.rstrip('.')}: {hint}" if message.startswith(_UNBALANCED) else message
-
-
 def _readable(error: jinja2.TemplateNotFound | jinja2.TemplateSyntaxError, name: str) -> TemplateError:
     """Why the template ``name`` cannot be read."""
-    if isinstance(error, jinja2.TemplateSyntaxError):
-        return TemplateError(f"{error.name or name}, line {error.lineno}: {_syntax_text(str(error.message))}")
-    return TemplateError(
-        f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in templates"
-    )
+    if isinstance(error, jinja2.TemplateNotFound):
+        where = "in the suite's folder, in templates_dir or among the built-in templates"
+        return TemplateError(f"there is no template {error.name!r} {where}")
+    text = str(error.message)
+    if unknown := _NO_FILTER.match(text):
+        similar = get_close_matches(unknown[1], text_sandbox().filters, n=1)
+        text = f"there is no filter {unknown[1]!r}" + (f" (did you mean {similar[0]!r}?)" if similar else "")
+    elif text.startswith(_UNBALANCED):
+        text = f"{text.rstrip('.')}: write an expression as '{{{{ NAME }}}}', with two braces on each side"
+    return TemplateError(f"{error.name or name}, line {error.lineno}: {text}")
 
 
 def _unusable(name: str, error: Exception) -> TemplateError:
@@ -254,12 +250,14 @@ def shown_values(names: Collection[str], context: Mapping[str, Any], output: str
     """
     texts = {name: list(_texts_of(name, context)) for name in names}
     ids = {text for name, parts in texts.items() if _split(name)[1] == _ID for text in parts}
-    unclear = dict.fromkeys(
-        text
-        for parts in texts.values()
-        for text in parts
-        if not _is_verbatim(text, output) and not (text in ids and _begins_line(text, output))
-    )
+
+    def is_verbatim(text: str) -> bool:
+        return (len(text.strip()) >= VERBATIM and text.strip() in output) or (
+            # an ID begins a line where a template numbers the questions itself: ``q1: Is there a cup?``
+            text in ids and re.search(rf"^\W*{re.escape(text)}(?!\w)", output, re.MULTILINE) is not None
+        )
+
+    unclear = dict.fromkeys(text for parts in texts.values() for text in parts if not is_verbatim(text))
     marks = {text: chr(_FIRST_MARK + index % _MARKS) for index, text in enumerate(unclear)}
     shown = _shown_texts(marks, names, context, output, render) if marks else set[str]()
     if shown is None and len(names) > 1:  # which of the values cannot be replaced?
@@ -299,22 +297,17 @@ def _replaced(value: Any, key: str, texts: Mapping[str, str]) -> Any:
     return [_replaced(item, key, texts) for item in value] if isinstance(value, Sequence) else value
 
 
-def _begins_line(text: str, output: str) -> bool:
-    """Whether an ID begins a line, as where a template numbers the questions itself: ``q1: Is there a cup?``."""
-    return re.search(rf"^\W*{re.escape(text)}(?!\w)", output, re.MULTILINE) is not None
-
-
-def _is_verbatim(text: str, output: str) -> bool:
-    return len(text.strip()) >= VERBATIM and text.strip() in output
-
-
 def _shown_texts(
     marks: Mapping[str, str], names: Iterable[str], context: Mapping[str, Any], output: str, render: Render
 ) -> set[str] | None:
     """The texts whose marks are visible; ``None`` if nothing can be rendered with marks."""
     shown: set[str] | None = None
-    for mark_text in (_masked, _extended):
-        marked = {text: mark_text(text, mark) for text, mark in marks.items()}
+    masked = {
+        text: "".join(mark if char.isalnum() or (ord(char) > 127 and not char.isspace()) else char for char in text)
+        for text, mark in marks.items()
+    }  # as long, with the same lines, words and punctuation
+    extended = {text: f"{text} {mark * ENOUGH}" for text, mark in marks.items()}  # conditions on words still find them
+    for marked in (masked, extended):
         changed = dict(context)
         for variable, key in map(_split, names):
             changed[variable] = _replaced(changed.get(variable), key, marked)
@@ -322,23 +315,9 @@ def _shown_texts(
             probe = render(changed)
         except TemplateError:
             continue
-        visible = {text for text, mark in marks.items() if _is_visible(mark, marked[text], output, probe)}
+        needed = {text: min(ENOUGH, (marked[text].count(mark) + 1) // 2) for text, mark in marks.items()}
+        visible = {text for text, mark in marks.items() if 0 < needed[text] <= probe.count(mark) - output.count(mark)}
         shown = visible if shown is None else shown | visible
         if len(shown) == len(marks):
             break
     return shown
-
-
-def _masked(text: str, mark: str) -> str:
-    """The text with a mark for each letter and digit: as long, with the same lines, words and punctuation."""
-    return "".join(mark if char.isalnum() or (ord(char) > 127 and not char.isspace()) else char for char in text)
-
-
-def _extended(text: str, mark: str) -> str:
-    """The text with marks after it: a template with a condition on its words still finds them."""
-    return f"{text} {mark * ENOUGH}"
-
-
-def _is_visible(mark: str, marked: str, output: str, probe: str) -> bool:
-    needed = min(ENOUGH, (marked.count(mark) + 1) // 2)
-    return needed > 0 and probe.count(mark) - output.count(mark) >= needed

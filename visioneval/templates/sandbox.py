@@ -49,7 +49,7 @@ _REFUSED_FILTERS = {
     *("urlize", "wordwrap", "xmlattr"),
 }
 _BY_ATTRIBUTE = {
-    *("groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique"),
+    *("groupby", "join", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "sum", "unique")
 }
 _REFUSED_NODES = (
     *(nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.Import),
@@ -102,17 +102,14 @@ class _Missing(jinja2.StrictUndefined):
     def __init__(
         self, hint: str | None = None, obj: Any = missing, name: str | None = None, exc: Any = jinja2.UndefinedError
     ) -> None:
-        super().__init__(hint or _undefined_message(obj, name), obj, name, exc)
+        message = f"there is no {name!r} in {'a text' if isinstance(obj, str) else 'this value'}"
+        if obj is missing:
+            message = f"{name!r} is not set"
+        elif isinstance(obj, Mapping):
+            message = f"there is no {name!r}{did_you_mean(str(name), map(str, obj)) or ' (known: nothing)'}"
+        super().__init__(hint or message, obj, name, exc)
 
     __repr__ = jinja2.StrictUndefined.__str__  # how a list prints what is in it: no prompt must say "Undefined"
-
-
-def _undefined_message(above: Any, name: str | None) -> str:
-    if above is missing:
-        return f"{name!r} is not set"
-    if isinstance(above, Mapping):
-        return f"there is no {name!r}{did_you_mean(str(name), map(str, above)) or ' (known: nothing)'}"
-    return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -365,17 +362,16 @@ def _tojson(value: Any) -> str:
 
 def _fromjson(text: str) -> Any:
     """The data in a text that is JSON."""
+
+    def finite(number: str) -> float:
+        return float(number) if isfinite(float(number)) else _no_json(number)
+
     if not isinstance(text, str):
         raise TypeError("fromjson() needs a text")
     try:
-        return json.loads(text, parse_constant=_no_json, parse_float=_finite)
+        return json.loads(text, parse_constant=_no_json, parse_float=finite)
     except json.JSONDecodeError:
         _no_json(text)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if isfinite(number) else _no_json(text)
 
 
 def _no_json(text: str) -> NoReturn:

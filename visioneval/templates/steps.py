@@ -25,7 +25,7 @@ SUITE_TEMPLATES = 50
 CASE_STEPS = 4000
 """Steps that each case adds to the suite's budget: a template may be rendered more than once for a case."""
 
-_COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
+_COLLECTIONS: Any = (dict, list, tuple, set, frozenset, range, type({}.keys()), type({}.values()), type({}.items()))
 
 
 class TooMuchWorkError(TemplateError):
@@ -101,28 +101,22 @@ def take_from_suite(steps: int) -> None:
 
 def weigh(*values: Any, times: int = 1) -> None:
     """Charges the cost of traversing ``values`` ``times`` times. Raises ``TooMuchWorkError``."""
-    if (budget := _steps.get()) is not None:
-        budget.take(_weight(list(values), budget.remaining) * times)
-
-
-def _weight(todo: list[Any], most: int) -> int:
-    """The cost of traversing values; stops counting once it exceeds ``most``."""
-    total = 0
-    while todo and total <= most:
+    if (budget := _steps.get()) is None:
+        return
+    total, todo = 0, list(values)
+    while todo and total <= budget.remaining:  # else it exceeds the budget anyway
         item = todo.pop()
         if isinstance(item, str):
             total += 1 + len(item) // CHARACTERS_PER_STEP
         elif isinstance(item, _COLLECTIONS):
             total += 1 + len(item)
-            if total <= most:
+            if total <= budget.remaining and not isinstance(item, range):
                 todo += item
                 if isinstance(item, dict):
                     todo += item.values()
-        elif isinstance(item, range):
-            total += 1 + len(item)
         else:
             total += 1 + (item.bit_length() // 64 if isinstance(item, int) else 0)
-    return total
+    budget.take(total * times)
 
 
 def check_numbers(operator: str, integers: list[int]) -> None:

@@ -6,14 +6,12 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import pytest
 from fake_api import Fault, JudgeRequest
 from gecko_script import judge as gecko_judge
-from panel_runs import ABC, CACHE, COMMANDS, is_incomplete, offline, record_of, set_answers
-from PIL import Image
+from panel_runs import ABC, CACHE, COMMANDS, by_quality, is_incomplete, offline, record_of, set_answers, two_models
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import grade, load_run
@@ -64,8 +62,12 @@ def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **chan
     return runner
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", KINDS)
+EACH = pytest.mark.parametrize(
+    ("kind", "command"), [*((kind, "run") for kind in KINDS), *(("rubric", command) for command in COMMANDS[1:])]
+)
+
+
+@EACH
 def test_a_quorum_excuses_no_judge_that_was_never_asked(panel: Panel, kind: str, command: str) -> None:
     grader, verdict, reply = KINDS[kind]
     runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
@@ -86,8 +88,7 @@ def test_a_quorum_excuses_no_judge_that_was_never_asked(panel: Panel, kind: str,
     is_incomplete(runner, run_id)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", KINDS)
+@EACH
 def test_an_optional_grader_that_was_never_asked_is_needed(panel: Panel, kind: str, command: str) -> None:
     grader, _, reply = KINDS[kind]
     optional = {**grader, "judge": "a", "optional": True}
@@ -115,8 +116,9 @@ def test_a_grader_that_only_warns_is_needed_too_whatever_a_gate_allows(panel: Pa
     assert (result.exit_code, record_of(runner, run_id).verdict) == (3, "ERROR")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(("cached", "code"), [(2, 3), (3, 0)])
+@pytest.mark.parametrize(
+    ("cached", "code", "command"), [(2, 3, "run"), (3, 0, "run"), (2, 3, "grade"), (2, 3, "resume")]
+)
 def test_votes_excuse_no_vote_that_was_never_asked(panel: Panel, cached: int, code: int, command: str) -> None:
     grader, verdict, reply = KINDS["rubric"]
     runner = write(panel, {**grader, "judge": "a", "votes": cached}, verdict, reply)
@@ -152,7 +154,6 @@ def test_the_replay_of_an_excused_outage_names_the_command_that_asks(panel: Pane
     set_answers(runner, {"a": False, "b": True, "c": False})
     before = runner.called
     asks = re.search(r"never asked: look by b about 1 cell; to ask: visioneval (.+)", result.stderr)
-    assert asks is not None
     assert runner(*shlex.split(asks[1]), *CACHE).exit_code == 0
     assert runner.called == (before[0], before[1] + 1)
     assert runner.summary(run_id)["never_asked"] == []
@@ -327,23 +328,12 @@ def test_an_export_says_so(panel: Panel) -> None:
 
 def pairs(panel: Panel, judge: Any, quorum: int | None, **changes: Any) -> SuiteRunner:
     """Two model runs whose outputs are compared."""
-    host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
-    models = [{**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
-              for label, quality in (("m", "low"), ("n", "high"))]  # fmt: skip
     grader = {"key": "better", "type": "pairwise", "judge": judge, "quorum": quorum}
-    suite = {"models": models, "graders": [FILE, grader], "verdict": ["not file.blank"], **changes}
+    suite = {"models": two_models(panel), "graders": [FILE, grader], "verdict": ["not file.blank"], **changes}
     runner = panel({}, "tree", **suite)
-    runner.api.script.generate(lambda request: [_image(str(request.params.get("quality")))] * request.n)
+    runner.api.script.generate(by_quality)
     runner.api.script.judge({"reason": "same", "answer": "tie"})
     return runner
-
-
-def _image(quality: str) -> bytes:
-    out = BytesIO()
-    image = Image.new("RGB", (32, 24), "red" if quality == "low" else "blue")
-    image.paste("white", (4, 4, 20, 20))
-    image.save(out, "PNG")
-    return out.getvalue()
 
 
 class TestPairs:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fake_api import Fault
-from panel_runs import CACHE, COMMANDS, is_incomplete, offline, record_of
+from panel_runs import CACHE, COMMANDS, is_incomplete, offline, record_of, two_models
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import load_run
@@ -50,7 +50,7 @@ def test_an_outage_is_excused(panel: Panel) -> None:
 
 @pytest.mark.parametrize("command", ["run", "resume"])
 def test_a_model(panel: Panel, command: str) -> None:
-    runner, (first, second) = write(panel, TREE), models(panel)
+    runner, (first, second) = write(panel, TREE), two_models(panel)
     write(panel, TREE, models=[first])
     assert runner.run(*CACHE).exit_code == 0
     write(panel, TREE, models=[first, second])
@@ -68,7 +68,7 @@ def test_a_model(panel: Panel, command: str) -> None:
 
 
 def test_shards_and_merge(panel: Panel) -> None:
-    runner, (first, second) = write(panel, TREE), models(panel)
+    runner, (first, second) = write(panel, TREE), two_models(panel)
     write(panel, TREE, models=[first])
     assert runner.run(*CACHE).exit_code == 0
     write(panel, TREE, models=[first, second])
@@ -77,16 +77,6 @@ def test_shards_and_merge(panel: Panel) -> None:
     merged = runner("merge", "s1", "s2", "--runs", runner.out, "--run-id", "whole")
     assert merged.exit_code == 3, merged.output
     says_so(runner, "whole")
-
-
-def models(panel: Panel) -> tuple[Any, Any]:
-    """Two model runs."""
-    host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
-    first, second = (
-        {**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
-        for label, quality in (("m", "low"), ("n", "high"))
-    )
-    return first, second
 
 
 def says_so(runner: SuiteRunner, run_id: str) -> None:

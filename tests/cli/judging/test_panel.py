@@ -154,61 +154,10 @@ graders:
   - {key: look, type: rubric, PANEL, metrics: {good: {type: pass_fail, description: x}}}
 verdict: [good]
 """
-SCORED = SUITE.replace("{type: pass_fail, description: x}", "{type: score, scale: [0, 5], description: x}").replace(
-    "[good]", "[good >= 3]"
-)
 
 
 class TestSuites:
     """What ``validate`` reports."""
-
-    @pytest.mark.parametrize(
-        "panel", ["judge: [a, b, c]", "judge: [a]", "judge: [a, b, c], quorum: 2, combine: majority"]
-    )
-    def test_valid_panels(self, panel: str, problems: Callable[..., list[str]]) -> None:
-        assert problems(SUITE.replace("PANEL", panel)) == []
-
-    @pytest.mark.parametrize(
-        ("panel", "message"),
-        [
-            ("judge: [a, b, a]", "10:45: the panel names the judge 'a' twice"),
-            ("judge: [a, b, cc]", "10:45: there is no judge 'cc' under 'judges' (did you mean 'c'?)"),
-            (
-                "judge: [a, b, twin]",
-                "10:45: 'a' and 'twin' are the same model with the same settings, so they would share every answer",
-            ),
-            ("judge: [a, b, c], quorum: 4", "10:57: quorum is 4, but the panel has only 3 judges"),
-            ("judge: [a, b, c], quorum: 0", "10:57: quorum: must be at least 1, not 0"),
-            ("judge: a, quorum: 1", "10:49: quorum needs a panel: list several judges, as in 'judge: [a, b, c]'"),
-            ("judge: [a], combine: majority", "combine needs a panel: list several judges"),
-            (
-                "judge: [a, b, c], combine: median",
-                "median does not fit 'good', which is yes or no: remove 'combine' for the default",
-            ),
-            ("judge: [a, b, c], combine: mean", "mean does not fit 'good', which is yes or no"),
-            ("judge: [a, b, c], combine: max", "'max' is not one of majority, median, mean"),
-            ("judge: []", "judge: must not be empty"),
-            ("judge: 3", "judge: expected text, not 3: put it in quotes"),
-            ("judge: [a, 3]", "judge: expected text, not 3: put it in quotes"),
-            ("judge: {a: b}", "judge: expected text, not a mapping: put text with ':' in quotes"),
-        ],
-    )
-    def test_invalid_panels(self, panel: str, message: str, problems: Callable[..., list[str]]) -> None:
-        (problem,) = problems(SUITE.replace("PANEL", panel))
-        assert message in problem
-
-    def test_majority_of_numbers_is_an_error(self, problems: Callable[..., list[str]]) -> None:
-        (problem,) = problems(SCORED.replace("PANEL", "judge: [a, b, c], combine: majority"))
-        assert "majority does not fit 'good', which is a number" in problem
-
-    def test_an_even_number_of_judges_gets_a_warning_for_yes_or_no(self, load: Callable[..., Any]) -> None:
-        (warning,) = load(SUITE.replace("PANEL", "judge: [a, b]")).warnings
-        assert (warning.line, warning.column) == (10, 38)
-        assert warning.message == (
-            "warning: 2 judges can be split on 'good', which is then not measured; an odd number cannot"
-        )
-        assert load(SUITE.replace("PANEL", "judge: [a, b, c]")).warnings == ()
-        assert load(SCORED.replace("PANEL", "judge: [a, b]")).warnings == ()
 
     def test_a_flag_may_not_make_two_judges_of_a_panel_the_same(self, runner: SuiteRunner) -> None:
         path = runner.folder / "suite.yaml"

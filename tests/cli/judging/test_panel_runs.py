@@ -45,9 +45,7 @@ class TestRuns:
         assert grader.details == {"judge_verdict": "PASS"}
         assert grader.fingerprint.judge_model == "gpt-5.4, gpt-5.4-mini, gpt-6-luna"
         assert grader.fingerprint.template_sha256
-        assert record.reasons == {
-            "look": "a: because gpt-5.4; b: because gpt-5.4-mini; c: because gpt-6-luna",
-        }
+        assert record.reasons == {"look": "a: because gpt-5.4; b: because gpt-5.4-mini; c: because gpt-6-luna"}
         costs = {cost["name"]: cost["usd"] for cost in runner.summary()["costs"] if cost["what"] == "judging"}
         assert costs == pytest.approx({"look by a": 0.01, "look by b": 0.002, "look by c": 0.001})
         assert runner.called == (1, 3)

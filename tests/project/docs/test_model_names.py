@@ -56,13 +56,14 @@ ABOUT_OLD_MODELS = {
     },  # refuse more
     "tests/providers/test_gemini_judge.py": {"gemini-2.5-flash", "gemini-3"},  # does not sign its thoughts
     "tests/providers/test_openai_judge.py": {"gpt-4.1"},  # does not reason
-    "tests/running/videos/test_video_generation.py": {"sora-2", "gemini-omni-1.1-flash"},  # has a public price
+    "tests/suite/bad/videos.txt": {"sora-2"},
+    "tests/running/videos/test_video_generation.py": {"gemini-omni-1.1-flash"},  # has a public price
     "tests/running/videos/test_generated_videos.py": {"gemini-omni-1.1", "gemini-omni-1.1-flash"},  # 10 s at most
     "tests/providers/fake_api_itself/test_fake_api_judges.py": {
         "gpt-4.1",
         "gpt-5",
     },  # without reasoning; without temperature
-    "visioneval/providers/gemini/config.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
+    "visioneval/providers/gemini/__init__.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
 }
 """By file: models that have ended or will end, and beginnings of names, which are what the file is about."""
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from visioneval import BudgetError
 from visioneval.cli import app
-from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
+from visioneval.providers.gemini import GeminiProvider
+from visioneval.providers.openai import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.running.calls.attempts import Budget
 from visioneval.running.calls.prices import (
@@ -224,18 +224,6 @@ def test_calls_in_flight_reserve_their_maximum_cost() -> None:
     run_with_timeout(scenario())
 
 
-def test_budget_can_be_used_completely() -> None:
-    async def scenario() -> None:
-        budget = Budget(0.3)
-        for _ in range(3):
-            await pay(budget, exact_bound(0.1), 0.1)
-        with pytest.raises(BudgetError):
-            await pay(budget, exact_bound(0.1), 0.1)
-        await pay(budget, exact_bound(0.0), 0.0)
-
-    run_with_timeout(scenario())
-
-
 def test_failed_call_releases_its_reservation() -> None:
     async def scenario() -> None:
         budget = Budget(1.0)
@@ -317,15 +305,6 @@ def test_judge_calls_use_up_the_budget(runner: SuiteRunner) -> None:
     assert runner.info().stopped_by == "budget"
 
 
-def test_waiting_calls_are_refused_when_budget_ends(runner: SuiteRunner) -> None:
-    runner.write(*(f"case{at}" for at in range(12)), graders=[{"key": "image", "type": "properties"}],
-                 verdict=["not image.blank"])  # fmt: skip
-    runner.api.latency["images"] = 0.05
-    assert runner.run("--budget", "0.04", "--max-concurrency", "4").exit_code == 3
-    assert runner.called == (1, 0), "the one that began before any price was known"
-    assert len(runner.records()) == 1
-
-
 def test_failed_attempt_costs_nothing(runner: SuiteRunner) -> None:
     runner.write("tree")
     runner.api.faults.queue(Fault("rate_limit", retry_after=0.01))
@@ -392,22 +371,8 @@ def test_failed_first_call_lets_the_next_start() -> None:
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000, 50), 0.005, True),
         ("openai", {"output_per_million": 100}, JUDGE, CallSize(0, 1_000), ANSWER_TOKENS / 10_000, False),
         ("openai", {"output_per_million": 100}, GENERATE, smallest_size(OPENAI, {}, 2, IMAGE), 1.6384, False),
-        (
-            "else",
-            {"per_call": 1},
-            GENERATE,
-            smallest_size(OPENAI, {}, 1, IMAGE),
-            8_192 * 30 / 1e6,
-            False,
-        ),
-        (
-            "else",
-            {"per_call": 1},
-            GENERATE,
-            smallest_size(OPENAI, {"quality": "low"}, 1, IMAGE),
-            512 * 30 / 1e6,
-            False,
-        ),
+        ("else", {"per_call": 1}, GENERATE, smallest_size(OPENAI, {}, 1, IMAGE), 8_192 * 30 / 1e6, False),
+        ("else", {"per_call": 1}, GENERATE, smallest_size(OPENAI, {"quality": "low"}, 1, IMAGE), 512 * 30 / 1e6, False),
         (
             "else",
             {"per_call": 1},

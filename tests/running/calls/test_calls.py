@@ -24,7 +24,7 @@ from suite_runner import LOOK, SuiteRunner
 
 from visioneval import CellRef, Generation, ProviderError, Question, Reply, TaskType
 from visioneval.providers.base import Tool, Turn
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.running.calls import cache as cache_module
 from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.cache import Cache
@@ -274,7 +274,6 @@ def test_offline_run_reports_missing_answers(runner: SuiteRunner) -> None:
     assert (result.exit_code, runner.called) == (3, (1, 1))
     actual = runner.records("s")
     tree, boat = actual["tree", 0], actual["boat", 0]
-    assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
     assert (tree.verdict, tree.scores) == ("ERROR", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
@@ -300,28 +299,12 @@ def test_incomplete_generation_is_generated_again_if_that_is_asked_for(runner: S
     runner.api.faults.queue(Fault("fewer_images"))
     assert runner.run().exit_code == 3
     error = runner.records()["tree", 1].error
-    assert error is not None
     assert error.kind == "unusable"
     assert (runner("run", "--resume", runner.out / "r").exit_code, runner.called[0]) == (3, 1)
     result = runner("run", "--resume", runner.out / "r", "--retry-unusable")
     assert (result.exit_code, runner.called[0]) == (0, 2), result.output
     assert {record.verdict for record in runner.records().values()} == {"PASS"}
     assert runner.run("--offline", run_id="s").exit_code == 0
-
-
-def test_damaged_cached_image_is_reported_and_generated_again(runner: SuiteRunner) -> None:
-    runner.write("tree")
-    cache = runner.folder / "cache"
-    assert runner.run("--cache", cache).exit_code == 0
-    (file,) = cache.glob("files/*/*")
-    file.unlink()
-    file.write_bytes(b"zeroed")
-    result = runner.run("--cache", cache, "--reuse", "all", run_id="s")
-    assert (result.exit_code, runner.called) == (0, (2, 1))
-    assert f"{file}: ignoring a damaged image in the cache" in result.stderr
-    file.unlink()
-    assert runner.run("--cache", cache, "--offline", run_id="t").exit_code == 3
-    assert runner.called == (2, 1)
 
 
 def test_log_has_one_line_per_attempt_without_content(runner: SuiteRunner, tmp_path: Path) -> None:

@@ -11,13 +11,7 @@ from toys import Toy
 
 from visioneval import BudgetError, UsageError
 from visioneval.running.calls.calls import Reuse
-from visioneval.running.calls.settings import (
-    CallSettings,
-    budget_of,
-    check_budget,
-    check_session,
-    open_calls,
-)
+from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.plan import Plan
 

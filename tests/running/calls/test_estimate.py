@@ -37,10 +37,7 @@ def test_suite_prices_take_precedence(toy: Toy) -> None:
     graders = [{**RUBRIC, "votes": 3}]
     work = estimated(toy.write({}, {}, {}, **{**PAID, "graders": graders}, prices=prices, samples=2))
     assert (work.calls, work.cells) == (6, 12)
-    assert costs(work) == {
-        "gpt-image-2": (12 * 0.04 + 6 * 0.01, "prices", 0),
-        "look by default": (0.072, "prices", 0),
-    }
+    assert costs(work) == {"gpt-image-2": (12 * 0.04 + 6 * 0.01, "prices", 0), "look by default": (0.072, "prices", 0)}
     assert work.usd == pytest.approx(0.54 + 0.072)
     assert work.unpriced == ()
 

@@ -40,10 +40,7 @@ def same_calls(folder: Path, api: FakeAPI, *, labels: tuple[str, ...], cases: tu
     ("labels", "cases"), [(("a", "b"), ("tree",)), (("a",), ("tree", "again"))], ids=["two models", "two cases"]
 )
 def test_a_resumed_cell_does_not_take_the_image_of_another_one(
-    tmp_path: Path,
-    api: FakeAPI,
-    labels: tuple[str, ...],
-    cases: tuple[str, ...],
+    tmp_path: Path, api: FakeAPI, labels: tuple[str, ...], cases: tuple[str, ...]
 ) -> None:
     api_run = same_calls(tmp_path, api, labels=labels, cases=cases)
     api_run.run("--max-concurrency", "1")

@@ -50,7 +50,6 @@ def test_failed_generation_stops_no_other_cell(toy: Toy) -> None:
 
 def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
     assert toy.run({"metadata": {"wait": 600}}, cell_timeout_s=0.05).exit_code == 3
-    assert toy.record.error is not None
     assert (toy.record.error.stage, toy.record.error.kind) == ("generate", "timeout")
     assert toy.record.error.message == "exceeded the cell timeout of 0.05 s (cell_timeout_s)"
 
@@ -95,7 +94,6 @@ def test_cell_without_applicable_rule_is_an_error(toy: Toy) -> None:
     result = toy.run({}, graders=[LOOK, SECOND], verdict=["fine"], arguments=("--grader", "second"))
     record = toy.record
     assert (record.verdict, record.scores, record.skipped_rules) == ("ERROR", {"second": True}, ("fine",))
-    assert record.error is not None
     assert (record.error.stage, record.error.kind) == ("verdict", "no_rule")
     assert result.exit_code == 3
 
@@ -114,7 +112,6 @@ def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     model = {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"}
     path = toy.write({"metadata": {"generate": "leaks_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
-    assert toy.record.error is not None
     assert toy.record.error.message == f"RuntimeError: 401 for the key *** {at('401 for the key')}"
     assert toy.info.note == "with ***"
     written = b"".join(path.read_bytes() for path in toy.latest.rglob("*") if path.is_file())
@@ -159,7 +156,6 @@ def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, mo
         0: "completed", 1: "error", 2: "completed", 3: "error"
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
-    assert records[1].error is not None
     assert records[1].error.message.startswith("images requested: 2, received: 1; ")
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 
@@ -196,24 +192,18 @@ def differing(single: dict[str, str], other: dict[str, str]) -> set[str]:
 CHANGES: list[tuple[dict[str, Any], dict[str, Any], set[str], set[str]]] = [
     ({}, {}, set(), set()),
     ({"prompt": "a bush"}, {}, {"prompt"}, {"case"}),
-    ({"criteria": "green"}, {}, set(), {"case"}),
-    ({}, {"verdict": ["fine", "level > 0"]}, set(), {"rules"}),
-    ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, set(), {"grader.look"}),
     ({}, {"graders": [{**LOOK, "when": {"cases": ["case0"]}}]}, set(), {"grader.look"}),
-    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "params": {"seed": 1}}]}, {"params"}, set()),
     ({}, {"models": [{"provider": "mine:Generate", "label": "renamed"}]}, set(), set()),
-    ({}, {"models": [{"provider": "mine:Generate", "label": "toy", "options": {"a": 1}}]}, {"model"}, set()),
     ({}, {"name": "another"}, set(), set()),
 ]
 
 
-@pytest.mark.parametrize(("case", "changes", "generation", "grading"), CHANGES)
-def test_keys_change_with_their_inputs(
-    toy: Toy, case: dict[str, Any], changes: dict[str, Any], generation: set[str], grading: set[str]
-) -> None:
-    before, after = keys_of(toy, {}), keys_of(toy, case, **changes)
-    assert differing(before[0], after[0]) == generation
-    assert differing(before[1], after[1]) == grading
+def test_keys_change_with_their_inputs(toy: Toy) -> None:
+    """Others are in ``test_engine_resume.py``."""
+    before = keys_of(toy, {})
+    for case, changes, generation, grading in CHANGES:
+        after = keys_of(toy, case, **changes)
+        assert (differing(before[0], after[0]), differing(before[1], after[1])) == (generation, grading)
 
 
 def test_keys_depend_on_image_bytes_not_paths(toy: Toy) -> None:
@@ -240,10 +230,10 @@ def test_keys_do_not_depend_on_working_directory(toy: Toy, monkeypatch: pytest.M
 
 
 def test_many_cells_write_one_record_each(toy: Toy) -> None:
-    result = toy.run(*[{} for _ in range(150)], samples=2)
+    result = toy.run(*[{} for _ in range(40)], samples=2)
     lines = (toy.latest / "results.jsonl").read_text().splitlines()
-    assert len(lines) == 300
-    assert len({(cell["test_id"], cell["sample_index"]) for cell in map(json.loads, lines)}) == 300
+    assert len(lines) == 80
+    assert len({(cell["test_id"], cell["sample_index"]) for cell in map(json.loads, lines)}) == 80
     assert result.exit_code == 0
 
 

@@ -59,17 +59,13 @@ def test_judges_that_watch_videos_are_named(toy: Toy, monkeypatch: pytest.Monkey
 class TestKeys:
     """API keys are checked before anything is built."""
 
-    def test_a_missing_key_is_reported_with_its_users(self, toy: Toy) -> None:
+    def test_a_missing_key_is_reported_with_its_users(self, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "")
         with pytest.raises(UsageError) as failure:
             build_components(plan_of(toy.write(**PAID)))
         assert str(failure.value) == (
             "set the environment variable OPENAI_API_KEY, or put it into a file and run 'visioneval --env-file FILE ...': required by m, the judge 'default'"
         )  # fmt: skip
-
-    def test_an_empty_key_is_missing(self, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("OPENAI_API_KEY", "")
-        with pytest.raises(UsageError, match="OPENAI_API_KEY"):
-            build_components(plan_of(toy.write(**PAID)))
 
     def test_every_missing_key_has_a_line(self, toy: Toy) -> None:
         judges = {"default": {**JUDGE, "api_key_env": "OTHER_KEY"}}

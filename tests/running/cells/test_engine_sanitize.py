@@ -27,27 +27,12 @@ class Unprintable:
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (None, None),
-        (True, True),
-        (np.bool_(True), True),
-        (3, 3),
-        (np.int64(3), 3),
-        (2**63, None),
-        (-(2**63), None),
-        (2**63 - 1, 2**63 - 1),
-        (0.5, 0.5),
-        (np.float32(0.5), 0.5),
-        (float("nan"), None),
-        (float("-inf"), None),
-        ("a\ud800b", "a?b"),
-        (b"abc", "<3 bytes>"),
-        (Path("a/b"), "a/b"),
-        (Unprintable(), "? thing"),
-        ((1, [2, {3}]), [1, [2, [3]]]),
-        ({1: {"a": float("nan")}}, {"1": {"a": None}}),
-        (np.arange(2), "[0 1]"),
+        (None, None), (True, True), (np.bool_(True), True), (3, 3), (np.int64(3), 3), (2**63, None), (-(2**63), None),
+        (2**63 - 1, 2**63 - 1), (0.5, 0.5), (np.float32(0.5), 0.5), (float("nan"), None), (float("-inf"), None),
+        ("a\ud800b", "a?b"), (b"abc", "<3 bytes>"), (Path("a/b"), "a/b"), (Unprintable(), "? thing"),
+        ((1, [2, {3}]), [1, [2, [3]]]), ({1: {"a": float("nan")}}, {"1": {"a": None}}), (np.arange(2), "[0 1]"),
     ],
-)
+)  # fmt: skip
 def test_values_become_plain_data(value: Any, plain: Any) -> None:
     converted = Sanitizer()(value)
     assert converted == plain
@@ -90,7 +75,7 @@ def test_missing_mappings_are_empty() -> None:
 
 
 def test_secrets_are_removed_from_names_and_values() -> None:
-    sanitizer = Sanitizer.without([SECRET])
+    sanitizer = Sanitizer.around(stated=[SECRET])
     assert sanitizer.mapping({f"a {SECRET}": [SECRET, {"b": (SECRET,)}]}) == {"a ***": ["***", {"b": ["***"]}]}
     assert sanitizer.texts({SECRET: SECRET}) == {"***": "***"}
     assert sanitizer.counts({SECRET: 1}) == {"***": 1}
@@ -99,37 +84,28 @@ def test_secrets_are_removed_from_names_and_values() -> None:
 @pytest.mark.parametrize(
     ("value", "hides"),
     [
-        (SECRET, True),
-        (f"a {SECRET} b", True),
-        ({"a": [{"b": SECRET}]}, True),
-        ({SECRET: 1}, True),
-        (("a", SECRET), True),
-        ({"a": ["b", 1, None]}, False),
-        (None, False),
+        (SECRET, True), (f"a {SECRET} b", True), ({"a": [{"b": SECRET}]}, True), ({SECRET: 1}, True), (("a", SECRET), True),
+        ({"a": ["b", 1, None]}, False), (None, False),
     ],
-)
+)  # fmt: skip
 def test_secrets_are_detected_in_plain_data(value: Any, hides: bool) -> None:
-    assert Sanitizer.without([SECRET]).hides(value) is hides
+    assert Sanitizer.around(stated=[SECRET]).hides(value) is hides
 
 
 NASTY = 'a "key" \\ with\nlines and ümläut'
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 DATA = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from([SECRET, NASTY, f"x{NASTY}y"]),
+    PLAIN | st.sampled_from([SECRET, NASTY, f"x{NASTY}y"]),
     lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.just(NASTY), inner),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.dictionaries(st.text() | st.sampled_from([SECRET, NASTY]), DATA))
 def test_no_secret_remains_in_plain_data(value: dict[str, Any]) -> None:
-    sanitizer = Sanitizer.without([SECRET, NASTY, "lone \ud800 surrogate"])
+    sanitizer = Sanitizer.around(stated=[SECRET, NASTY, "lone \ud800 surrogate"])
     assert not sanitizer.hides(sanitizer.mapping(value))
 
 
@@ -146,14 +122,14 @@ def texts(value: Any) -> Iterator[str]:
 
 def test_a_secret_is_found_in_a_text_that_is_json() -> None:
     """A judge's answer is JSON, in which quotation marks, backslashes and letters may be escaped."""
-    sanitizer = Sanitizer.without([NASTY])
+    sanitizer = Sanitizer.around(stated=[NASTY])
     for answer in (json.dumps({"reason": NASTY}), json.dumps({"reason": NASTY}, ensure_ascii=False)):
         assert sanitizer.hides({"text": answer})
         assert sanitizer.mapping({"text": answer}) == {"text": '{"reason": "***"}'}
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(DATA)
 @example({"a": f"x{NASTY}y"})
 @example([{NASTY: 1}])
@@ -165,28 +141,22 @@ def test_a_secret_is_found_in_every_text(value: Any) -> None:
 
 
 def test_longer_secrets_are_replaced_first() -> None:
-    sanitizer = Sanitizer.without(["abcdefgh", "abcdefgh-and-more"])
+    sanitizer = Sanitizer.around(stated=["abcdefgh", "abcdefgh-and-more"])
     assert sanitizer.text("abcdefgh-and-more, abcdefgh") == "***, ***"
 
 
 def test_very_short_secrets_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SITE_TOKEN", "1234567")
     assert Sanitizer.around().text("1234567") == "1234567"
-    assert Sanitizer.without(["1234567"]).secrets == ()
 
 
 @pytest.mark.parametrize(
     ("name", "is_hidden"),
     [
-        ("KEY", True),
-        ("SITE_KEY", True),
-        ("site_apikey", True),
-        ("SITE_API_KEY", True),
-        ("MY_PASSWORD", True),
-        ("MONKEY", False),
-        ("KEY_FILE", False),
+        ("KEY", True), ("SITE_KEY", True), ("site_apikey", True), ("SITE_API_KEY", True), ("MY_PASSWORD", True),
+        ("MONKEY", False), ("KEY_FILE", False),
     ],
-)
+)  # fmt: skip
 def test_variables_with_names_of_secrets_are_hidden(
     monkeypatch: pytest.MonkeyPatch, name: str, is_hidden: bool
 ) -> None:

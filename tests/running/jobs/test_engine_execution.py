@@ -15,17 +15,7 @@ from engine_parts import calls_for, info_of, open_services, plan_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval import (
-    AuthError,
-    Generation,
-    GenerationRequest,
-    Grade,
-    GradingContext,
-    ProviderError,
-    Record,
-    StorageError,
-    read_records,
-)
+from visioneval import AuthError, Generation, GenerationRequest, Grade, GradingContext, Record, StorageError
 from visioneval.errors import ClosingError
 from visioneval.records.writer import RunWriter
 from visioneval.running import keys as file_hashes
@@ -93,53 +83,6 @@ class Run:
             self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
 
 
-def test_every_cell_is_recorded_and_reported(toy: Toy) -> None:
-    run = Run(toy.write(*[{}] * 5, samples=2))
-    assert run.execute() == DONE
-    written = list(read_records(run.writer.folder))
-    assert len({record.cell for record in written}) == 10
-    assert run.records == written
-    assert {record.verdict for record in written} == {"PASS"}
-    assert run.messages == []
-
-
-def test_only_the_given_jobs_run(toy: Toy) -> None:
-    run = Run(toy.write({}, {}, {}))
-    jobs = lambda plan: (job for job in every_cell(plan) if job.call.case.id != "case1")  # noqa: E731
-    assert run.execute(jobs=jobs) == DONE
-    assert sorted(run.provider.cases) == ["case0", "case2"]
-
-
-def test_a_failed_cell_does_not_stop_the_run(toy: Toy) -> None:
-    def fail(request: GenerationRequest) -> None:
-        if request.case.id == "case1":
-            raise RuntimeError("a bug")
-
-    run = Run(toy.write({}, {}, {}), StubProvider(fail))
-    assert run.execute() == DONE
-    assert sorted((record.test_id, str(record.verdict)) for record in run.records) == [
-        ("case0", "PASS"), ("case1", "ERROR"), ("case2", "PASS")
-    ]  # fmt: skip
-
-
-def test_an_exhausted_budget_ends_the_run_early(toy: Toy) -> None:
-    run = Run(toy.write(*[{}] * 9, budget_usd=2.5, **PRICED))
-    assert run.execute() == Outcome(complete=False, out_of_budget=True)
-    assert len(run.provider.cases) == len(run.records) == 2
-    (message,) = run.messages
-    assert message.startswith("the budget of 2.5 USD is used up: 2 USD spent")
-
-
-def test_a_refused_key_ends_the_run(toy: Toy) -> None:
-    def refuse(request: GenerationRequest) -> None:
-        raise ProviderError("401", kind="auth")
-
-    run = Run(toy.write(*[{}] * 9, **PRICED), StubProvider(refuse))
-    with pytest.raises(AuthError, match="toy: the provider refused the API key: 401"):
-        run.execute()
-    assert (run.provider.cases, run.records) == (["case0"], [])
-
-
 @pytest.mark.parametrize("error", [AuthError("refused key"), StorageError("disk full"), ClosingError("stopping")])
 def test_an_error_that_stops_the_run_is_raised_after_the_other_cells_of_a_call(toy: Toy, error: Exception) -> None:
     plan = plan_of(toy.write({}, {"id": "counter", "prompt": "refused", "output_of": "case0"}))
@@ -154,32 +97,6 @@ def test_an_error_that_stops_the_run_is_raised_after_the_other_cells_of_a_call(t
     with pytest.raises(type(error), match=str(error)):
         asyncio.run(scenario())
     assert [record.test_id for record in records] == ["case0"]
-
-
-def test_a_record_that_cannot_be_written_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(toy.write(*[{}] * 9, **PRICED))
-
-    def refuse(record: Record) -> None:
-        raise StorageError("disk full")
-
-    monkeypatch.setattr(run.writer, "append", refuse)
-    with pytest.raises(StorageError, match="disk full"):
-        run.execute()
-    assert run.records == []
-    assert len(run.provider.cases) < 9
-
-
-def test_an_interrupt_lets_running_cells_finish(toy: Toy) -> None:
-    def interrupt(request: GenerationRequest) -> None:
-        if request.case.id == "case0":
-            run.interrupts[0]()
-
-    run = Run(toy.write(*[{}] * 9, **PRICED), StubProvider(interrupt))
-    assert run.execute() == Outcome(complete=False)
-    assert sorted(run.provider.cases) == sorted(record.test_id for record in run.records)
-    assert 1 <= len(run.records) < 9
-    assert {record.verdict for record in run.records} == {"PASS"}
-    assert len(run.messages) == 1
 
 
 def test_an_interrupt_in_the_last_cell_completes_the_run(toy: Toy) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,38 +10,19 @@ import pytest
 from engine_parts import StubJudge, calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval import (
-    AuthError,
-    BudgetError,
-    CellRef,
-    GraderError,
-    ProviderError,
-    Question,
-    Reply,
-    StorageError,
-    TestCase,
-    UsageError,
-)
+from visioneval import AuthError, BudgetError, GraderError, ProviderError, Question, StorageError, TestCase, UsageError
 from visioneval.judging.ask import Ask
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.running.calls.calls import Calls, Reuse
-from visioneval.running.calls.judges import Judges, Meter
+from visioneval.running.calls.calls import Calls
 from visioneval.running.cells.services import Components
 from visioneval.running.jobs import copy_questions
 from visioneval.running.plan import Plan
-from visioneval.running.questions import (
-    PromptResult,
-    QuestionsOutcome,
-    make_questions,
-    prompt_tasks,
-    question_plan,
-)
+from visioneval.running.questions import PromptResult, QuestionsOutcome, make_questions, prompt_tasks, question_plan
 from visioneval.templates.render import Templates
 
 GECKO = {"key": "gecko", "type": "gecko"}
 PINNED = [{"id": "q1", "question": "Is it blue?", "type": "color"}]
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}
-ABOUT = CellRef("case0", "", 0)
 
 
 def suite(**changes: Any) -> dict[str, Any]:
@@ -165,27 +145,3 @@ def test_questions_that_cannot_be_copied_stop_the_run(tmp_path: Path) -> None:
     (tmp_path / "source/questions.json").write_text("{}")
     with pytest.raises(StorageError, match=r"target/questions\.json: cannot write: "):
         copy_questions(tmp_path / "source", tmp_path / "target")
-
-
-class TestJudges:
-    """Asking the judges of a plan."""
-
-    def ask(self, toy: Toy, error: Exception | None = None, **changes: Any) -> Reply:
-        plan = plan_for(toy)
-        judges = Judges(plan.suite.judges, {"default": StubJudge(error)}, calls_for(plan, **changes))
-        return asyncio.run(judges.ask("default", Question(("?",)), ABOUT, Meter()))
-
-    def test_the_judge_answers(self, toy: Toy) -> None:
-        assert self.ask(toy).text == "about ?"
-
-    def test_a_refused_key_stops_the_step(self, toy: Toy) -> None:
-        with pytest.raises(AuthError, match="the judge 'default': the provider refused the API key: 401"):
-            self.ask(toy, ProviderError("401", kind="auth"))
-
-    def test_other_errors_are_those_of_the_prompt(self, toy: Toy) -> None:
-        with pytest.raises(ProviderError, match="bad request"):
-            self.ask(toy, ProviderError("bad request", kind="invalid"))
-
-    def test_offline_only_cached_answers_exist(self, toy: Toy) -> None:
-        with pytest.raises(ProviderError, match=r"not in the cache: the answer of openai:gpt-5\.4"):
-            self.ask(toy, reuse=Reuse("all", offline=True))

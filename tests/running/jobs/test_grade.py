@@ -89,7 +89,6 @@ def test_refusals_and_failed_generations_are_unchanged(toy: Toy) -> None:
     result = graded(toy, code=3)
     assert result["case0"].status is Status.REFUSED
     assert (result["case0"].verdict, result["case0"].failure_tags) == (Verdict.FAIL, ("refused",))
-    assert result["case1"].error is not None
     assert "on fire" in result["case1"].error.message
     assert result["case2"].verdict is Verdict.PASS
 
@@ -119,7 +118,6 @@ def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy, samples: i
     assert sorted(actual) == ["both", "counter", "new", "refused", "stored"]
     for name in ("new", "counter"):
         error = actual[name].error
-        assert error is not None
         assert error.message == "not in the source run a: 'visioneval grade' generates no images"
         assert (error.kind, actual[name].status) == ("missing_output", Status.ERROR)
     assert actual["both"].prompt == "another tree"
@@ -264,11 +262,7 @@ def test_grade_needs_only_the_judge_key(toy: Toy, local_api: FakeAPI, script: Sc
     ],
 )
 def test_budget_stops_grade_and_prints_a_command_to_continue(
-    toy: Toy,
-    local_api: FakeAPI,
-    script: Script,
-    arguments: tuple[str, ...],
-    message: str,
+    toy: Toy, local_api: FakeAPI, script: Script, arguments: tuple[str, ...], message: str
 ) -> None:
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
     text = JUDGED.format(url=local_api.openai_base_url, least=3)

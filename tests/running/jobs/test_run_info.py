@@ -46,13 +46,6 @@ def test_a_new_run_describes_its_plan(toy: Toy) -> None:
     assert list(info.metrics) == ["fine", "level"]
 
 
-def test_without_a_run_id_the_suite_names_the_run(toy: Toy) -> None:
-    suite = plan_of(toy.write())
-    info = describe_run(suite, run_id=None, note=None, command_line=())
-    assert "-toy-" in info.run_id
-    assert info.note is None
-
-
 def secret_suite(toy: Toy, **options: Any) -> Plan:
     path = toy.write({"prompt": "a tree {{ site_token }}"}, vars={"site_token": "none", "color": "red"})
     return plan_of(path, variables={"site_token": SECRET}, **options)

@@ -75,7 +75,6 @@ def test_turns_after_one_without_an_output_are_errors_that_name_it(
     assert done.exit_code == code
     first, second, third = turns.turns()
     assert (first.verdict, second.status, second.verdict, third.verdict) == ("PASS", status, verdict, "ERROR")
-    assert third.error is not None
     assert (third.error.stage, third.error.kind) == ("generate", "missing_input")
     assert third.error.message == f"cat/2 has no output to edit: {why}"
     assert (third.attempts, third.cost_usd, third.base_path) == (0, None, None)
@@ -109,9 +108,7 @@ def test_a_mask_of_another_size_than_the_output_is_an_error_without_a_call(turns
     turns.write(cases=[{**CAT, "turns": [TURNS[0], {"prompt": TURNS[1], "mask": "m.png"}, TURNS[2]]}])
     assert turns.run().exit_code == 3
     _, second, third = turns.turns()
-    assert second.error is not None
     assert second.error.message == "the mask m.png is 16 x 16 pixels, but the output of cat/1 is 32 x 24 pixels"
-    assert third.error is not None
     assert third.error.message == "cat/2 has no output to edit: it ended in an error"
     assert len(turns.take_edits()) == 1
 
@@ -168,9 +165,7 @@ class TestCache:
         turns.edit(cases=[CAT])
         assert turns.run("--offline", run_id="s").exit_code == 3
         _, second, third = turns.turns("s")
-        assert second.error is not None
         assert second.error.kind == "offline"
-        assert third.error is not None
         assert third.error.message == "cat/2 has no output to edit: it ended in an error"
 
 
@@ -191,7 +186,7 @@ class TestResume:
         assert "to generate: 0; to grade again: 0; unchanged: 3" in self.resume(turns)
         assert not turns.api.requests
 
-    @pytest.mark.parametrize("missing", [1, 2, 3])
+    @pytest.mark.parametrize("missing", [1, 3])
     def test_a_missing_turn_and_all_after_it_are_generated(self, turns: TurnRuns, missing: int) -> None:
         before = hashes(turns.turns())
         turns.rewrite("r", lambda record: None if record["test_id"] == f"cat/{missing}" else record)
@@ -314,7 +309,6 @@ class TestGrade:
         turns.rewrite("r", lambda record: record | ({"base_sha256": "0" * 64} if record["test_id"] == "cat/2" else {}))
         assert self.grade(turns).exit_code == 3
         first, second, third = turns.turns("g")
-        assert second.error is not None
         assert "it edits an earlier output of cat/1: resume the run" in second.error.message
         assert (first.verdict, third.verdict) == ("PASS", "ERROR")
 
@@ -330,7 +324,6 @@ class TestGrade:
         Image.new("RGB", (32, 24), "pink").save(path)
         assert self.grade(turns).exit_code == 3
         first, second, third = turns.turns("g")
-        assert first.error is not None
         assert "was changed after it was generated" in first.error.message
         assert [record.error and record.error.kind for record in (second, third)] == ["missing_input"] * 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from visioneval import AuthError, BudgetError, ProviderError, StorageError
+from visioneval.errors import ClosingError
 from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.prices import Prices
@@ -67,39 +69,58 @@ def test_a_run_may_open_as_many_files_as_its_calls_need(progress: Progress) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_the_outcome_of_the_work_is_returned(progress: Progress, run: Runner) -> None:
+@pytest.mark.parametrize(("runner", "thread"), [(in_script, "MainThread"), (in_event_loop, "run")])
+def test_the_work_has_a_thread_and_its_own_threads_end_with_it(progress: Progress, runner: Runner, thread: str) -> None:
     outcome = Outcome(complete=False, out_of_budget=True)
 
     async def work() -> Outcome:
-        await asyncio.sleep(0)
+        assert threading.current_thread().name.startswith(thread)
+        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("work")
         return outcome
 
-    assert run(work, progress, print) is outcome
-
-
-def test_a_script_runs_the_work_in_its_thread(progress: Progress) -> None:
-    async def work() -> Outcome:
-        assert threading.current_thread() is threading.main_thread()
-        return DONE
-
-    assert in_script(work, progress, print) == DONE
-
-
-def test_a_running_event_loop_gets_a_thread_for_the_work(progress: Progress) -> None:
-    async def work() -> Outcome:
-        assert threading.current_thread().name.startswith("run")
-        return DONE
-
-    assert in_event_loop(work, progress, print) == DONE
-
-
-def test_threads_of_the_work_end_with_it(progress: Progress, run: Runner) -> None:
-    async def work() -> Outcome:
-        assert (await asyncio.to_thread(lambda: threading.current_thread().name)).startswith("work")
-        return DONE
-
-    assert run(work, progress, print) == DONE
+    assert runner(work, progress, print) is outcome
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("work", "run"))]
+
+
+FREE, NO_GENERATIONS, NO_CALLS = (False, False), (True, False), (True, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "out_of_budget", "closed"),
+    [
+        (BudgetError("used up"), True, NO_GENERATIONS),
+        (ClosingError("the run is being stopped"), False, NO_GENERATIONS),
+        (AuthError("refused"), False, NO_CALLS),
+        (StorageError("disk full"), False, NO_CALLS),
+        (ValueError("a bug"), False, NO_CALLS),
+    ],
+    ids=repr,
+)
+def test_unfinished_work_stops_new_work_and_a_fault_ends_all_calls(
+    progress: Progress, error: Exception, out_of_budget: bool, closed: tuple[bool, bool]
+) -> None:
+    throttle = progress.calls.throttle
+    state = progress.is_over, progress.left, (throttle.closed.is_set(), throttle.ended.is_set())
+    assert state == (False, 0, FREE)
+    progress.leave(error)
+    state = progress.is_over, progress.left, (throttle.closed.is_set(), throttle.ended.is_set())
+    assert (state, progress.out_of_budget) == ((True, 1, closed), out_of_budget)
+    is_fault = closed == NO_CALLS
+    with pytest.raises(type(error), match=str(error)) if is_fault else contextlib.nullcontext():
+        progress.check()
+
+
+def test_the_first_fault_is_reported(progress: Progress) -> None:
+    for error in (ClosingError("late"), AuthError("first"), StorageError("second"), BudgetError("third")):
+        progress.leave(error)
+    assert (str(progress.failure), progress.left, progress.out_of_budget) == ("first", 4, True)
+
+
+def test_a_cache_that_cannot_be_written_is_a_fault(progress: Progress) -> None:
+    progress.calls.broken = StorageError("cache full")
+    assert progress.is_over
+    with pytest.raises(StorageError, match="cache full"):
+        progress.check()
 
 
 def test_the_first_interrupt_lets_running_work_finish(progress: Progress, run: Runner) -> None:
@@ -110,6 +131,7 @@ def test_the_first_interrupt_lets_running_work_finish(progress: Progress, run: R
         interrupts[0]()
         await progress.stopping.wait()
         await asyncio.sleep(0)
+        assert not progress.calls.throttle.ended.is_set(), "outputs are still judged"
         return Outcome(complete=False, out_of_budget=True)
 
     assert run(work, progress, messages.append, interrupts.append).out_of_budget, "the outcome of the work counts"
@@ -135,18 +157,21 @@ def test_the_second_interrupt_cancels_the_work(progress: Progress, run: Runner) 
     assert events == ["cancelled"]
 
 
-def test_a_signal_interrupts_a_script(progress: Progress) -> None:
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_signals_interrupt_a_script_until_its_end(progress: Progress, first: signal.Signals) -> None:
     messages: list[str] = []
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
     async def work() -> Outcome:
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(first)
         await progress.stopping.wait()
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
         return DONE
 
     assert in_script(work, progress, messages.append) == Outcome(complete=False)
-    assert len(messages) == 1
+    assert messages == ["stopping: waiting for what has begun (interrupt again to stop now)"]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 def waits_for_result(frame: FrameType | None) -> bool:
@@ -183,6 +208,7 @@ def test_ctrl_c_in_a_running_event_loop_interrupts_the_work(progress: Progress, 
 @pytest.mark.parametrize(
     ("errors", "reported"),
     [
+        (AuthError("a"), "a"),
         ([ValueError("a")], "a"),
         ([ValueError("a"), KeyError("b")], "a"),
         ([ValueError("a"), BudgetError("b")], "b"),
@@ -191,22 +217,14 @@ def test_ctrl_c_in_a_running_event_loop_interrupts_the_work(progress: Progress, 
     ],
 )
 def test_of_a_group_the_first_error_that_stops_the_run_is_raised(
-    progress: Progress, run: Runner, errors: list[Exception], reported: str
+    progress: Progress, run: Runner, errors: Any, reported: str
 ) -> None:
     async def work() -> Outcome:
-        raise ExceptionGroup("several", errors)
+        raise errors if isinstance(errors, Exception) else ExceptionGroup("several", errors)
 
     with pytest.raises(Exception, match=f"^{reported}$") as failure:
         run(work, progress, print)
-    assert failure.value.__suppress_context__
-
-
-def test_a_plain_error_is_raised(progress: Progress, run: Runner) -> None:
-    async def work() -> Outcome:
-        raise AuthError("refused")
-
-    with pytest.raises(AuthError, match="refused"):
-        run(work, progress, print)
+    assert failure.value.__suppress_context__ is isinstance(errors, list)
 
 
 def test_a_failure_before_the_second_interrupt_is_reported_as_a_message(progress: Progress, run: Runner) -> None:

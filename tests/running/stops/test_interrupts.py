@@ -65,7 +65,6 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
 def test_second_interrupt_stops_now(toy: Toy) -> None:
     program = start_program(toy, 600)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
@@ -95,7 +94,6 @@ def test_second_interrupt_waits_for_no_thread(toy: Toy) -> None:
     program = toy.program("run", toy.write({}, graders=[look]), "--trust-suite")
     wait_until((toy.folder / "stuck").exists, program)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting for what has begun" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
@@ -129,7 +127,6 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
     program = toy.program("run", path, "--trust-suite")
     wait_until(lambda: (toy.folder / "pid").is_file() and bool((toy.folder / "pid").read_text()), program)
     program.send_signal(signal.SIGINT)
-    assert program.stderr is not None
     while "stopping: waiting" not in program.stderr.readline():
         assert program.poll() is None
     program.send_signal(signal.SIGINT)
@@ -141,8 +138,11 @@ def test_command_provider_process_ends_with_second_interrupt(toy: Toy) -> None:
 
 def test_kill_loses_no_finished_cell(toy: Toy) -> None:
     program = start_program(toy, 600)
+    shown, listed = toy("show", "latest"), toy("runs")
     program.kill()
     program.communicate(timeout=60)
+    assert ("running" in shown.stdout, "running" in listed.stdout) == (True, True)
+    assert "to resume" not in shown.stderr + listed.stderr
     assert read_info(toy.latest).state == "running"
     assert {record.verdict for record in read_records(toy.latest)} == {"PASS"}
     assert len(list(read_records(toy.latest))) == len(QUICK)
@@ -188,17 +188,6 @@ def test_the_hint_for_a_stored_run_names_its_cache_but_no_folder_of_it(typed: st
     assert "mine" not in hint
 
 
-def test_running_run_is_distinguished_from_killed_run(toy: Toy) -> None:
-    program = start_program(toy, 600)
-    shown, listed = toy("show", "latest"), toy("runs")
-    program.kill()
-    program.communicate(timeout=60)
-    assert "running" in shown.stdout
-    assert "running" in listed.stdout
-    assert "to resume" not in shown.stderr + listed.stderr
-    assert read_info(toy.latest).state == "running"
-
-
 def test_run_that_ends_during_check_is_not_reported_as_killed(toy: Toy) -> None:
     assert toy.run({}).exit_code == 0
     ended = read_info(toy.latest)
@@ -207,9 +196,9 @@ def test_run_that_ends_during_check_is_not_reported_as_killed(toy: Toy) -> None:
     assert current_state(toy.latest, "running") == "complete"
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1])
+@pytest.mark.parametrize("delay", [0.0, 0.1])
 def test_kill_at_any_moment_leaves_readable_records(toy: Toy, delay: float) -> None:
-    path = toy.write(*[{} for _ in range(400)], samples=5)
+    path = toy.write(*[{} for _ in range(200)], samples=5)
     program = toy.program("run", path, "--trust-suite", "--run-id", "r")
     wait_until(lambda: results(toy).is_file() and results(toy).stat().st_size > 0, program)
     time.sleep(delay)

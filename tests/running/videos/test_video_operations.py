@@ -197,8 +197,12 @@ class TestEndings:
         assert len(api.videos.created) == 1
 
 
+REFUSED = ApiError(401, "no access", code="UNAUTHENTICATED")
+SPENT = ApiError(402, "no credit", code="PAYMENT_REQUIRED")
+
+
 class TestPolling:
-    @pytest.mark.parametrize("status", [429, 500, 503])
+    @pytest.mark.parametrize(("kind", "status"), [("veo", 429), ("omni", 500), ("videos", 503)], indirect=["kind"])
     def test_errors_while_polling_do_not_pay_again(
         self, kind: str, status: int, api: FakeAPI, runner: SuiteRunner
     ) -> None:
@@ -219,11 +223,14 @@ class TestPolling:
         assert len(api.videos.created) == 1
 
     @pytest.mark.parametrize(
-        ("error", "message"),
+        ("kind", "error", "message"),
         [
-            (ApiError(401, "no access", code="UNAUTHENTICATED"), "the provider refused the API key: 401: no access"),
-            (ApiError(402, "no credit", code="PAYMENT_REQUIRED"), " is spent: 402: no credit"),
+            ("veo", REFUSED, "the provider refused the API key: 401: no access"),
+            ("omni", SPENT, " is spent: 402: no credit"),
+            ("videos", REFUSED, "the provider refused the API key: 401: no access"),
+            ("videos", SPENT, " is spent: 402: no credit"),
         ],
+        indirect=["kind"],
     )
     def test_a_refused_key_and_a_spent_quota_end_the_run_and_resuming_asks_again(
         self, kind: str, api: FakeAPI, runner: SuiteRunner, error: ApiError, message: str
@@ -280,7 +287,7 @@ class TestDownloads:
         """With and without a length. The limit is lowered, as the test would otherwise move 256 MB."""
         monkeypatch.setattr("visioneval.providers.replies.MAX_BYTES", 3_000_000)
         monkeypatch.setattr("visioneval.providers.replies.MEGABYTE", 1_000)
-        monkeypatch.setattr("visioneval.providers.openai.videos.MAX_BYTES", 3_000_000)
+        monkeypatch.setattr("visioneval.providers.openai.generator.MAX_BYTES", 3_000_000)
         head = f"HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\n{fields}\r\nconnection: close\r\n\r\n".encode()
         api.videos.content.append(Reply(200, b"", raw=[head, *[b"x" * 1_000_000] * 5]))
         write(runner, entry(api, "videos"))

@@ -32,7 +32,6 @@ def requests(api: FakeAPI) -> list[JudgeRequest]:
 
     def judged(request: JudgeRequest) -> dict[str, Any]:
         seen.append(request)
-        assert request.schema is not None
         if "requirements" in request.schema["properties"]:
             item = {"requirement": "red first", "question": "Is it red first?", "analysis": "It is.", "gap": ""}
             return {"requirements": [{**item, "answer": True}], "score": 100}
@@ -167,7 +166,6 @@ def test_a_counter_example_may_use_a_url(
 def test_a_bad_video_is_an_error_of_its_cell(api: FakeAPI, tmp_path: Path, data: bytes, expected_message: str) -> None:
     (tmp_path / "one.mp4").write_bytes(data)
     error = run(api, tmp_path, "openai", "{case}.mp4", ALIGNMENT, code=3)["one"].error
-    assert error is not None
     assert (error.stage, error.kind) == ("generate", "bad_image")
     assert expected_message in error.message
 
@@ -177,5 +175,4 @@ def test_a_video_of_two_gigabytes_is_not_read(api: FakeAPI, tmp_path: Path) -> N
         file.write(b"\0\0\0\x18ftypisom")
         file.truncate(2 * 1024**3)
     error = run(api, tmp_path, "openai", "{case}.mp4", ALIGNMENT, code=3)["one"].error
-    assert error is not None
     assert (error.kind, "over the limit of 268,435,456 bytes" in error.message) == ("bad_image", True)

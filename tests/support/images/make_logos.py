@@ -68,11 +68,7 @@ def images() -> dict[str, Image.Image]:
     """Every image by the name of its file."""
     drawn = {}
     for case, logo in LOGOS.items():
-        drawn |= {
-            f"{case}.png": logo.base(),
-            f"{case}-mask.png": logo.mask(),
-            f"{case}-expected.png": logo.expected(),
-        }
+        drawn |= {f"{case}.png": logo.base(), f"{case}-mask.png": logo.mask(), f"{case}-expected.png": logo.expected()}
     return drawn
 
 
@@ -250,9 +246,7 @@ LOGOS = {
         base=northlight, expected=lambda: northlight("STARGAZING EVENINGS"), editable=((84, 386, 684, 434),)
     ),
     "trademark": Logo(
-        base=lambda: fernhill("BAKERY"),
-        expected=lambda: fernhill("BAKERY", sign="™"),
-        editable=((568, 248, 632, 304),),
+        base=lambda: fernhill("BAKERY"), expected=lambda: fernhill("BAKERY", sign="™"), editable=((568, 248, 632, 304),)
     ),
     "two_steps": Logo(
         base=lambda: saltmarsh("POTTERY", "1996"),

@@ -19,10 +19,7 @@ from visioneval import Record, read_info, read_records
 from visioneval.cli import app
 
 KEY = "PAID_KEY"
-MODELS = {
-    "openai": ("gpt-image-2", "gpt-5.4"),
-    "gemini": ("gemini-nano-banana-2.1", "gemini-3.5-flash"),
-}
+MODELS = {"openai": ("gpt-image-2", "gpt-5.4"), "gemini": ("gemini-nano-banana-2.1", "gemini-3.5-flash")}
 FIFTH: dict[str | Fault, float] = {
     Fault("rate_limit"): 0.04,
     Fault("rate_limit", retry_after=0.05): 0.03,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import Any
 
-from fake_api import Fault, JudgeRequest
+from fake_api import Fault, GenerationRequest, JudgeRequest
+from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 from typer.testing import Result
 
@@ -56,3 +58,20 @@ def offline(runner: SuiteRunner, command: str) -> tuple[Result, str]:
 def is_incomplete(runner: SuiteRunner, run_id: str) -> None:
     """Whoever reads the run comes to the same result."""
     assert load_run(runner.out / run_id).exit_code == runner.summary(run_id)["exit_code"] == 3
+
+
+def two_models(panel: Callable[..., SuiteRunner]) -> list[dict[str, Any]]:
+    """Two model runs, ``m`` and ``n``, which differ in their quality."""
+    host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
+    qualities = {"m": "low", "n": "high"}
+    return [{**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
+            for label, quality in qualities.items()]  # fmt: skip
+
+
+def by_quality(request: GenerationRequest) -> list[bytes]:
+    """An image of another color for each quality."""
+    out = BytesIO()
+    image = Image.new("RGB", (32, 24), "red" if request.params.get("quality") == "low" else "blue")
+    image.paste("white", (4, 4, 20, 20))
+    image.save(out, "PNG")
+    return [out.getvalue()] * request.n

@@ -33,11 +33,7 @@ def no_runs(run: str) -> list[str]:
 
 
 def suite_problems(
-    text: str | bytes,
-    files: Mapping[str, str | bytes] | None = None,
-    *,
-    with_warnings: bool = False,
-    **options: Any,
+    text: str | bytes, files: Mapping[str, str | bytes] | None = None, *, with_warnings: bool = False, **options: Any
 ) -> list[str]:
     """The error lines of ``suite.yaml`` in the working directory, where it and ``files`` are written.
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import pytest
 from fork_server import ForkedProgram
 from PIL import Image, ImageDraw
 from record_factory import info, record
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.media.images import encode_png
 from visioneval.records.writer import RunWriter
+from visioneval.serve.server import LocalAddress, listening
 from visioneval.suite.model import Suite
 
 if TYPE_CHECKING:
@@ -96,43 +102,34 @@ def write_run(
 
 
 class Server:
-    """``visioneval label`` in a process of its own. ``url`` is the URL that it printed."""
+    """``visioneval label`` in a thread of the test: all of it but its process. ``url`` is the URL to open."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self.arguments = [*map(str, arguments)]
         self.start()
 
-    def start(self, *more: str) -> None:
-        self.program = ForkedProgram("label", *self.arguments, "--no-open", *more, is_merged=True)
-        self.output_lines: list[str] = []
-        while not any(line.startswith("open ") for line in self.output_lines):
-            line = self.program.stdout.readline()
-            assert line, "".join(self.output_lines)
-            self.output_lines.append(line)
-        self.url = next(line.split()[1] for line in self.output_lines if line.startswith("open "))
-        self.port = int(urlsplit(self.url).port or 0)
-        self.token = urlsplit(self.url).path.strip("/")
+    def start(self, port: int | None = None) -> None:
+        applications: list[Any] = []
+        with patch.object(LocalAddress, "serve", lambda _, application, **more: applications.append(application)):
+            result = CliRunner().invoke(app, ["label", *self.arguments, "--no-open"])
+        assert applications, result.output
+        self.output = result.output
+        self._ending = ExitStack()
+        address = self._ending.enter_context(listening("127.0.0.1", port, "the label page"))
+        server = address.server(applications[0])
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listener]}, daemon=True)
+        self._ending.callback(thread.join, 30)
+        self._ending.callback(setattr, server, "should_exit", True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        self._opened(f"{address.origin}/{address.token}/")
+
+    def _opened(self, url: str) -> None:
+        self.url, self.port, self.token = url, int(urlsplit(url).port or 0), urlsplit(url).path.strip("/")
 
     def kill(self) -> None:
-        """Kills the process without a signal handler, like a power failure."""
-        self.program.kill()
-        if not self.program.stdout.closed:
-            self.program.communicate(timeout=60)
-
-    def restart(self) -> None:
-        """Restarts on the same port; waits while another test's server uses it."""
-        self.arguments = [*self.arguments, *([] if "--port" in self.arguments else ["--port", str(self.port)])]
-        for _ in range(60):
-            try:
-                self.start()
-            except AssertionError as error:
-                if "in use" not in str(error):
-                    raise
-                self.kill()
-                time.sleep(0.5)
-            else:
-                return
-        raise AssertionError(f"the port {self.port} stays in use")
+        self._ending.close()
 
     def ask(
         self, path: str, body: Any = None, *, method: str | None = None, token: str | None = "", **headers: str
@@ -159,18 +156,49 @@ class Server:
         return result
 
 
+class ServerProcess(Server):
+    """``visioneval label`` in a process of its own, which can be killed."""
+
+    def start(self, port: int | None = None) -> None:
+        more = [] if port is None else ["--port", str(port)]
+        self.program = ForkedProgram("label", *self.arguments, "--no-open", *more, is_merged=True)
+        self.output = ""
+        while (match := re.search("^open (.*)\n", self.output, re.MULTILINE)) is None:
+            line = self.program.stdout.readline()
+            assert line, self.output
+            self.output += line
+        self._opened(match[1])
+
+    def kill(self) -> None:
+        """Kills the process without a signal handler, like a power failure."""
+        self.program.kill()
+        if not self.program.stdout.closed:
+            self.program.communicate(timeout=60)
+
+    def restart(self) -> None:
+        """Restarts on the same port; waits while another test's server uses it."""
+        for _ in range(60):
+            try:
+                return self.start(self.port)
+            except AssertionError as error:
+                if "in use" not in str(error):
+                    raise
+                self.kill()
+                time.sleep(0.5)
+        raise AssertionError(f"the port {self.port} stays in use")
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    """``serve(RUN, ...)`` starts a label server that stops with the test."""
-    started: list[Server] = []
+    """``serve(RUN, ..., kind=ServerProcess)`` starts a label server that stops with the test."""
+    with ExitStack() as started:
 
-    def start_server(*arguments: str | Path) -> Server:
-        started.append(Server(*arguments))
-        return started[-1]
+        def start_server(*arguments: str | Path, kind: type[Server] = Server) -> Server:
+            server = kind(*arguments)
+            started.callback(server.kill)
+            return server
 
-    yield start_server
-    for server in started:
-        server.kill()
+        yield start_server
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

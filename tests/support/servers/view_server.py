@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.serve.index import RunListing
-from visioneval.serve.reports import ReportPages
 from visioneval.serve.server import listening
-from visioneval.serve.view import Viewer, application
+from visioneval.serve.view import ReportPages, Viewer, application
 
 
 @dataclass(frozen=True)

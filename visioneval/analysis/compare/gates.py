@@ -245,11 +245,19 @@ def _check_bound(
         raise UsageError(
             f"--fail-on {gate.text!r}: {name} cannot get worse by more than {most:g}: write less than that"
         )
-    is_failed = is_true(difference.worse_by, ">", gate.allowed)
+    worse_by = difference.worse_by
     message = f"{difference.a:.4g} -> {difference.b:.4g} ({_shown(difference.difference, gate)})"
-    if confirmation is not None and _is_bound_in_doubt(difference, gate.allowed):
-        return _check_again(gate, difference, message, comparison, confirmation, granted)
-    return GateResult(gate, "failed" if is_failed else "passed", message)
+    if confirmation is not None and _is_bound_in_doubt(difference, gate.allowed):  # then all samples of B decide
+        is_rate = name == PASS_RATE
+        pooled = (
+            pooled_passes(comparison, confirmation) if is_rate else pooled_metric(comparison, confirmation, difference)
+        )
+        if (lack := pooled.new.why_not_pooled(confirmation, granted)) is not None:
+            return GateResult(gate, lack[0], f"{message} was in doubt{lack[1]}")
+        worse_by = -pooled.change if difference.metric.better == "higher" else pooled.change
+        samples = pooled.new.words(confirmation)
+        message += f"; over all samples, {samples}, {_shown(pooled.change, gate)}, which decides"
+    return GateResult(gate, "failed" if is_true(worse_by, ">", gate.allowed) else "passed", message)
 
 
 def _is_bound_in_doubt(difference: Difference, allowed: float) -> bool:
@@ -261,24 +269,6 @@ def _is_bound_in_doubt(difference: Difference, allowed: float) -> bool:
         return True
     least = -interval.high if difference.metric.better == "higher" else interval.low
     return not is_true(least, ">", allowed)
-
-
-def _check_again(
-    gate: FailOn,
-    first: Difference,
-    message: str,
-    comparison: Comparison,
-    confirmation: Confirmation,
-    granted: float,
-) -> GateResult:
-    """Fails if a number that is in doubt got worse by more than is allowed in all samples of B."""
-    is_rate = first.name == PASS_RATE
-    pooled = pooled_passes(comparison, confirmation) if is_rate else pooled_metric(comparison, confirmation, first)
-    if (lack := pooled.new.why_not_pooled(confirmation, granted)) is not None:
-        return GateResult(gate, lack[0], f"{message} was in doubt{lack[1]}")
-    is_failed = is_true(-pooled.change if first.metric.better == "higher" else pooled.change, ">", gate.allowed)
-    after = f"over all samples, {pooled.new.words(confirmation)}, {_shown(pooled.change, gate)}, which decides"
-    return GateResult(gate, "failed" if is_failed else "passed", f"{message}; {after}")
 
 
 def _shown(change: float, gate: FailOn) -> str:

@@ -98,7 +98,12 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     if step is not None:
         above = below = np.full(len(added_share), step)
     else:
-        lowest, highest = _judge_by_stratum(judge, labeled_judge, shares, strata)
+        lowest, highest = np.full(len(added_share), np.inf), np.full(len(added_share), -np.inf)
+        np.minimum.at(lowest, strata, labeled_judge)
+        np.maximum.at(highest, strata, labeled_judge)
+        decides = len(added_share) > 1 and bool((lowest == highest).all())
+        if not decides or abs(float(shares @ labeled_judge - judge.mean())) >= 1e-9:
+            lowest, highest = np.zeros(len(added_share)), np.ones(len(added_share))
         above = 1 - people_mean - tuning * (lowest - judge_mean)
         below = people_mean + tuning * (highest - judge_mean)
     total = 1 + 2 * float(added_share.sum())
@@ -130,15 +135,3 @@ def difference(first: MeanEstimate, second: MeanEstimate) -> MeanEstimate:
         floor=first.floor + second.floor,
         cases=min(first.cases, second.cases),
     )
-
-
-def _judge_by_stratum(judge: Floats, labeled: Floats, shares: Floats, strata: Codes) -> tuple[Floats, Floats]:
-    """The judge's lowest and highest value in each stratum, both of shape ``(strata,)``: 0 and 1, unless it decided
-    the strata, so that its mean over the labels is that over all cells.
-    """
-    count = int(strata.max()) + 1
-    lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(lowest, strata, labeled)
-    np.maximum.at(highest, strata, labeled)
-    decides = count > 1 and bool((lowest == highest).all()) and abs(float(shares @ labeled - judge.mean())) < 1e-9
-    return (lowest, highest) if decides else (np.zeros(count), np.ones(count))

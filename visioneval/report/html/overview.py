@@ -174,6 +174,10 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         name: ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
         for name, value in info.selection.model_dump(exclude_defaults=True).items()
     }
+    judges = []
+    for name, judge in info.suite.judges.items():
+        parts = (getattr(judge, "provider", ""), getattr(judge, "model", "") or getattr(judge, "path", ""))
+        judges.append(f"{name}: {' '.join(str(part) for part in parts if part)}")
     rows = {
         "run": info.run_id,
         "experiment": info.experiment,
@@ -184,18 +188,13 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "resumed": ", ".join(info.resumed_at),
         "state": info.state if info.state != "complete" else None,
         "suite": info.suite_path,
-        "judges": ", ".join(f"{name}: {_judge(judge)}" for name, judge in info.suite.judges.items()),
+        "judges": ", ".join(judges),
         "selected": "; ".join(f"{name}: {value}" for name, value in chosen.items()),
         "command": shlex.join(info.command_line),
         "commit": info.git_commit and info.git_commit[:12],
         "created by": f"visioneval {info.visioneval_version}, Python {info.python_version}",
     }
     return [(name, value) for name, value in rows.items() if value]
-
-
-def _judge(judge: Any) -> str:
-    parts = (getattr(judge, "provider", ""), getattr(judge, "model", "") or getattr(judge, "path", ""))
-    return " ".join(str(part) for part in parts if part)
 
 
 def _took(info: RunInfo) -> str | None:

@@ -140,12 +140,16 @@ class PageData:
         has_output = (cell.artifact_path or "").startswith("artifacts/")
         has_files = record.count('"artifacts/') > has_output + (cell.base_path is not None)
         files = _paths([grader.all_details for grader in cell.graders]) if has_files else ()
+        has_ended = cell.status == "completed" and (cell.error is None or cell.error.stage != "generate")
+        output: Any = {"why": NOT_DOWNLOADED} if has_ended else None
+        if cell.artifact_path:
+            output = self._images.run_image(cell.artifact_path)
         broken = [parse_rule(rule).metric for rule in cell.failed_rules]
         limits = thresholds_of(cell)
         cell_json = _json(
             {
                 "prompt": cell.prompt,
-                "output": self._images.run_image(cell.artifact_path) if cell.artifact_path else _no_output(cell),
+                "output": output,
                 "files": {path: self._images.run_image(path) for path in files},
                 "disagreement": disagreement,
                 "command": command_of(self._info, cell, trust=self._trust),
@@ -208,13 +212,6 @@ def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> di
         "masks": [{"role": name, **images.input(path, mask=True)} for name, path in masks.items()],
         "reference": images.input(case.reference) if case.reference else None,
     }
-
-
-def _no_output(cell: Record) -> dict[str, str] | None:
-    """Why a finished output is not in the run; ``None`` if there is none."""
-    if cell.status != "completed" or (cell.error is not None and cell.error.stage == "generate"):
-        return None
-    return {"why": NOT_DOWNLOADED}
 
 
 def _paths(value: Any) -> Iterator[str]:

@@ -32,6 +32,9 @@ SCRIPTS = {
     ),
     "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
+BINS = 16
+WIDTH, HEIGHT = 200.0, 18.0
+PAD = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +135,6 @@ def soft(text: object) -> Markup:
     """Escaped text with line break opportunities after the separators in labels and ids."""
     parts = re.split(r"(?<=[,_/])", clean(str(text)))
     return Markup("<wbr>").join(parts)
-
-
-BINS = 16
-WIDTH, HEIGHT = 200.0, 18.0
-PAD = 6.0
 
 
 def coordinates(plot: Interval) -> dict[str, Any]:

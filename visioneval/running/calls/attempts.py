@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from time import perf_counter
@@ -19,14 +18,7 @@ from typing import Any, Generic, TextIO, TypeVar
 
 from visioneval.errors import BudgetError, ProviderError, StoppedError, UsageError
 from visioneval.plugins import describe_user_error
-from visioneval.providers.base import (
-    CellRef,
-    Generation,
-    GenerationRequest,
-    Judge,
-    Question,
-    Reply,
-)
+from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
 from visioneval.running.calls.prices import CallSize, CostBound, Prices, bound_of, budget_too_small, tokens_of
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.keys import RateLimitKey
@@ -200,9 +192,12 @@ class PricedAttempts(Generic[T]):
 
     def admission(self) -> Reservation:
         """The reservation of the next attempt."""
-        call, self._was_paid = self.call, self.call.is_paid()
-        # No method: a reservation that refers to these attempts would keep them, with their question, in memory.
-        bound = partial(_bound, self.prices, call.limit_key, call.size, is_paid=self._was_paid)
+        call, prices, was_paid = self.call, self.prices, self.call.is_paid()
+
+        def bound() -> CostBound:  # without ``self``, as it would keep these attempts, with their question, in memory
+            return CostBound(0.0, is_strict=True) if was_paid else bound_of(prices, call.limit_key, call.size())
+
+        self._was_paid = was_paid
         self._reservation = self.budget.reserve(call.limit_key, call.images, bound)
         return self._reservation
 
@@ -237,10 +232,6 @@ class PricedAttempts(Generic[T]):
         self.log.call(limit_key, call.key, status, tries.count, seconds, usage=usage or {}, cost=known)
         self.cost = known
         return replace(answer, usage=usage)
-
-
-def _bound(prices: Prices, limit_key: RateLimitKey, size: Callable[[], CallSize], *, is_paid: bool) -> CostBound:
-    return CostBound(0.0, is_strict=True) if is_paid else bound_of(prices, limit_key, size())
 
 
 def generation_of(provider: Any, call: Call, request: GenerationRequest) -> Awaitable[Generation]:
@@ -326,13 +317,20 @@ async def call_user_code(
     An exit or a self-cancellation of the code does not end the calling worker. ``subject`` is what messages call the
     code.
     """
+
+    def call_in_thread() -> Any:
+        try:
+            return work(*arguments)
+        except StopIteration as error:  # a future cannot store it
+            raise BrokenCodeError("it raised StopIteration") from error
+
     try:
         result: Any
         if iscoroutinefunction(work):
             result = await work(*arguments)
         else:
-            run = partial(copy_context().run, _call_in_thread, work, *arguments)
-            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, run)
+            run = copy_context().run
+            result = await asyncio.get_running_loop().run_in_executor(_FUNCTIONS, run, call_in_thread)
             result = await result if isawaitable(result) else result
     except SystemExit as error:
         raise BrokenCodeError(f"{subject} called exit({error.code})") from error
@@ -348,18 +346,9 @@ async def call_user_code(
     return result
 
 
-def _call_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return work(*arguments)
-    except StopIteration as error:  # a future cannot store it
-        raise BrokenCodeError("it raised StopIteration") from error
-
-
 def describe_error(error: BaseException) -> str:
     """The message for an unexpected exception."""
-    if isinstance(error, BrokenCodeError):
-        return str(error)
-    return describe_user_error(error)
+    return str(error) if isinstance(error, BrokenCodeError) else describe_user_error(error)
 
 
 class CallLog:
@@ -388,32 +377,18 @@ class CallLog:
         cost: float | None = None,
     ) -> None:
         """Logs one attempt of a call. ``status`` is ``ok`` or the kind of error, ``usage`` as the provider counts."""
-        if self._is_on:
-            tokens = {} if usage is None else tokens_of(usage)
-            self._write(
-                limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=tokens, cost_usd=cost
-            )
+        tokens = {} if usage is None else tokens_of(usage)
+        self._write(limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=tokens, cost_usd=cost)
 
     def hit(self, limit_key: RateLimitKey, key: str) -> None:
         """Logs a reply from the cache."""
-        if self._is_on:
-            self._write(limit_key, key, "cached")
-
-    @property
-    def _is_on(self) -> bool:
-        return self._file is not None or self._echo is not None
+        self._write(limit_key, key, "cached")
 
     def _write(self, limit_key: RateLimitKey, key: str, status: str, **more: object) -> None:
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {
-            "at": time,
-            "provider": limit_key.provider,
-            "model": limit_key.model,
-            "kind": limit_key.kind,
-            "status": status,
-            **more,
-        }
-        text = json.dumps({**line, "key": key})
+        if self._file is None and self._echo is None:
+            return
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = json.dumps({"at": at, **limit_key._asdict(), "status": status, **more, "key": key})
         if self._echo is not None:
             print(text, file=self._echo)
         try:

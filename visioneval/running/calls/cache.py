@@ -102,12 +102,7 @@ class Cache:
     """Whether ``pull`` and ``put`` make requests, and so belong into a thread."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        run_id: str = "",
-        warn: Callable[[str], None] = print,
-        reads: set[str] | None = None,
+        self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print, reads: set[str] | None = None
     ) -> None:
         """Opens or creates the folder; opens it read-only if it is not writable. Raises ``UsageError``.
 
@@ -305,8 +300,17 @@ def content_digest(content: Content) -> str:
 
 def store_content(path: Path, content: Content) -> None:
     """Writes a file of the cache, unless it is there; a damaged one is replaced. Raises ``OSError``."""
-    if isinstance(content, Path):
-        _take(content, path)
+    if isinstance(content, Path):  # linked, or copied where that does not work
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            try:
+                part.hardlink_to(content)
+            except OSError:
+                shutil.copyfile(content, part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)  # linked to the same file, replace() did nothing
         return
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:
@@ -315,20 +319,6 @@ def store_content(path: Path, content: Content) -> None:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
-
-
-def _take(source: Path, path: Path) -> None:
-    """Links a file to its place, or copies it where that does not work."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            part.hardlink_to(source)
-        except OSError:
-            shutil.copyfile(source, part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)  # linked to the same file, replace() did nothing
 
 
 @contextlib.contextmanager
@@ -385,13 +375,7 @@ class SharedCache(Cache):
     is_shared = True
 
     def __init__(
-        self,
-        folder: Path,
-        url: str,
-        *,
-        run_id: str,
-        warn: Callable[[str], None],
-        reads: set[str] | None = None,
+        self, folder: Path, url: str, *, run_id: str, warn: Callable[[str], None], reads: set[str] | None = None
     ) -> None:
         super().__init__(folder, run_id=run_id, warn=warn, reads=reads)
         self._store = ObjectStore(url)

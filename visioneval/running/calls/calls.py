@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
-from visioneval.providers.base import (
-    Generation,
-    GenerationRequest,
-    OperationGenerator,
-    Reply,
-)
+from visioneval.providers.base import Generation, GenerationRequest, OperationGenerator, Reply
 from visioneval.records.outputs import DownloadFiles, OperationFile
 from visioneval.running.calls.attempts import Budget, CallLog, PaidCall, PricedAttempts, as_generation, generation_of
 from visioneval.running.calls.cache import Cache, Content, content_digest

@@ -96,34 +96,19 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
         return CheckedMedia(mime=data.mime, uri=data.uri)
     if isinstance(data, Download):
         return CheckedMedia(fault=data.problem, fault_kind="pending", download=url_digest(data.url))
-    if isinstance(data, OutputFile):
-        return _check_file(data.path)
-    if not isinstance(data, bytes):
+    content = _content(data)
+    if content is None:
         return CheckedMedia(fault=f"the provider must return an image as bytes, not {type(data).__name__}")
+    held: dict[str, Any] = {"data": content} if isinstance(content, bytes) else {"file": content}
     try:
-        image = artifact(data, task)
+        image = artifact(content, task) if isinstance(content, bytes) else video_file(content)
     except ImageError as error:
-        return _faulty(error, data)
-    return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)
-
-
-def _check_file(path: Path) -> CheckedMedia:
-    """Checks a downloaded video in a file."""
-    try:
-        video = video_file(path)
-    except ImageError as error:
-        return _faulty(error, path)
+        fault = CheckedMedia(fault=str(error), fault_kind=error.kind)
+        return fault if fault.is_bad else replace(fault, **held, sha256=content_digest(content))
     except OSError as error:
         return CheckedMedia(fault=f"the downloaded file cannot be read: {error.strerror}")
-    return CheckedMedia(None, path, video.sha256, video.mime, video.width, video.height, decoded=True)
-
-
-def _faulty(error: ImageError, content: Content) -> CheckedMedia:
-    fault = CheckedMedia(fault=str(error), fault_kind=error.kind)
-    if fault.is_bad:
-        return fault
-    data, file = (content, None) if isinstance(content, bytes) else (None, content)
-    return replace(fault, data=data, file=file, sha256=content_digest(content))
+    facts = {name: getattr(image, name) for name in ("sha256", "mime", "width", "height")}
+    return CheckedMedia(**held, **facts, decoded=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,14 +318,9 @@ async def with_video_length(generation: Generation) -> Generation:
     usage: Mapping[str, int] = generation.usage or {}
     if VIDEO_MS in usage or not generation.outputs:
         return generation
-    lengths = await asyncio.to_thread(_lengths, generation.outputs)
-    return replace(generation, usage={**usage, VIDEO_MS: round(1000 * sum(lengths))}) if lengths else generation
-
-
-def _lengths(outputs: Sequence[object]) -> list[float]:
-    """The seconds of each video; none if one cannot be read, which its cell reports."""
-    videos = (output.path if isinstance(output, OutputFile) else output for output in outputs)
+    videos = [video for video in map(_content, generation.outputs) if video is not None]
     try:
-        return [seconds_of(video) for video in videos if isinstance(video, (bytes, Path))]
-    except ImageError:
-        return []
+        lengths = await asyncio.to_thread(lambda: [seconds_of(video) for video in videos])
+    except ImageError:  # which its cell reports
+        return generation
+    return replace(generation, usage={**usage, VIDEO_MS: round(1000 * sum(lengths))}) if lengths else generation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,6 @@ from visioneval.running.calls.cache import Cache, check_shared_cache, default_fo
 from visioneval.running.calls.calls import Calls, Reuse, RunCells
 from visioneval.running.calls.prices import budget_warnings, paid_configs, prices_of
 from visioneval.running.calls.throttle import Throttle
-from visioneval.running.keys import RateLimitKey
 from visioneval.running.plan import Plan, asks
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.settings import MAX_CONCURRENCY
@@ -126,20 +125,14 @@ def check_budget(plan: Plan, settings: CallSettings) -> None:
     prices = prices_of(plan)
     unknown = sorted((limit_key for limit_key in paid_configs(plan) if not prices.knows(limit_key)), key=str)
     if unknown:
-        names = ", ".join(dict.fromkeys(map(str, unknown)))
+        units: dict[str, list[str]] = {}
+        for limit_key in unknown:
+            unit = "per_image" if limit_key.kind == "generate" else "per_call"
+            units.setdefault(str(limit_key), []).append(f"{unit}: 0.02")
+        example = ", ".join(f"{name}: {{{', '.join(parts)}}}" for name, parts in units.items())
         raise UsageError(
-            f"the budget needs the price of every call, but these are unknown: {names}."
-            f" Set them in the suite, 0 for free calls, for example {_example_prices(unknown)!r}"
+            f"the budget needs the price of every call, but these are unknown: {', '.join(units)}."
+            f" Set them in the suite, 0 for free calls, for example {f'prices: {{{example}}}'!r}"
         )
     if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, limit_usd, judges=False)):
         raise BudgetError(warnings[0])
-
-
-def _example_prices(limit_keys: Iterable[RateLimitKey]) -> str:
-    """An example of ``prices``: per image for generations, per call for judges."""
-    units: dict[str, list[str]] = {}
-    for limit_key in limit_keys:
-        unit = "per_image" if limit_key.kind == "generate" else "per_call"
-        units.setdefault(str(limit_key), []).append(f"{unit}: 0.02")
-    entries = (f"{name}: {{{', '.join(prices)}}}" for name, prices in units.items())
-    return f"prices: {{{', '.join(entries)}}}"

@@ -137,27 +137,23 @@ def _on_output(job: Job, previous: Record | None, services: Services) -> tuple[J
     error = call if isinstance(call, CellError) else mask_error(call)
     if isinstance(call, CellError):
         call = job.call
-    regrade = tuple(_on_base(stored, call, error) for stored in job.regrade)
-    return replace(job, call=call, regrade=regrade), error
-
-
-def _on_base(stored: StoredOutput, turn: Call, error: CellError | None) -> StoredOutput:
-    """An output of a later turn, or of a case that uses it, with the image that the turn edits."""
-    if turn.base is None or error is not None:
-        return replace(stored, error=error)
-    if not is_edit_of(turn, stored.record):
-        return replace(stored, error=other_input(turn))
-    return replace(stored, call=stored.call.with_base(turn.base))
+    regrade = []
+    for stored in job.regrade:
+        if call.base is None or error is not None:
+            regrade.append(replace(stored, error=error))
+        elif not is_edit_of(call, stored.record):
+            regrade.append(replace(stored, error=other_input(call)))
+        else:
+            regrade.append(replace(stored, call=stored.call.with_base(call.base)))
+    return replace(job, call=call, regrade=tuple(regrade)), error
 
 
 async def _grade_dependent(
     dependent: Call, generated: asyncio.Task[Record], services: Services, deadline: float
 ) -> Record:
     """Grades a cell that uses the image of another cell."""
-    record = await generated
-    return await regrade_output(
-        StoredOutput(dependent, record, services.writer.folder, is_new=True), services, deadline
-    )
+    stored = StoredOutput(dependent, await generated, services.writer.folder, is_new=True)
+    return await regrade_output(stored, services, deadline)
 
 
 async def _finish_cell(call: Call, sample: int, outcome: CallOutcome, services: Services, deadline: float) -> Record:
@@ -189,12 +185,11 @@ async def regrade_output(existing: StoredOutput, services: Services, deadline: f
         make_record = partial(make_record, usage=None, cost_usd=free, seconds=0.0, waited_seconds=0.0, attempts=0)
     if record.status is Status.REFUSED:
         return refused_record(call, record.reasons.get("refused", ""), make_record)
-    if record.status is Status.ERROR and record.mime is None:
-        return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error)
-    if existing.error is not None:
-        return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=existing.error)
-    image = await asyncio.to_thread(_load_output, existing, services)
-    if isinstance(image, CellError):
+    has_failed = record.status is Status.ERROR and record.mime is None
+    image: Output | CellError | None = record.error if has_failed else existing.error
+    if image is None and not has_failed:
+        image = await asyncio.to_thread(_load_output, existing, services)
+    if has_failed or isinstance(image, CellError):
         return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=image)
     grades = None
     if existing.graded is not None:
@@ -223,9 +218,8 @@ def _load_output(existing: StoredOutput, services: Services) -> Output | CellErr
     record = existing.record
     if record.mime is None:
         return None
-    address = (
-        address_of(record.run_params) if services.plan.trusted else None
-    )  # reading a bucket uses the user's credentials
+    # reading a bucket uses the user's credentials
+    address = address_of(record.run_params) if services.plan.trusted else None
     facts = (record.artifact_sha256 or "", record.mime, record.width or 0, record.height or 0, address)
     if record.artifact_path is None:
         if address is None:

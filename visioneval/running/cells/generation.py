@@ -58,8 +58,7 @@ def call_on_records(call: Call, sample: int, by_cell: Mapping[CellKey, Record], 
     """The call with what ``by_cell``, of the run in ``folder``, has of the turn before. Without it, as it is."""
     if call.previous is None:
         return call
-    previous = by_cell.get(call.previous.cell(sample))
-    edit = call_on_output(call, previous, folder)
+    edit = call_on_output(call, by_cell.get(call.previous.cell(sample)), folder)
     return call if isinstance(edit, CellError) else edit
 
 

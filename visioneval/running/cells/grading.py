@@ -103,7 +103,8 @@ async def _run_grader(
     result, meter, fingerprint = checked.grade, meters.total, checked.fingerprint
     if fingerprint.judge_model is None and meter.judge_model is not None:  # else the grader names a model
         fingerprint = fingerprint.model_copy(update={"judge_model": meter.judge_model})
-    if versions := _judge_versions(meters, services):
+    judges = [services.plan.suite.judges[name] for name in meters.by_judge]  # custom ones have a version
+    if versions := {judge.provider_name: services.sanitizer.text(judge.version) for judge in judges if judge.version}:
         tools = {**versions, **fingerprint.tool_versions}
         fingerprint = fingerprint.model_copy(update={"tool_versions": tools})
     seconds, waited = stopwatch.read()
@@ -125,12 +126,6 @@ async def _run_grader(
         judges=answers,
     )
     return checked, record
-
-
-def _judge_versions(meters: JudgeMeters, services: Services) -> dict[str, str]:
-    """The versions of the custom judges that were asked, by their ``provider``."""
-    judges = [services.plan.suite.judges[name] for name in meters.by_judge]
-    return {judge.provider_name: services.sanitizer.text(judge.version) for judge in judges if judge.version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,11 +324,7 @@ class CheckedGrade:
 
 
 def panel_grade(
-    config: BaseGrader,
-    case: TestCase,
-    checked: Sequence[CheckedGrade],
-    meters: JudgeMeters,
-    sanitizer: Sanitizer,
+    config: BaseGrader, case: TestCase, checked: Sequence[CheckedGrade], meters: JudgeMeters, sanitizer: Sanitizer
 ) -> tuple[CheckedGrade, tuple[JudgeAnswer, ...]]:
     """The combined grade of a panel, and the answer of each judge. ``checked`` is in the panel's order."""
     answers = tuple(
@@ -356,8 +347,12 @@ def panel_grade(
         error=result.error,
     )
     fingerprint = rendered.fingerprint.model_copy(update={"judge_model": models or None})
-    is_unmeasured = None in result.scores.values() or any(attempt.never_asked for attempt in checked)
-    return CheckedGrade(grade, fingerprint, is_unmeasured, _kind(checked, config.required_judges)), answers
+    never_asked = [attempt.kind for attempt in checked if attempt.never_asked]
+    unmeasured = [attempt.kind for attempt in checked if attempt.is_unmeasured]
+    is_split = len(checked) - len(unmeasured) >= config.required_judges  # enough have answered
+    kind = never_asked[0] if never_asked else "unmeasured" if is_split else unmeasured[0]
+    is_unmeasured = None in result.scores.values() or bool(never_asked)
+    return CheckedGrade(grade, fingerprint, is_unmeasured, kind), answers
 
 
 def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sanitizer) -> JudgeAnswer:
@@ -376,11 +371,3 @@ def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sa
         cached=meter.calls > 0 and meter.cached == meter.calls,
         refused=meter.refused,
     )
-
-
-def _kind(checked: Sequence[CheckedGrade], required: int) -> str:
-    """The kind of error: of the first judge that was never asked, else, if too few answered, of the first of them."""
-    if never_asked := [attempt.kind for attempt in checked if attempt.never_asked]:
-        return never_asked[0]
-    kinds = [attempt.kind for attempt in checked if attempt.is_unmeasured]
-    return "unmeasured" if len(checked) - len(kinds) >= required else kinds[0]  # at most a split

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,7 +80,12 @@ def has_reply(call: Call, sample: int, generated: GenerationResult) -> bool:
 
 
 def case_fields(call: Call, services: Services) -> dict[str, Any]:
-    """The fields of a record that name its cell and describe its case."""
+    """The fields of a record that name its cell and describe its case, and of a later turn the image that it edits."""
+    base: dict[str, str | None] = {}
+    if call.base is not None:  # a probe edits none of its own run
+        folder, path = services.writer.folder.absolute(), call.base.path
+        inside = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
+        base = {"base_path": inside, "base_sha256": call.base.sha256}
     return {
         "test_id": call.case.id,
         "model_label": call.run.label,
@@ -90,17 +95,8 @@ def case_fields(call: Call, services: Services) -> dict[str, Any]:
         "tags": call.case.tags,
         "flaky": call.case.flaky,
         "metadata": services.sanitizer.mapping(call.case.metadata),
-        **_base_fields(call, services),
+        **base,
     }
-
-
-def _base_fields(call: Call, services: Services) -> dict[str, str | None]:
-    """The fields of a later turn that name the image it edits. A probe edits none of its own run."""
-    if call.base is None:
-        return {}
-    folder, path = services.writer.folder.absolute(), call.base.path
-    inside = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
-    return {"base_path": inside, "base_sha256": call.base.sha256}
 
 
 def prompt_of_output(call: Call, record: Record, services: Services) -> str | None:
@@ -144,18 +140,15 @@ def stored_grades(call: Call, graded: Record, folder: Path, services: Services) 
         )
         for record in graded.graders
     )
-    kinds = tuple(_error_kind(graded, grader.key) for grader in graded.graders)
+    failed = graded.error and graded.error.message.partition(": ")[0]  # which only the error of the cell names
+    kinds = tuple(
+        graded.error.kind if graded.error and grader.key == failed else "unmeasured" for grader in graded.graders
+    )
     written = {name for grader in call.grading.graders for name in grader.metrics(call.case)}
     scores = {name: score for name, score in graded.scores.items() if name in written}
     computed = graded.scores.keys() - written
     reasons = {name: reason for name, reason in graded.reasons.items() if name not in computed}
     return CellGrades(scores, reasons, graded.failure_tags, tuple(records), kinds)
-
-
-def _error_kind(graded: Record, key: str) -> str:
-    """The kind of error of a failed grader, which only the error of the cell names."""
-    error = graded.error
-    return error.kind if error is not None and error.message.startswith(f"{key}: ") else "unmeasured"
 
 
 def _free(call: Call, record: GraderRecord) -> dict[str, Any]:
@@ -236,9 +229,12 @@ def cell_scores(call: Call, grades: CellGrades, built_in: Mapping[str, Score]) -
     for formula in call.grading.metrics.formulas:
         try:
             scores[formula.name] = _value(formula, scores)
-            reasons[formula.name] = ", ".join(
-                f"{name} {_shown(scores[name])}" for name in formula.reads if scores.get(name) is not None
-            )
+            read = {name: score for name in formula.reads if (score := scores.get(name)) is not None}
+            shown = {
+                name: ("no", "yes")[score] if isinstance(score, bool) else f"{score:.6g}"
+                for name, score in read.items()
+            }
+            reasons[formula.name] = ", ".join(f"{name} {text}" for name, text in shown.items())
         except NotForCellError:
             continue
         except NoValueError as error:
@@ -248,10 +244,6 @@ def cell_scores(call: Call, grades: CellGrades, built_in: Mapping[str, Score]) -
             elif formula.name not in optional:
                 unmeasured.append(formula.name)
     return CellScores(scores, reasons, frozenset(optional), tuple(unmeasured))
-
-
-def _shown(score: Score) -> str:
-    return ("no", "yes")[score] if isinstance(score, bool) else f"{score:.6g}"
 
 
 def _value(formula: Formula, scores: Mapping[str, Score]) -> Score:
@@ -306,9 +298,16 @@ def judged_record(
 
 
 def _cell_error(graded: CellGrades, cell: CellScores, verdict: CellVerdict, call: Call) -> CellError | None:
-    """Why the cell has no verdict, or else the error of its first failed grader."""
+    """Why the cell has no verdict, or else the error of its first failed grader, and how to do without its scores."""
     if graded.error is not None:
-        return _with_hint(graded.error, graded.failed_graders, call)
+        key = graded.error.message.partition(":")[0]
+        metrics = next((grader.metrics(call.case) for grader in call.grading.graders if grader.key == key), {})
+        formulas = call.grading.metrics.formulas
+        read = {rule.metric for rule, _ in call.grading.rules}.union(*(formula.reads for formula in formulas))
+        if key not in graded.failed_graders or not read.isdisjoint(metrics):
+            return graded.error
+        hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
+        return graded.error.model_copy(update={"message": f"{graded.error.message} ({hint})"})
     if verdict.verdict is not Verdict.ERROR:
         return None
     nulls = (f"{name} ({cell.reasons[name]})" for name in cell.unmeasured)
@@ -316,16 +315,3 @@ def _cell_error(graded: CellGrades, cell: CellScores, verdict: CellVerdict, call
         return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
     message = f"none of the {len(call.grading.rules)} rules of this cell could be evaluated"
     return CellError(stage="verdict", kind="no_rule", message=message)
-
-
-def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
-    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
-    key = error.message.partition(":")[0]
-    metrics = next((grader.metrics(call.case) for grader in call.grading.graders if grader.key == key), {})
-    read = {rule.metric for rule, _ in call.grading.rules}.union(
-        *(formula.reads for formula in call.grading.metrics.formulas)
-    )
-    if key not in failed or not read.isdisjoint(metrics):
-        return error
-    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
-    return error.model_copy(update={"message": f"{error.message} ({hint})"})
