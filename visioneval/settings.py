@@ -95,11 +95,7 @@ class CallKeywords(TypedDict, total=False):
     variables: Annotated[
         Mapping[str, Any],
         Setting(
-            "--var",
-            "NAME=VALUE",
-            "Override one of the suite's vars. Repeatable.",
-            SELECTION,
-            resumed="with_suite",
+            "--var", "NAME=VALUE", "Override one of the suite's vars. Repeatable.", SELECTION, resumed="with_suite"
         ),
     ]
     """A text is read as YAML, as that of ``--var``."""
@@ -244,8 +240,7 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
         Path | str, Setting("--resume", "RUN", "Resume a run, with its own suite or the given one.", CALLS)
     ]
     keep_errors: Annotated[
-        bool,
-        Setting("--keep-errors", "", "With --resume: do not repeat cells that ended in an error.", CALLS, False),
+        bool, Setting("--keep-errors", "", "With --resume: do not repeat cells that ended in an error.", CALLS, False)
     ]
     retry_unusable: Annotated[
         bool,
@@ -279,8 +274,7 @@ class CommandKeywords(RunKeywords, total=False):
     """All settings of a run from the command line."""
 
     debug: Annotated[
-        bool,
-        Setting("--debug", "", "Print each call, and full tracebacks of unexpected errors.", DEBUGGING, False),
+        bool, Setting("--debug", "", "Print each call, and full tracebacks of unexpected errors.", DEBUGGING, False)
     ]
 
 

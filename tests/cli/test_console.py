@@ -91,8 +91,7 @@ LONG = "a long label of " + "x" * 150 + "{}"
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize(
-    ("models", "label"),
-    [(1, "m{}"), (8, "model,size=1024x1024,q={}"), (8, LONG), (40, "m{}"), (40, LONG)],
+    ("models", "label"), [(1, "m{}"), (8, "model,size=1024x1024,q={}"), (8, LONG), (40, "m{}"), (40, LONG)]
 )
 def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label: str) -> None:
     text = printed(summary_of(models, label), width)
@@ -246,7 +245,7 @@ def test_marks_mock_runs_and_interrupted_runs() -> None:
     info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
     mock = info.suite.models[0].model_validate({"provider": "mine:Generate", "label": "m"})
     assert "stand-in" not in printed(summarize(info, []), 80)
-    from visioneval.providers.mock.config import MockProvider
+    from visioneval.providers.mock import MockProvider
 
     generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})

@@ -16,8 +16,7 @@ from visioneval.errors import count_of
 
 
 @pytest.mark.parametrize(
-    ("codes", "worst"),
-    [((0, 0), 0), ((0, 1), 1), ((1, 3), 3), ((3, 1, 0), 3), ((3, 2), 2), ((2, 130, 1), 130)],
+    ("codes", "worst"), [((0, 0), 0), ((0, 1), 1), ((1, 3), 3), ((3, 1, 0), 3), ((3, 2), 2), ((2, 130, 1), 130)]
 )
 def test_the_worst_of_several_exit_codes_counts(codes: tuple[int, ...], worst: int) -> None:
     """What was not measured outweighs what failed."""

@@ -33,8 +33,7 @@ def runs(toy: Toy) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["20250101-demo", "2025", "latest", "runs/20250101-demo", "runs/20250101-demo/results.jsonl"],
+    "name", ["20250101-demo", "2025", "latest", "runs/20250101-demo", "runs/20250101-demo/results.jsonl"]
 )
 def test_run_is_found_by_all_its_names(runs: list[Record], name: str) -> None:
     side = read_side(name, RUNS)

@@ -116,10 +116,7 @@ def test_records_come_in_the_order_of_the_file_and_of_the_suite_and_by_scope(tmp
     assert [item.cell for item in in_order] == [*in_order.names()] == [
         ("one", "m", 0), ("one", "other", 0), ("one", "m", 1), ("lost", "m", 1),
     ]  # fmt: skip
-    scopes = {
-        ("one", "other", 0): Scope(models=("o*",)),
-        ("lost", "m", 1): Scope(cases=("l*",)),
-    }
+    scopes = {("one", "other", 0): Scope(models=("o*",)), ("lost", "m", 1): Scope(cases=("l*",))}
     for name, scope in scopes.items():
         assert [item.cell for item in records.within(scope)] == [item.cell for item in in_order.within(scope)] == [name]
     assert [item.test_id for item in records.within(Scope(tags=("t",)))] == ["lost", "one"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval import StorageError, read_info
+from visioneval.records.runs import resume_command
 from visioneval.records.untrusted import is_inside
 from visioneval.records.writer import RunWriter
 
@@ -123,8 +125,6 @@ def test_named_or_local_suite_is_trusted(toy: Toy, monkeypatch: pytest.MonkeyPat
 
 
 def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visioneval.records.runs import resume_command
-
     suite = toy.folder / "sub" / "s.yaml"
     here = resume_command(Path("runs/r"), ["run", "s.yaml", "--var", "a=b"], suite)
     assert here == "visioneval run --resume runs/r"
@@ -151,8 +151,6 @@ def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pyt
 
 def linked(run: Path, secret: Path, *, whole: bool) -> None:
     """Replaces an image, or the folder of images, by a link; the record has the hash."""
-    import hashlib
-
     (custom,) = (run / "artifacts").rglob("*.png")
     digest = hashlib.sha256(custom.read_bytes()).hexdigest()
     relative = custom.relative_to(run / "artifacts")
@@ -221,13 +219,17 @@ def test_a_link_to_the_folder_of_another_case_is_not_written(toy: Toy, tmp_path:
     writer.finish("complete", "")
 
 
-@pytest.mark.parametrize("name", ["results.jsonl", "questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"])
+READERS = [
+    ["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r"],
+    ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"],
+]  # fmt: skip
+FILES = ["questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"]
+
+
 @pytest.mark.parametrize(
-    "arguments",
-    [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r"],
-     ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"]],
-    ids=lambda arguments: arguments[0],
-)  # fmt: skip
+    ("name", "arguments"),
+    [*(("results.jsonl", arguments) for arguments in READERS), *((name, READERS[0]) for name in FILES)],
+)
 def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, arguments: list[str]) -> None:
     run = finished(toy)
     outside = secret.parent / "outside.jsonl"
@@ -266,13 +268,12 @@ def test_files_provider_follows_no_outside_link(toy: Toy, secret: Path) -> None:
     assert leaked(toy.folder / "runs" / "again", secret) == []
 
 
-@pytest.mark.parametrize("path", ["/etc/hostname", "../../a.png", "artifacts/../../../a.png", "artifacts\\..\\a"])
 @pytest.mark.parametrize("arguments", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
-def test_rejects_record_images_outside_the_run(toy: Toy, path: str, arguments: list[str]) -> None:
+def test_rejects_record_images_outside_the_run(toy: Toy, arguments: list[str]) -> None:
     run = finished(toy)
     results = run / "results.jsonl"
     record = json.loads(results.read_text())
-    record["artifact_path"] = path
+    record["artifact_path"] = "artifacts/../../../a.png"
     results.write_text(json.dumps(record) + "\n")
     result = toy(*arguments)
     assert (result.exit_code, "is not a path inside the run" in result.stderr) == (2, True), result.output

@@ -102,9 +102,7 @@ def read_answers(suites: Sequence[Path], options: RunOptions, warn: Warn) -> set
     planned = plan_runs(list(suites), options)
     with scratch_folder(options.calls.cache) as runs:
         here = replace(
-            options,
-            suite=replace(options.suite, runs=runs),
-            calls=replace(options.calls, cache_reads=reads),
+            options, suite=replace(options.suite, runs=runs), calls=replace(options.calls, cache_reads=reads)
         )
         for run in run_planned(planned, here, logging_run, warn, is_tracked=False):
             errors = run.summary.counts.errors

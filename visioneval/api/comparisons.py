@@ -50,9 +50,7 @@ from visioneval.running.confirm import confirm_comparison
 from visioneval.running.loading import load_stored_plan
 from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
 from visioneval.running.plan import Plan
-from visioneval.running.prepare import (
-    RunOptions,
-)
+from visioneval.running.prepare import RunOptions
 from visioneval.settings import RUNS, CallKeywords, SelectionKeywords
 from visioneval.suite.filters import Scope
 from visioneval.suite.runs import narrowed_further

@@ -50,10 +50,7 @@ def run_options(*, command_line: tuple[str, ...] = (), **settings: Unpack[Comman
         "runs": runs,
         "cache": None if cache is None else cache_folder(cache),
         "reuse": Reuse.of(
-            given["reuse"],
-            offline=given["offline"],
-            resumes=resume is not None,
-            retry_unusable=given["retry_unusable"],
+            given["reuse"], offline=given["offline"], resumes=resume is not None, retry_unusable=given["retry_unusable"]
         ),
         "log_file": None if log_file is None else Path(log_file),
         "resume": resume,

@@ -26,9 +26,7 @@ from visioneval.running.estimate import (
 )
 from visioneval.running.loading import SuiteOptions, load_plan, load_plans, missing_outputs
 from visioneval.running.plan import Plan, unset_keys
-from visioneval.running.prepare import (
-    RunOptions,
-)
+from visioneval.running.prepare import RunOptions
 from visioneval.settings import RUNS, PlanKeywords
 from visioneval.suite.messages import WARNING
 

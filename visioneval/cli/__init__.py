@@ -146,8 +146,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[  # noqa: ARG001 - its callback has printed it by now
-        bool,
-        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     env_file: Annotated[
         Path | None,

@@ -46,11 +46,7 @@ def compare(
     metric: Annotated[
         list[str] | None,
         options.value(
-            "--metric",
-            "GLOB",
-            "Only these metrics. Repeatable.",
-            SELECTION,
-            autocompletion=completion.metric_names,
+            "--metric", "GLOB", "Only these metrics. Repeatable.", SELECTION, autocompletion=completion.metric_names
         ),
     ] = None,
     tag: options.Tags = None,
@@ -95,8 +91,7 @@ def compare(
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None,
-        options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT),
+        Path | None, options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT)
     ] = None,
     confirm: Annotated[
         int | None,

@@ -26,8 +26,7 @@ app = typer.Typer(
     help="Inspect, check, prune or clear the cache of paid answers and local measurements.",
 )
 Days = Annotated[
-    float | None,
-    options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000),
+    float | None, options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000)
 ]
 
 
@@ -79,13 +78,11 @@ def verify(cache: options.CacheFolder = None) -> None:
 @app.command()
 def prune(
     keep: Annotated[
-        list[Path] | None,
-        options.value("--keep", "SUITE", "Keep what an offline run of this suite reads. Repeatable."),
+        list[Path] | None, options.value("--keep", "SUITE", "Keep what an offline run of this suite reads. Repeatable.")
     ] = None,
     cache: options.CacheFolder = None,
     older_than: Annotated[
-        float,
-        options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000),
+        float, options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000)
     ] = 30,
     var: options.Variables = None,
     runs: options.RunsFolder = RUNS,

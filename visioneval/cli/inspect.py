@@ -116,11 +116,7 @@ def show(
     model: options.Models = None,
     failed: Annotated[
         bool,
-        options.flag(
-            "--failed",
-            "List the cells that did not pass, the worst first; with CASE, in full.",
-            SELECTION,
-        ),
+        options.flag("--failed", "List the cells that did not pass, the worst first; with CASE, in full.", SELECTION),
     ] = False,
     sample: Annotated[
         int | None, options.value("--sample", "N", "With CASE: only this sample.", SELECTION, min=0)
@@ -275,8 +271,7 @@ Metrics = Annotated[
     ),
 ]
 TrustSuite = Annotated[
-    bool,
-    options.flag("--trust-suite", "Show input images from outside the suites' folders and the working directory."),
+    bool, options.flag("--trust-suite", "Show input images from outside the suites' folders and the working directory.")
 ]
 
 

@@ -226,8 +226,7 @@ class RankBy(StrEnum):
 def rank(
     names: options.RunsOrLatest = None,
     by: Annotated[
-        RankBy,
-        options.value("--by", "WHO", "Whose answers rank: judges ('pairwise') or people ('label --pairs')."),
+        RankBy, options.value("--by", "WHO", "Whose answers rank: judges ('pairwise') or people ('label --pairs').")
     ] = RankBy.judges,
     judge: Annotated[
         str | None,
@@ -296,9 +295,7 @@ def probe(
     with_judges: Annotated[
         bool,
         options.flag(
-            "--judges",
-            "Also probe graders that ask judges, on the same images and with changed prompts.",
-            CALLS,
+            "--judges", "Also probe graders that ask judges, on the same images and with changed prompts.", CALLS
         ),
     ] = False,
     seed: Annotated[int, options.value("--seed", "N", "Where damage lies; the same probe twice is the same.")] = 0,
@@ -313,22 +310,14 @@ def probe(
     ] = None,
     max_false_alarm: Annotated[
         float | None,
-        options.value(
-            "--max-false-alarm",
-            "RATE",
-            "Exit 1 if more harmless changes may fail.",
-            OUTPUT,
-            min=0,
-            max=1,
-        ),
+        options.value("--max-false-alarm", "RATE", "Exit 1 if more harmless changes may fail.", OUTPUT, min=0, max=1),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None,
-        options.value("--html", "FILE", "Also write one HTML file with each missed damage.", OUTPUT),
+        Path | None, options.value("--html", "FILE", "Also write one HTML file with each missed damage.", OUTPUT)
     ] = None,
 ) -> None:
     """Plant damage of known kind and strength in outputs that pass, and count what the graders catch.

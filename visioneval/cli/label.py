@@ -27,8 +27,7 @@ class RunOrCommand(HelpWithoutTypes):
 
 
 label = typer.Typer(
-    cls=RunOrCommand,
-    help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'.",
+    cls=RunOrCommand, help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'."
 )
 
 
@@ -48,8 +47,7 @@ def page(
         ),
     ] = "all",
     pairs: Annotated[
-        str | None,
-        options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's."),
+        str | None, options.value("--pairs", "RUN[@LABEL]", "Ask which image is better: RUN's or this other run's.")
     ] = None,
     repeat: Annotated[
         float, options.value("--repeat", "SHARE", "The share of items to ask again later.", min=0.0, max=1.0)

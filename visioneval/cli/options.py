@@ -220,8 +220,7 @@ CacheFolder = Annotated[Path | None, setting_option("cache")]
 Note = Annotated[str | None, setting_option("note")]
 TrustSuite = Annotated[bool, setting_option("trust_suite")]
 ModelMap = Annotated[
-    list[str] | None,
-    value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION),
+    list[str] | None, value("--map", "OLD=NEW", "Pair the model run OLD of A with NEW of B. Repeatable.", SELECTION)
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
 Full = Annotated[bool, flag("--full", "Also print metrics that no rule or gate reads, and where the noise is.", OUTPUT)]
@@ -230,8 +229,7 @@ Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.",
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
 NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]
 Port = Annotated[
-    int | None,
-    value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535),
+    int | None, value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535)
 ]
 Host = Annotated[str, value("--host", "ADDRESS", "The address to listen on; it must be local to this machine.")]
 OpenBrowser = Annotated[

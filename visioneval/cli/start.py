@@ -91,8 +91,7 @@ def init(
         ),
     ] = None,
     budget: Annotated[
-        float,
-        options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01),
+        float, options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01)
     ] = DEFAULT_BUDGET,
 ) -> None:
     """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""

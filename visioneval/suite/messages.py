@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Self
 
+from pydantic import BaseModel, ValidationError
+
 from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
 from visioneval.plugins import NAME, plugin_names
@@ -142,6 +144,16 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if kind in _TAG_ERRORS:
         return _unknown_type(error, schema)
     return f"{_readable(loc)}: {_value_problem(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
+
+
+def model_problems(model: type[BaseModel], params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each parameter that does not fit a model of all parameters, with the reason."""
+    try:
+        model.model_validate(dict(params))
+    except ValidationError as error:
+        schema = model.model_json_schema()
+        for entry in error.errors(include_url=False):
+            yield str(entry["loc"][0]), explain(entry, schema)
 
 
 def _place_of(name: str, schema: Mapping[str, Any], loc: Loc) -> str:

@@ -354,14 +354,12 @@ def test_judges_get_the_transparency_of_an_image(tmp_path: Path, kind: str) -> N
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "GIF"])
 def test_models_get_the_transparency_of_an_input(tmp_path: Path, kind: str) -> None:
     """A model can only keep what it gets."""
-    from visioneval.providers.gemini.generator import _inline
     from visioneval.providers.inputs import accepted_image
 
     path = tmp_path / "image"
     path.write_bytes(encoded(logo(), kind))
-    for data in (accepted_image(path)[1], _inline(path).inline_data.data):
-        alpha = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))[..., 3]
-        assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
+    alpha = np.asarray(Image.open(io.BytesIO(accepted_image(path)[1])).convert("RGBA"))[..., 3]
+    assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
 
 
 def test_a_zoomed_view_has_the_transparency_of_the_image() -> None:

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from visioneval import BudgetError
 from visioneval.cli import app
-from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
+from visioneval.providers.gemini import GeminiProvider
+from visioneval.providers.openai import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.running.calls.attempts import Budget
 from visioneval.running.calls.prices import (

@@ -24,7 +24,7 @@ from suite_runner import LOOK, SuiteRunner
 
 from visioneval import CellRef, Generation, ProviderError, Question, Reply, TaskType
 from visioneval.providers.base import Tool, Turn
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.running.calls import cache as cache_module
 from visioneval.running.calls.attempts import Budget, CallLog
 from visioneval.running.calls.cache import Cache

@@ -66,14 +66,7 @@ class WorkerHandle:
 class DistributedCells:
     """Runs the jobs of one run on ``count`` workers, and writes what they report."""
 
-    def __init__(
-        self,
-        context: Services,
-        jobs: Jobs,
-        progress: Progress,
-        settings: CallSettings,
-        count: int,
-    ) -> None:
+    def __init__(self, context: Services, jobs: Jobs, progress: Progress, settings: CallSettings, count: int) -> None:
         calls, plan = context.calls, context.plan
         self._context, self._progress, self._listener = context, progress, context.listener
         self._settings = settings

@@ -12,15 +12,44 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
 
 from visioneval.errors import ProviderError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.command.config import CommandProvider
+from visioneval.suite.case import PRINTABLE
+from visioneval.suite.entries.providers import GeneratingProvider
+from visioneval.suite.files import Trust
+from visioneval.suite.messages import Loc
+
+Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]
+
+
+class CommandProvider(GeneratingProvider):
+    """A custom program, called once per image. Needs ``--trust-suite``."""
+
+    runs_code: ClassVar[bool] = True
+
+    provider: Literal["command"]
+    argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
+    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = Field(
+        default=600.0, description="Seconds after which the program is killed."
+    )
+
+
+def problems(entry: CommandProvider, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:  # noqa: ARG001 - trust is checked elsewhere
+    """Yields a missing program."""
+    name = entry.argv[0]
+    if shutil.which(name) is None and not ("/" in name and shutil.which(str(folder / name))):
+        yield ("argv",), f"program {name!r} not found on this machine"
+
 
 PROTOCOL_VERSION = 1
 MAX_OUTPUT_BYTES = 64 * 1024
@@ -39,26 +68,24 @@ class Command:
     async def generate(self, request: GenerationRequest) -> Generation:
         """The image that the program wrote, or its refusal. Raises ``ProviderError`` with its standard error."""
         with tempfile.TemporaryDirectory(prefix="visioneval-") as scratch:
-            return await self._generate(request, Path(scratch) / "output.png")
+            output = Path(scratch) / "output.png"
+            payload = {
+                "version": PROTOCOL_VERSION,
+                "task_type": request.task_type,
+                "prompt": request.prompt,
+                "images": [{"role": role, "path": str(path)} for role, path in request.files.images],
+                "masks": {name: str(path) for name, path in request.files.masks.items()},
+                "params": dict(request.params),
+                "sample_index": request.samples[0],
+                "output": str(output),
+            }
+            stdout, stderr = await self._run(json.dumps(payload).encode(), request)
+            if refusal := _refusal(stdout):
+                return Generation(refused=refusal, run_params=request.params)
+            image = await asyncio.to_thread(_read_output, output, stderr)
+            return Generation(outputs=(image,), run_params=request.params)
 
     edit = generate
-
-    async def _generate(self, request: GenerationRequest, output: Path) -> Generation:
-        payload = {
-            "version": PROTOCOL_VERSION,
-            "task_type": request.task_type,
-            "prompt": request.prompt,
-            "images": [{"role": role, "path": str(path)} for role, path in request.files.images],
-            "masks": {name: str(path) for name, path in request.files.masks.items()},
-            "params": dict(request.params),
-            "sample_index": request.samples[0],
-            "output": str(output),
-        }
-        stdout, stderr = await self._run(json.dumps(payload).encode(), request)
-        if refusal := _refusal(stdout):
-            return Generation(refused=refusal, run_params=request.params)
-        image = await asyncio.to_thread(_read_output, output, stderr)
-        return Generation(outputs=(image,), run_params=request.params)
 
     async def _run(self, payload: bytes, request: GenerationRequest) -> tuple[bytes, bytes]:
         argv = self.config.argv
@@ -80,33 +107,29 @@ class Command:
             async with asyncio.timeout(self.config.timeout_s):
                 stdout, stderr = await _converse(process, payload)
         except BaseException as error:
-            await _kill(process)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # and all that it started
+            _close_pipes(process)
+            await process.wait()
             if isinstance(error, TimeoutError):
-                raise ProviderError(
-                    f"the command took more than {self.config.timeout_s:g} s (timeout_s)", kind="transient"
-                ) from None
+                message = f"the command took more than {self.config.timeout_s:g} s (timeout_s)"
+                raise ProviderError(message, kind="transient") from None
             raise
         finally:
             _close_pipes(process)
         if process.returncode:
-            raise ProviderError(
-                f"the command ended with {_status(process.returncode)}{_stderr_message(stderr)}", kind="invalid"
-            )
+            message = f"the command ended with {_status(process.returncode)}{_stderr_message(stderr)}"
+            raise ProviderError(message, kind="invalid")
         return stdout, stderr
 
 
 async def _converse(process: asyncio.subprocess.Process, payload: bytes) -> tuple[bytes, bytes]:
     """Sends the request and waits for the program to end; returns the ends of its standard output and error."""
     assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    stdout, stderr = bytearray(), bytearray()
+    pipes = ((process.stdout, bytearray()), (process.stderr, bytearray()))
     async with asyncio.TaskGroup() as group:
         group.create_task(_send(process.stdin, payload))
-        readers = {
-            group.create_task(_collect_end(process.stdout, stdout)),
-            group.create_task(_collect_end(process.stderr, stderr)),
-        }
+        readers = {group.create_task(_collect_end(stream, buffer)) for stream, buffer in pipes if stream is not None}
         while readers and process.returncode is None:
             _, readers = await asyncio.wait(readers, timeout=_POLL_S)
         if readers:  # a surviving child may keep the pipes open, and process.wait() waits for them
@@ -115,7 +138,7 @@ async def _converse(process: asyncio.subprocess.Process, payload: bytes) -> tupl
             await process.wait()
         for task in readers:
             task.cancel()
-    return bytes(stdout), bytes(stderr)
+    return bytes(pipes[0][1]), bytes(pipes[1][1])
 
 
 async def _send(stdin: asyncio.StreamWriter, payload: bytes) -> None:
@@ -140,17 +163,8 @@ def _read_output(output: Path, stderr: bytes) -> bytes:
             raise ProviderError(f"the command wrote {size:,} bytes, over the limit of {MAX_BYTES:,}", kind="bad_image")
         return output.read_bytes()
     except OSError:
-        raise ProviderError(
-            f"the command wrote no image to 'output'{_stderr_message(stderr)}", kind="invalid"
-        ) from None
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kills the program and all processes in its session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    _close_pipes(process)
-    await process.wait()
+        message = f"the command wrote no image to 'output'{_stderr_message(stderr)}"
+        raise ProviderError(message, kind="invalid") from None
 
 
 def _close_pipes(process: asyncio.subprocess.Process) -> None:

@@ -1,7 +1,9 @@
-"""The options of existing images and videos: a path, another run, or a dataset with its columns and outputs."""
+"""The `files` provider: existing images and videos by a path, of another run, or of a dataset. Nothing is generated."""
 
 from __future__ import annotations
 
+import asyncio
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -11,8 +13,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.errors import UsageError
-from visioneval.media.urls import is_url, public_address
+from visioneval.errors import ProviderError, UsageError
+from visioneval.media.images import MAX_BYTES, sha256
+from visioneval.media.urls import fetch, is_url, public_address
+from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.suite.case import TestCase, rendered
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.files import (
@@ -30,6 +34,7 @@ from visioneval.suite.loading.row_cases import prompt_id
 from visioneval.suite.loading.rows import Row, missing_columns
 from visioneval.suite.loading.tables import file_stem, located_table, read_cell_rows, table_name
 from visioneval.suite.messages import Loc
+from visioneval.threads import Threads
 from visioneval.types import TaskType
 
 
@@ -66,7 +71,12 @@ class FilesProvider(BaseProvider):
         if len(given) > 1:
             raise ValueError(f"files takes one source of outputs, not {' and '.join(given)}")
         if self.path is not None:
-            _check_pattern(self.path)
+            try:
+                parts = list(Formatter().parse(self.path))
+            except ValueError:
+                parts = [("", "?", "", None)]
+            if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
+                raise ValueError("path may contain {case}, {model} and {sample}, and no other braces")
         return self
 
     def model_runs(
@@ -77,7 +87,7 @@ class FilesProvider(BaseProvider):
             for run_label in [label] if label else run_labels(run):
                 yield (self.label if label and self.label else run_label), {"run": f"{run}@{run_label}"}
         elif self.dataset is not None:
-            yield from ((label, {}) for label in dataset_labels(self.dataset, self.label, folder))
+            yield from ((label, {}) for label in _dataset_labels(self.dataset, self.label, folder))
         elif self.path is not None or not self.has_outputs:
             yield self.base_label, {}
         else:
@@ -112,17 +122,8 @@ class FilesProvider(BaseProvider):
         if self.path is not None:
             return {}
         if self.dataset is not None:
-            return dataset_outputs(self.dataset, label, cases, variables, folder)
+            return _dataset_outputs(self.dataset, label, cases, variables, folder)
         return {case.id: case.outputs[label] for case in cases if label in case.outputs}
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        parts = list(Formatter().parse(pattern))
-    except ValueError:
-        parts = [("", "?", "", None)]
-    if any(name not in (None, "case", "model", "sample") or spec or how for _, name, spec, how in parts):
-        raise ValueError("path may contain {case}, {model} and {sample}, and no other braces")
 
 
 class OutputDataset(TableFile):
@@ -140,7 +141,7 @@ class OutputDataset(TableFile):
         return self
 
 
-def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> list[str]:
+def _dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> list[str]:
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
@@ -166,44 +167,44 @@ def _rows(path: Path | str, name: str, separator: str | None, _state: tuple[int,
     return read_cell_rows(path, name, separator=separator)
 
 
-def dataset_outputs(
+def _dataset_outputs(
     dataset: OutputDataset, label: str, cases: Sequence[TestCase], variables: Mapping[str, Any], folder: Path
 ) -> Finished:
     """The outputs of a model run in a dataset, by case."""
     outputs: dict[str, list[ExistingOutput]] = {}
-    name = located_table(dataset.path, folder)[0]
+    fields, name = dataset.fields, located_table(dataset.path, folder)[0]
     start = name if is_url(name) else (folder / name).parent
-    ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
-    for key, cell, row in _rows_of(dataset, label, ids, folder):
-        raw = output_of_cell(cell, row)
+    by_prompt = {
+        prompt_id(rendered(case, variables)[0]): case.id
+        for case in (cases if "prompt" in fields else ())
+        if case.output_of is None
+    }
+    for row in dataset_rows(dataset, folder):
+        cell = {key: "" if (value := row.get(column)) is None else str(value) for key, column in fields.items()}
+        if "model" in fields and cell["model"] != label:
+            continue
+        key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")))
+        if not key:
+            continue
+        raw = output_of_cell(row.get(fields["output"]), f"{public_address(name)}:{row.line}")
         if "path" in raw:
             raw["path"] = rebased(raw["path"], start, folder)
         outputs.setdefault(key, []).append(ExistingOutput.model_validate(raw))
     return outputs
 
 
-def _rows_of(
-    dataset: OutputDataset, label: str, by_prompt: Mapping[str, str], folder: Path
-) -> Iterator[tuple[str, Any, str]]:
-    """The case, output cell and location of each row of a model run that matches a case."""
-    fields = dataset.fields
-    name = located_table(dataset.path, folder)[0]
-    for row in dataset_rows(dataset, folder):
-        cell = {key: "" if (value := row.get(column)) is None else str(value) for key, column in fields.items()}
-        if "model" in fields and cell["model"] != label:
-            continue
-        key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
-        if key:
-            yield key, row.get(fields["output"]), f"{public_address(name)}:{row.line}"
-
-
-def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:
-    return {prompt_id(rendered(case, variables)[0]): case.id for case in cases if case.output_of is None}
-
-
 def problems(entry: FilesProvider, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:
     """Yields files and runs that the suite may not read."""
-    for key, path, start in _named_paths(entry, folder):
+    named: list[tuple[Loc, str, Path]] = []
+    if entry.path:
+        named.append((("path",), entry.path.split("{")[0], folder))
+    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
+        named.append((("run",), run, Path.cwd()))
+    if entry.dataset:
+        named.append((("dataset", "path"), entry.dataset.path, folder))
+        with suppress(UsageError):  # a folder without metadata is reported when it is read
+            named.append((("dataset", "path"), table_name(entry.dataset.path, folder), folder))
+    for key, path, start in named:
         if refusal := trust.refusal(path, start, remote=key != ("run",)):
             yield key, refusal
 
@@ -215,12 +216,60 @@ def run_problems(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str]
         yield from ((("dataset", "fields", key), message) for key, message in missing)
 
 
-def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str, Path]]:
-    if entry.path:
-        yield ("path",), entry.path.split("{")[0], folder
-    if entry.run and ("/" in (run := split_run(entry.run)[0]) or run in (".", "..")):
-        yield ("run",), run, Path.cwd()
-    if entry.dataset:
-        yield ("dataset", "path"), entry.dataset.path, folder
-        with suppress(UsageError):  # a folder without metadata is reported when it is read
-            yield ("dataset", "path"), table_name(entry.dataset.path, folder), folder
+_FETCHING = Threads(16, thread_name_prefix="fetch")
+"""Downloads need no CPU, so they must not hold the threads of the run, which are as many as the machine needs."""
+
+
+class Files:
+    """Reads the output that the plan found for a cell; ``params["path"]`` is its path."""
+
+    def __init__(self, config: FilesProvider) -> None:
+        self.config = config
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """The existing output; empty for cells without one. Raises ``ProviderError`` if it is missing."""
+        if not self.config.has_outputs:
+            return Generation()
+        path = str(request.params["path"])
+        if problem := request.params.get("problem"):
+            raise ProviderError(_with_source(request.params, str(problem)), kind="invalid")
+        if not path:
+            missing = f"no output of {request.model_label!r} for the case {request.case.id!r}"
+            raise ProviderError(missing, kind="invalid")
+        if request.params.get("by_address"):
+            return Generation(outputs=(Address(path, str(request.params["mime"])),), run_params=request.params)
+        work = asyncio.get_running_loop().run_in_executor(_FETCHING if is_url(path) else None, _read, request, path)
+        data = await work
+        return Generation(outputs=(data,), run_params=request.params)
+
+    edit = generate
+
+
+def _with_source(params: Mapping[str, Any], message: str) -> str:
+    """Prefixes a message with the file and line of the dataset, if there is one."""
+    return f"{params['row']}: {message}" if "row" in params else message
+
+
+def _read(request: GenerationRequest, name: str) -> bytes:
+    source = _with_source(request.params, public_address(name))
+    if is_url(name):
+        try:
+            return fetch(name, MAX_BYTES)
+        except UsageError as error:
+            raise ProviderError(f"{source}: {error}", kind="invalid") from None
+    path = request.folder / name
+    try:
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # reading a pipe could block forever
+            raise ProviderError(f"{source}: not a file", kind="invalid")
+        if status.st_size > MAX_BYTES:
+            raise ProviderError(f"{source}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProviderError(f"{source}: {error.strerror or error}", kind="invalid") from None
+    expected = request.params.get("sha256")
+    if expected == "":
+        raise ProviderError(f"{source}: its record has no hash, so that it cannot be checked", kind="bad_image")
+    if expected is not None and sha256(data) != expected:
+        raise ProviderError(f"{source}: was changed after it was generated", kind="bad_image")
+    return data

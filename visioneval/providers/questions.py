@@ -1,26 +1,82 @@
-"""What images a judge accepts. A larger one is scaled down for this judge; local graders measure every image whole."""
+"""A question to a judge, around its calls: the rounds of one with tools, and what images the judge accepts.
+
+A larger image is scaled down for this judge; local graders measure every image whole.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import math
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, ProviderError
 from visioneval.media import images
-from visioneval.providers.base import AddressPart, FilePart, ImagePart, Part, Question, VideoPart
+from visioneval.providers.base import (
+    AddressPart,
+    FilePart,
+    ImagePart,
+    Part,
+    Question,
+    Reply,
+    Tool,
+    ToolCall,
+    Turn,
+    VideoPart,
+)
+from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.suite.entries.judges import BaseJudge
 
-if TYPE_CHECKING:
-    from PIL import Image
+SPARE_CALLS = 2
+"""Calls over the limit that are answered with a warning before the judge must answer."""
+
+
+async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Question) -> Reply:
+    """Asks until there is an answer; ``ask`` is one round. The reply has the tokens and the cost of all rounds.
+
+    Raises ``ProviderError`` if a judge never stops calling tools.
+    """
+    reply = await ask(question)
+    rounds, call_count = [reply], 0
+    while reply.raw is not None:
+        if question.must_answer:
+            raise ProviderError(f"the judge still called tools after {call_count} calls", kind="invalid")
+        results = [(call, tuple(await asyncio.to_thread(run_tool, question.tools, call))) for call in reply.calls]
+        call_count += len(results)
+        question = replace(
+            question,
+            turns=(*question.turns, Turn(reply.raw, tuple(results))),
+            must_answer=not results or call_count >= question.max_tool_calls + SPARE_CALLS,
+        )
+        reply = await ask(question)
+        rounds.append(reply)
+    if len(rounds) == 1:
+        return reply
+    usage = Counter[str]()
+    for part in rounds:
+        usage.update(part.usage or {})
+    costs = [part.cost_usd for part in rounds]
+    cost_usd = None if None in costs else sum(cost or 0.0 for cost in costs)
+    return replace(reply, tool_calls=call_count, usage=dict(usage) or None, cost_usd=cost_usd)
+
+
+def run_tool(tools: Sequence[Tool], call: ToolCall) -> Sequence[Part]:
+    """The result of a tool call; bad names and bad JSON give an error message for the judge."""
+    tool = next((candidate for candidate in tools if candidate.name == call.name), None)
+    if tool is None:
+        return [f"There is no tool {call.name!r}. There are: {', '.join(candidate.name for candidate in tools)}."]
+    try:
+        objects = read_objects(call.arguments or "{}")
+    except UnreadableReplyError as error:
+        return [f"The arguments are not JSON: {error}."]
+    return tool.call(objects[0].value) if len(objects) == 1 else ["The arguments must be one JSON object."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +168,15 @@ def _scale(source: bytes, mime: str, side: int | None, most_bytes: int) -> _Scal
         factor = min(1.0, side / max(image.size)) if side else 1.0
         while True:
             size = max(1, math.floor(image.width * factor)), max(1, math.floor(image.height * factor))
-            data = _encoded(image.resize(size, Image.Resampling.LANCZOS), mime)
+            resized, buffer = image.resize(size, Image.Resampling.LANCZOS), io.BytesIO()
+            if mime == "image/png":
+                data = images.encode_png(resized)
+            else:
+                resized.save(buffer, mime.removeprefix("image/"), quality=95)
+                data = buffer.getvalue()
             if base64_bytes(len(data)) <= most_bytes or size == (1, 1):
                 return data, image.size, size
             factor *= min(0.9, 0.97 * math.sqrt(most_bytes / base64_bytes(len(data))))
-
-
-def _encoded(image: Image.Image, mime: str) -> bytes:
-    if mime == "image/png":
-        return images.encode_png(image)
-    buffer = io.BytesIO()
-    image.save(buffer, mime.removeprefix("image/"), quality=95)
-    return buffer.getvalue()
 
 
 def base64_bytes(size: int) -> int:
