@@ -105,8 +105,8 @@ def test_the_text_of_a_gateway_is_no_refusal(generate: Generate, form: str, stat
 
 def test_a_request_without_a_reply_has_not_that_of_the_one_before() -> None:
     trace = Trace(body=b'{"id": 1}')
-    trace.begin(httpx.Request("GET", "https://api.example/1"))
-    assert (trace.body, trace.status) == (b"", None)
+    with trace.call(httpx.Request("GET", "https://api.example/1")):
+        assert (trace.body, trace.status) == (b"", None)
 
 
 @contextmanager
