@@ -79,10 +79,8 @@ SELECTIONS = {
     "a grader of one case": ("--grader", "second"),
     "a pairwise grader": ("--grader", "look", "--grader", "calmer"),
     "fewer samples": ("--samples", "1"),
-    "everything at once": tuple(
-        ["--model", "y", "--case", "b", "--tag", "u", "--grader", "look", "--limit", "1", "--samples", "1"]
-    ),
-}
+    "everything at once": ("--model", "y", "--case", "b", "--tag", "u", "--grader", "look", "--limit", "1", "--samples", "1"),
+}  # fmt: skip
 every_selection = pytest.mark.parametrize("flags", SELECTIONS.values(), ids=SELECTIONS)
 
 
