@@ -33,48 +33,42 @@ class Part:
     """One grader, provider or judge. ``config`` and ``work`` are ``module:Name``."""
 
     config: str
-    """Its options: a pydantic model that does not import the implementation."""
+    """Its options: a pydantic model. Its module may have ``problems``, ``run_problems``, ``warnings`` or
+    ``answer_problems`` of suites that use it."""
     work: str
     """Its implementation, built from the options."""
-    checks: str | None = None
-    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it; by
-    default, that of its options."""
 
 
-def _grader(package: str, config: str, work: str) -> Part:
-    return Part(f"visioneval.graders.{package}:{config}", f"visioneval.graders.{package}.{work}")
-
-
-def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
-    checked = f"visioneval.{package}.checks" if checks else None
-    return Part(f"visioneval.{package}.config:{config}", f"visioneval.{package}.{work}", checked)
+def _part(package: str, config: str, work: str) -> Part:
+    """``work`` is relative to the package, whose own module has the options: ``.module:Name``, or ``:Name`` in it."""
+    return Part(f"visioneval.{package}:{config}", f"visioneval.{package}{work}")
 
 
 GRADERS: Mapping[str, Part] = {
-    "rubric": _grader("rubric", "RubricGrader", "grader:Rubric"),
-    "alignment": _grader("alignment", "AlignmentGrader", "grader:Alignment"),
-    "gecko": _grader("gecko", "GeckoGrader", "grader:Gecko"),
-    "text": _grader("text", "TextGrader", "grader:Text"),
-    "locality": _grader("pixels", "LocalityGrader", "locality:Locality"),
-    "reference": _grader("pixels", "ReferenceGrader", "reference:Reference"),
-    "properties": _grader("properties", "PropertiesGrader", "grader:Properties"),
-    "video": _grader("properties", "VideoGrader", "video:Video"),
-    "diversity": _grader("pixels", "DiversityGrader", "reference:Diversity"),
-    "pairwise": _grader("pairwise", "PairwiseGrader", "grader:Pairwise"),
+    "rubric": _part("graders.rubric", "RubricGrader", ".grader:Rubric"),
+    "alignment": _part("graders.alignment", "AlignmentGrader", ".grader:Alignment"),
+    "gecko": _part("graders.gecko", "GeckoGrader", ".grader:Gecko"),
+    "text": _part("graders.text", "TextGrader", ".grader:Text"),
+    "locality": _part("graders.pixels", "LocalityGrader", ".locality:Locality"),
+    "reference": _part("graders.pixels", "ReferenceGrader", ".reference:Reference"),
+    "properties": _part("graders.properties", "PropertiesGrader", ".grader:Properties"),
+    "video": _part("graders.properties", "VideoGrader", ".video:Video"),
+    "diversity": _part("graders.pixels", "DiversityGrader", ".reference:Diversity"),
+    "pairwise": _part("graders.pairwise", "PairwiseGrader", ".grader:Pairwise"),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
-    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator"),
-    "files": _part("providers.files", "FilesProvider", "generator:Files"),
-    "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
-    "command": _part("providers.command", "CommandProvider", "generator:Command"),
+    "openai": _part("providers.openai", "OpenAIProvider", ".generator:OpenAIGenerator"),
+    "gemini": _part("providers.gemini", "GeminiProvider", ".generator:GeminiGenerator"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", ".generator:LiteLLMGenerator"),
+    "files": _part("providers.files", "FilesProvider", ":Files"),
+    "mock": _part("providers.mock", "MockProvider", ".generator:Mock"),
+    "command": _part("providers.command", "CommandProvider", ":Command"),
 }
 JUDGES: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
-    "litellm": _part("providers.litellm", "LiteLLMJudge", "generator:open_judge"),
-    "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
+    "openai": _part("providers.openai", "OpenAIJudge", ".judge:open_judge"),
+    "gemini": _part("providers.gemini", "GeminiJudge", ".generator:GeminiJudgeClient"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", ".generator:open_judge"),
+    "recorded": _part("providers.recorded", "RecordedJudge", ":Recorded"),
 }
 BUILT_IN: Mapping[str, Mapping[str, Part]] = {
     "visioneval.graders": GRADERS,
@@ -99,7 +93,7 @@ def config_of(table: Mapping[str, Part], name: str) -> Any:
 def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
     """The check ``function`` of ``name``; ``None`` if it has none or ``table`` has no such name."""
     part = table.get(name)
-    return part and getattr(import_module(part.checks or part.config.partition(":")[0]), function, None)
+    return part and getattr(import_module(part.config.partition(":")[0]), function, None)
 
 
 API_VERSION = 1

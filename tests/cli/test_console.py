@@ -245,7 +245,7 @@ def test_marks_mock_runs_and_interrupted_runs() -> None:
     info = run_of({"c": {}}, ["m"], [], METRICS, state="interrupted", planned_cells=9)
     mock = info.suite.models[0].model_validate({"provider": "mine:Generate", "label": "m"})
     assert "stand-in" not in printed(summarize(info, []), 80)
-    from visioneval.providers.mock.config import MockProvider
+    from visioneval.providers.mock import MockProvider
 
     generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})

@@ -50,9 +50,9 @@ def test_listing_runs_imports_no_engine(tmp_path: Path) -> None:
     packages = [name.split(".") for name in result if name.startswith(("visioneval.graders.", "visioneval.providers."))]
     assert ["visioneval", "graders", "rubric"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {
-        "catalog", "choices", "config", "metrics", "prompt",
+        "choices", "config", "metrics", "prompt",
     }  # fmt: skip
-    assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)
+    assert {"questions", "inputs", "replies"}.isdisjoint(name[2] for name in packages)
 
 
 def test_running_a_suite_imports_no_numpy_and_no_pillow_until_something_is_measured() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from classes import Change, OwnClasses
+from tables import rows_of
 from toys import Toy
 
 import visioneval as ve
 from visioneval import read_records
+
+rows = rows_of(__file__)
 
 ASK = "answer = await context.ask('Fine?', {'yes': {'type': 'boolean'}})\n"
 GRADE = "return Grade(scores={'look': answer['yes'], 'look.level': self.options.level})"
@@ -109,55 +112,14 @@ class TestUse:
 class TestFaults:
     """A fault is the error of its cell, with the line of the user's code, and none passes silently."""
 
-    @pytest.mark.parametrize(
-        ("old", "new", "error"),
-        [
-            # of a grader
-            (GRADE, "return {}['start']", "KeyError: 'start' (ours.py:14)"),
-            (GRADE, "raise GraderError('too dark')", "too dark"),
-            (GRADE, "return None", "it returned NoneType, not Grade"),
-            (ASK, "return await context.ask('q', {'on': 'boolean'})\n", "TypeError: answers['on'] must be a JSON Schema, a dict, not str..."),
-            (ASK, "return await context.ask('q', ['on'])\n", "TypeError: answers must be a dict with a JSON Schema for each answer, such as ..."),
-            (ASK, "return await context.ask('q', {})\n", "TypeError: answers must be a dict with a JSON Schema for each answer, such as ..."),
-            (ASK, "return await context.ask(3, {'on': {}})\n", "TypeError: the question must be text, not int..."),
-            ("answer['yes'],", "None,", "look is null, and the grader gave no cause in Grade.error"),
-            (SCORES, SCORES.replace("answer['yes']", "None") + ", error='too dark'", "too dark"),
-            # of a grader that saves
-            (ASK, "context.save('map.txt', encoded())\n", "save('map.txt'): the name must have only letters, digits, _ - and . (not first), and end in..."),
-            (ASK, "context.save('../map.png', encoded())\n", "save('../map.png'): the name must have only ..."),
-            (ASK, "context.save('.png', encoded())\n", "save('.png'): the name must have only ..."),
-            (ASK, "context.save(3, encoded())\n", "save(3): the name must have only ..."),
-            (ASK, "context.save('map.png', b'image')\n", "save('map.png'): the data is not a valid image: ..."),
-            (ASK, "context.save('map.png', 'text')\n", "save('map.png'): the data must be the bytes of an image, not str"),
-            (ASK, "context.save('map.png', encoded()); context.save('map.png', encoded())\n",
-             "save('map.png'): a grader of this cell has already saved this name"),
-            # of a judge
-            (REPLY, "{}['on']", "the judge 'default': KeyError: 'on' (ours.py:26)"),
-            (REPLY, "return 'yes'", "the judge 'default': ask() returned str, not Reply"),
-            (REPLY, "return Reply(text=None, model='m')", "the judge 'default': ask() returned a Reply whose text is NoneType, not str"),
-            (REPLY, "return Reply(text='{}', model='m', cost_usd=-1)", "the judge 'default': ask() returned cost_usd=-1: it must be a number from 0..."),
-            ("{'yes': self.options.yes}", "{'yes': 'many'}", "the judge's answer does not match the schema: yes: 'many' is not of the type boolean"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("old", "new", "error"), rows("of_graders_and_judges"))
     def test_of_graders_and_judges(self, ours: OwnClasses, old: str, new: str, error: str) -> None:
         ours.code((old, new))
         assert_is(ours.error(), f"grade: look: {error}")
         assert ours.toy.record.scores.get("look") is None
         assert not list((ours.toy.latest / "artifacts").rglob("*.txt"))
 
-    @pytest.mark.parametrize(
-        ("old", "new", "error"),
-        [
-            (OUTPUTS, "outputs=encoded()", "it returned outputs=bytes: it must be a tuple of bytes"),
-            (OUTPUTS, "outputs=(encoded(),), refused='no'", "it returned both outputs and a refusal: return one of them"),
-            (OUTPUTS, "outputs=(encoded(),), cost_usd=-1", "it returned cost_usd=-1: it must be a number from 0, or None if it is unknown"),
-            (OUTPUTS, "outputs=(encoded(),), cost_usd=float('nan')", "it returned cost_usd=nan: ..."),
-            (OUTPUTS, "outputs=(encoded(),), cost_usd='1'", "it returned cost_usd='1': ..."),
-            (GENERATION, "raise ProviderError('x', kind='oops')",
-             "ValueError: ProviderError: unknown kind 'oops': use rate_limit, transient, auth, quota, invalid, refused, bad_image,"
-             " offline, pending, unusable (ours.py:20)"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("old", "new", "error"), rows("of_providers"))
     def test_of_providers(self, ours: OwnClasses, old: str, new: str, error: str) -> None:
         ours.code((old, new))
         assert_is(ours.error(), f"generate: {error}")
@@ -203,14 +165,7 @@ class TestFaults:
 class TestAgain:
     """What runs again, and what needs the classes."""
 
-    @pytest.mark.parametrize(
-        ("version", "again"),
-        [
-            ("look 1", "to generate: 0; to grade again: 1 (1 grader.look changed); unchanged: 0"),
-            ("answer 1", "to generate: 0; to grade again: 1 (1 grader.look changed); unchanged: 0"),
-            ("draw 1", "to generate: 1 (1 model changed)"),
-        ],
-    )
+    @pytest.mark.parametrize(("version", "again"), rows("a_new_version"))
     def test_a_new_version(self, ours: OwnClasses, version: str, again: str) -> None:
         assert ours.record().graders[0].fingerprint.version == "look 1"
         ours.code((f"'{version}'", "2"))  # any value that str accepts

@@ -12,11 +12,14 @@ import jsonschema
 import pytest
 import yaml
 from packages import SUITE, Site
+from tables import rows_of
 
 from visioneval import UsageError
 from visioneval.plugins import GRADERS
 from visioneval.suite.load import load_suite
 from visioneval.suite.plugins import build
+
+rows = rows_of(__file__)
 
 PROVIDER_AT, JUDGE_AT, GRADER_AT = "suite.yaml:4:16", "suite.yaml:6:19", "suite.yaml:8:23"
 OTHER_SUITE = """\
@@ -193,20 +196,7 @@ class TestImports:
         assert "acme" not in sys.modules
         assert listed(site, 1)[0]["problem"] == "cannot be imported: SystemExit: no GPU (acme.py:1)"
 
-    @pytest.mark.parametrize(
-        ("changes", "problem"),
-        [
-            ([("import io\n", "1 / 0\n")], "cannot be imported: ZeroDivisionError: division by zero (acme.py:2)"),
-            ([("import io\n", "import nix\n")], "cannot be imported: ModuleNotFoundError: No module named 'nix' (acme.py:2)"),
-            ([("import io\n", "raise SystemExit(3)\n")], "cannot be imported: SystemExit: 3 (acme.py:2)"),
-            ([("class Look", "class Lok")], "cannot be imported: the module 'acme' has no 'Look' (did you mean 'Lok'?)"),
-            ([("async def grade", "async def judge")], "has no method 'grade'"),
-            ([("class Look:", "class Look:\n    visioneval_api = 2")],
-             "has visioneval_api = 2, but this version of visioneval has 1: install versions of both that fit"),
-            ([("class Options(BaseModel)", "class Options")], "Options must be a pydantic model: derive it from pydantic.BaseModel"),
-            ([("class Look:", "Look = 3\nclass Look3:")], "is not a class, but a value of the type int"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("changes", "problem"), rows("a_broken_package"))
     def test_a_broken_package(self, site: Site, changes: list[tuple[str, str]], problem: str) -> None:
         site.install(*changes, groups={"graders": "acme_look = acme:Look"})
         site.suite(("acme_draw", "mock"), ("acme_eye", "recorded, path: a.csv"))
@@ -235,20 +225,7 @@ class TestImports:
         assert problems["acme_draw"] == "has no method 'generate' or 'edit'"
         assert problems["acme_look"] is None
 
-    @pytest.mark.parametrize(
-        ("changes", "problem"),
-        [
-            ([("self, config): self.key", "self): self.key")], "cannot be created: the class needs an __init__(self, config)"),
-            ([("class Look:", "from abc import ABC, abstractmethod\nclass Look(ABC):\n    @abstractmethod\n    def part(self): ...")],
-             "cannot be created: the class is abstract, without 'part'"),
-            ([("class Look:", "class Look:\n    version = property(id)")],
-             "a 'version' must be a number or one line of text, not a property"),
-            ([("class Look:", "class Meta(type):\n    def __getattr__(cls, name): raise OSError(name)\nclass Look(metaclass=Meta):")],
-             "'visioneval_api' cannot be read: OSError: visioneval_api (acme.py:13)"),
-            ([("answer: bool", "answer: 'Answers'")],
-             "Options cannot be used: PydanticUndefinedAnnotation: name 'Answers' is not defined"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("changes", "problem"), rows("a_broken_class_does_not_hide_the_others"))
     def test_a_broken_class_does_not_hide_the_others(
         self, site: Site, changes: list[tuple[str, str]], problem: str
     ) -> None:
@@ -305,14 +282,7 @@ class TestNames:
         assert listed(site, 1)[0]["problem"] == problem
         assert f"{GRADER_AT}: unknown grader type 'Acme'" in site.toy("validate", "suite.yaml").stderr
 
-    @pytest.mark.parametrize(
-        ("name", "typo", "message"),
-        [
-            ("acme_look", "acme_lok", f"{GRADER_AT}: unknown grader type 'acme_lok' (did you mean 'acme_look'?)"),
-            ("acme_draw", "acme_drw", f"{PROVIDER_AT}: unknown provider 'acme_drw' (did you mean 'acme_draw'?)"),
-            ("acme_eye", "acme_eey", f"{JUDGE_AT}: unknown provider 'acme_eey' (did you mean 'acme_eye'?)"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "typo", "message"), rows("a_misspelled_name_has_a_hint"))
     def test_a_misspelled_name_has_a_hint(self, site: Site, name: str, typo: str, message: str) -> None:
         site.install()
         site.suite((name, typo))
@@ -420,14 +390,7 @@ class TestVersions:
         assert site.calls() == {"ask": 2, "generate": 2, "grade": 2}
         assert site.toy.records["one"].graders[0].fingerprint.version == second
 
-    @pytest.mark.parametrize(
-        ("changed", "again"),
-        [
-            ("class Look:", "to generate: 0; to grade again: 2 (2 grader.look changed); unchanged: 0"),
-            ("class Answer:", "to generate: 0; to grade again: 2 (2 grader.look changed); unchanged: 0"),
-            ("class Draw:", "to generate: 2 (2 model changed)"),
-        ],
-    )
+    @pytest.mark.parametrize(("changed", "again"), rows("another_version_of_one_class"))
     def test_another_version_of_one_class(self, site: Site, changed: str, again: str) -> None:
         names = ("class Look:", "class Answer:", "class Draw:")
         site.install(*((name, f"{name}\n    version = 1") for name in names))
@@ -520,13 +483,7 @@ class TestUninstalled:
         site.uninstall()
         return site
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("show", "a"), ("show", "a", "one"), ("report", "a"), ("compare", "a", "b"), ("export", "a", "-o", "a.csv"), ("runs",),
-            ("baseline", "set", "a", "--name", "x"), ("site", "-o", "all"), ("label", "export", "a", "-o", "l.csv"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize("arguments", rows("it_is_read"))
     def test_it_is_read(self, finished: Site, arguments: tuple[str, ...]) -> None:
         result = finished.toy(*arguments)
         assert "Traceback" not in result.output

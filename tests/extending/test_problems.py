@@ -9,137 +9,40 @@ import pytest
 from classes import OwnClasses
 from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
+from tables import rows_of
 from toys import Toy
 
 from visioneval.suite.messages import explain
+
+rows = rows_of(__file__)
 
 DRAW, ANSWER, LOOK = "suite.yaml:4:16: ours:Draw: ", "suite.yaml:6:23: ours:Answer: ", "suite.yaml:8:23: ours:Look: "
 INIT = "def __init__(self, config): self.options = config.options\n"
 DRAW_INIT, ANSWER_INIT = f"{INIT}    def generate", f"{INIT}    def ask"
 METRICS = "return {'look': Metric(type='bool'), 'look.level': Metric(type='number')}"
 IMPORTED = "cannot be imported: "
-INVALID_METRIC = "metrics(case) returned an invalid 'x' for 'one': "
-FAILED_METRICS = "metrics(case) failed for 'one': "
 
 
-@pytest.mark.parametrize(
-    ("code", "problem"),
-    [
-        ("1 / 0", "ZeroDivisionError: division by zero (ours.py:16)"),
-        ("import later", "RuntimeError: too early (later.py:1)"),
-        ("import nix", "ModuleNotFoundError: No module named 'nix' (ours.py:16)"),
-        ("raise SystemExit(5)", "SystemExit: 5 (ours.py:16)"),
-        ("def x(:", "SyntaxError: invalid syntax (ours.py, line 16)"),
-    ],
-)
+@pytest.mark.parametrize(("code", "problem"), rows("a_module_that_fails"))
 def test_a_module_that_fails(ours: OwnClasses, code: str, problem: str) -> None:
     (ours.toy.folder / "later.py").write_text("raise RuntimeError('too early\\nby far')\n")
     ours.code(("class Draw", f"{code}\nclass Draw"))
     assert ours.problems() == [f"{entry}{IMPORTED}{problem}" for entry in (DRAW, ANSWER, LOOK)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        # the class
-        ("class Draw", "class Drow", f"{DRAW}{IMPORTED}the module 'ours' has no 'Draw' (did you mean 'Drow'?)"),
-        ("class Draw", "Draw = 3\nclass Other", f"{DRAW}is not a class, but a value of the type int"),
-        ("class Draw:", "class Draw:\n    visioneval_api = '2'",
-         f"{DRAW}has visioneval_api = '2', but this version of visioneval has 1: install versions of both that fit"),
-        ("def generate", "def draw", f"{DRAW}has no method 'generate' or 'edit'"),
-        ("def generate", "def edit", f"{DRAW}has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"),
-        ("async def grade", "async def judge", f"{LOOK}has no method 'grade'"),
-        ("def ask", "def reply", f"{ANSWER}has no method 'ask'"),
-        # its constructor
-        (DRAW_INIT, f"{INIT.replace('config.options', 'config.opts')}    def generate",
-         f"{DRAW}cannot be created: AttributeError: 'CustomProvider' object has no attribute 'opts' (ours.py:19)"),
-        (DRAW_INIT, "def __new__(cls, config): raise OSError('no GPU\\nat all')\n    def generate",
-         f"{DRAW}cannot be created: OSError: no GPU (ours.py:19)"),
-        (DRAW_INIT, "def __init__(self, config): raise SystemExit('no GPU')\n    def generate",
-         f"{DRAW}cannot be created: SystemExit: no GPU (ours.py:19)"),
-        (ANSWER_INIT, "def ask", f"{ANSWER}cannot be created: the class needs an __init__(self, config)"),
-        # its metrics
-        (METRICS, METRICS.replace("{'look'", "{'': Metric(), 'look'"),
-         "suite.yaml:8:5: it writes '', but the name of a metric is one line of text: use another name"),
-        (METRICS, METRICS.replace("{'look'", "{'pass_rate': Metric(), 'look'"),
-         "suite.yaml:8:5: it writes 'pass_rate', which is reserved: use another name"),
-        (METRICS, METRICS.replace("{'look'", "{'x': Metric(type='number', range=(1, 0)), 'look'"),
-         "suite.yaml:8:5: it writes 'x' with a wrong range: 1 is not below 0"),
-        (METRICS, METRICS.replace("{'look'", "{'s: a': Metric(), 's': Metric(type='one_of', choices=('a', 'b')), 'look'"),
-         "suite.yaml:8:5: it writes 's: a', the name of a share of 's': use another name"),
-        (METRICS, "return case.nothing",
-         f"{LOOK}{FAILED_METRICS}AttributeError: 'TestCase' object has no attribute 'nothing' (ours.py:11)"),
-        (METRICS, "return [3]", f"{LOOK}metrics(case) returned list, not dict, for 'one'"),
-        (METRICS, "return {'x': {'type': 'colour', 'beter': 'lower'}}",
-         f"{LOOK}{INVALID_METRIC}type: 'colour' is not one of bool, number, one_of; unknown key 'beter' (did you mean 'better'?)"),
-        (METRICS, "Metric(type='colour', range=(0, 'x'))",
-         f"{LOOK}{FAILED_METRICS}ValidationError: Metric: type: Input should be 'bool', 'number' or 'one_of'; range.1: Input should be a"
-         " valid number, unable to parse string as a number (ours.py:11)"),
-        ("def metrics", "def _metrics",
-         "suite.yaml:8:5: the key 'writes' is missing: list the metrics, since the class ours:Look has no metrics(case)"),
-        ("class Draw:", "import abc\nclass Draw(abc.ABC):\n    @abc.abstractmethod\n    def b(self): ...\n    a = abc.abstractmethod(lambda self: 1)",
-         f"{DRAW}cannot be created: the class is abstract, without 'a', 'b'"),
-        # its version
-        ("'draw 1'", "''", f"{DRAW}a 'version' must be a number or one line of text"),
-        ("'draw 1'", "' '", f"{DRAW}a 'version' must be a number or one line of text"),
-        ("'draw 1'", "'a\\nb'", f"{DRAW}a 'version' must be a number or one line of text"),
-        ("'draw 1'", "'a\\n'", f"{DRAW}a 'version' must be a number or one line of text"),
-        ("'draw 1'", "property(lambda self: 1)", f"{DRAW}a 'version' must be a number or one line of text, not a property"),
-        ("version = 'draw 1'", "def version(self): ...", f"{DRAW}a 'version' must be a number or one line of text, not a function"),
-        ("version = 'draw 1'", "class Text(str):\n        def __str__(self): return {}['no']\n    version = Text('x')",
-         f"{DRAW}'version' cannot be read: KeyError: 'no' (ours.py:18)"),
-        ("class Draw:", "class Meta(type):\n    def __getattr__(cls, name): raise OSError(name)\nclass Draw(metaclass=Meta):",
-         f"{DRAW}'visioneval_api' cannot be read: OSError: visioneval_api (ours.py:17)"),
-        ("def generate", "generate = property(lambda self: {}['no'])\n    def draw", f"{DRAW}'generate' cannot be read: KeyError: 'no' (ours.py:20)"),
-        # its options
-        ("class Options(BaseModel):\n", "class Options:\n",
-         f"{LOOK}Options must be a pydantic model: derive it from pydantic.BaseModel"),
-        ("class Options(BaseModel): color: str", "class Options(BaseModel): color: 'Paint'",
-         f"{DRAW}Options cannot be used: PydanticUndefinedAnnotation: name 'Paint' is not defined"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "problem"), rows("a_broken_class"))
 def test_a_broken_class(ours: OwnClasses, old: str, new: str, problem: str) -> None:
     ours.code((old, new))
     assert ours.problems() == [problem]
 
 
-WRITES = "judge: default, writes: "
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("ours:Draw", "nowhere:Draw", "suite.yaml:4:16: nowhere:Draw: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
-        ("ours:Look", "ours.deep:Look", "suite.yaml:8:23: ours.deep:Look: cannot be imported: ModuleNotFoundError: No module named "
-         "'ours.deep'; 'ours' is not a package"),
-        ("judge: default", "judge: default, options: {level: -1}", "suite.yaml:8:69: level: must be at least 0, not -1"),
-        ("label: ours", "options: {colour: teal}", "suite.yaml:4:39: unknown key 'colour' (did you mean 'color'?)"),
-        (", options: {yes: true}", "", "suite.yaml:6:12: the key 'yes' is missing"),
-        ("judge: default", "judge: defualt", "suite.yaml:8:43: there is no judge 'defualt' under 'judges' (did you mean 'default'?)"),
-        ("judge: default", WRITES + "{look: {}, look.lvel: {}}",
-         "suite.yaml:8:71: the class ours:Look does not write 'look.lvel' (did you mean 'look.level'?)"),
-        ("judge: default", WRITES + "{look: {}}",
-         "suite.yaml:8:60: the class ours:Look also writes 'look.level': add it, or remove 'writes'"),
-        ("judge: default", WRITES + "{look: {type: number}, look.level: {type: number}}",
-         "suite.yaml:8:67: the class ours:Look defines 'look' differently: remove 'writes'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "problem"), rows("a_wrong_use"))
 def test_a_wrong_use(ours: OwnClasses, old: str, new: str, problem: str) -> None:
     ours.suite((old, new))
     assert problem in ours.problems()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "meanings"),
-    [
-        ("type='bool'", "type='number'", "yes or no, higher is better, but number, higher is better"),
-        ("type='number', range=(0, 1)", "type='number', range=(0, 9)",
-         "number from 0 to 1, higher is better, but number from 0 to 9, higher is better"),
-        ("type='one_of', choices=('a', 'b')", "type='one_of', choices=('a', 'c')", "one of a, b, but one of a, c"),
-        ("type='one_of', choices=('a', 'b')", "type='one_of', choices=('b', 'a')", None),
-        ("type='bool'", "type='bool'", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("first", "second", "meanings"), rows("a_name_has_one_meaning_in_all_cases"))
 def test_a_name_has_one_meaning_in_all_cases(ours: OwnClasses, first: str, second: str, meanings: str | None) -> None:
     declared = f"Metric({first}) if case.id == 'two' else Metric({second})"
     ours.code((METRICS, METRICS.replace("}", f", 'look.x': {declared}}}")))
@@ -162,14 +65,7 @@ def test_an_error_of_an_options_validator_names_its_key(ours: OwnClasses) -> Non
 
 
 @pytest.mark.parametrize("options", ["", ", options: {color: blu}"])
-@pytest.mark.parametrize(
-    ("code", "problem"),
-    [
-        ("return {}['no']", "KeyError: 'no' (ours.py:22)"),
-        ("open('no\\nfile')", "FileNotFoundError: [Errno 2] No such file or directory: 'no\\nfile' (ours.py:22)"),
-        ("raise SystemExit(3)", "SystemExit: 3 (ours.py:22)"),
-    ],
-)
+@pytest.mark.parametrize(("code", "problem"), rows("an_options_validator_that_fails"))
 def test_an_options_validator_that_fails(ours: OwnClasses, options: str, code: str, problem: str) -> None:
     check = f"@model_validator(mode='before')\n        @classmethod\n        def check(cls, value): {code}"
     ours.code(
@@ -199,20 +95,7 @@ def test_a_run_goes_on_only_if_options_can_be_checked(ours: OwnClasses, argument
     assert line.startswith(problem), line
 
 
-ARBITRARY = "class Options(BaseModel):\n        model_config = {'arbitrary_types_allowed': True}\n        "
-
-
-@pytest.mark.parametrize(
-    ("options", "written", "problem"),
-    [
-        ("class Options(RootModel[dict[str, int]]): color = property(lambda self: 'red')", "{a: 1}", ""),
-        ("class Options(RootModel[dict[str, int]]): color = property(lambda self: 'red')", "{a: x}", "42: a: expected a whole number, not 'x'"),
-        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{color: blue}", ""),
-        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{paint: 1}",
-         "46: paint: Input should be an instance of Paint"),
-        (f"{ARBITRARY}color: str = 'red'\n        paint: Paint | None = None", "{colour: blue}", "39: unknown key 'colour'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "written", "problem"), rows("options_of_any_pydantic_model"))
 def test_options_of_any_pydantic_model(ours: OwnClasses, options: str, written: str, problem: str) -> None:
     ours.code(
         ("import BaseModel, ", "import BaseModel, RootModel, "),
@@ -360,16 +243,7 @@ class TestPrices:
         ours.suite(("verdict:", f"{example.replace('0.02', '0')}\nverdict:"))
         ours("run", "suite.yaml", "--budget", "1")
 
-    @pytest.mark.parametrize(
-        ("model", "prices", "problem"),
-        [
-            ("", "{ours:Answer: {per_image: 0.02}}", "set per_call, or a price per token"),
-            ("", "{ours:Answer: {per_image: 0.02, per_call: 0}}", None),
-            ("", "{ours:Answer: {per_image: 0}}", None),
-            (", model: m", "{m: {per_image: 0.02}}", "set per_call, or a price per token"),
-            (", model: m", "{m: {per_image: 0.02}, ours:Answer:m: {per_call: 0.1}}", None),
-        ],
-    )
+    @pytest.mark.parametrize(("model", "prices", "problem"), rows("a_judge_priced_by_image_alone_is_refused"))
     def test_a_judge_priced_by_image_alone_is_refused(
         self, ours: OwnClasses, model: str, prices: str, problem: str | None
     ) -> None:
@@ -404,17 +278,7 @@ class Limits(BaseModel):
     short: str = Field(default="", max_length=2)
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        ({"pair": [1]}, "pair: must have at least 2 items"),
-        ({"some": []}, "some: must not be empty"),
-        ({"few": [1, 2]}, "few: must have at most 1 item"),
-        ({"word": "ab"}, "word: must have at least 3 characters"),
-        ({"name": ""}, "name: must not be empty"),
-        ({"short": "abc"}, "short: 'abc' is longer than 2 characters"),
-    ],
-)
+@pytest.mark.parametrize(("written", "message"), rows("limits_on_lengths_are_named"))
 def test_limits_on_lengths_are_named(written: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as failure:
         Limits.model_validate(written)

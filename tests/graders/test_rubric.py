@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context, saved_image
-from suite_text import suite
 
 from visioneval import AuthError, CaseFiles, Grade, GradingContext, Question, Reply, TestCase
 from visioneval.graders.rubric import PassFail, RubricGrader, ScaleScore
@@ -217,22 +216,3 @@ def test_a_metric_for_all_cases_leaves_the_hash_of_the_rubric_as_it_was() -> Non
     options = grader()._config.key_options
     assert all("when" not in metric for metric in options["metrics"].values())
     assert "when" in grader(metrics=SOME)._config.key_options["metrics"]["style"]
-
-
-@pytest.mark.parametrize(
-    ("when", "message"),
-    [
-        ("{tags: [t]}", []),
-        ("{tags: [x]}", ["no case has the tag 'x' (known: t)"]),
-        ("{cases: [thre]}", ["there is no case 'thre' (known: one, two)"]),
-        ("{cases: [two]}", ["no case of the grader 'look' has the metric 'b': check its scope"]),
-    ],
-)
-def test_the_scope_of_a_metric_is_checked(problems: Any, when: str, message: list[str]) -> None:
-    metrics = f"a: {{type: pass_fail, description: x}}, b: {{type: pass_fail, description: y, when: {when}}}"
-    text = suite(
-        "judges: {default: {provider: openai, model: gpt-5.4-mini}}",
-        cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
-        graders=f"graders: [{{key: image, type: properties}}, {{key: look, type: rubric, when: {{tags: [t]}}, metrics: {{{metrics}}}}}]",
-    )
-    assert [line.split(": ", 1)[1] for line in problems(text)] == message

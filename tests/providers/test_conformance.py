@@ -13,15 +13,13 @@ from conformance import LOCAL, VARIABLE, Conformance, GenerationConformance, Jud
 from PIL import Image
 
 from visioneval import plugins
-from visioneval.providers.command.config import CommandProvider
-from visioneval.providers.command.generator import Command
-from visioneval.providers.files.config import FilesProvider
-from visioneval.providers.gemini.config import GeminiJudge, GeminiProvider
-from visioneval.providers.gemini.generator import GeminiGenerator
-from visioneval.providers.gemini.judge import GeminiJudgeClient
-from visioneval.providers.mock.config import MockProvider
+from visioneval.providers.command import Command, CommandProvider
+from visioneval.providers.files import FilesProvider
+from visioneval.providers.gemini import GeminiJudge, GeminiProvider
+from visioneval.providers.gemini.generator import GeminiGenerator, GeminiJudgeClient
+from visioneval.providers.mock import MockProvider
 from visioneval.providers.mock.generator import Mock
-from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
+from visioneval.providers.openai import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.openai.judge import open_judge
 

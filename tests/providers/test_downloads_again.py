@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from web_pages import Page, Web, web
 
 from visioneval.cli import app
-from visioneval.providers import output_urls
+from visioneval.providers import image_replies
 from visioneval.running.calls.cache import open_folder
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Answers
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", "sk-paid-0123456789")
-    monkeypatch.setattr(output_urls, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(image_replies, "WAITS_S", (0.0, 0.0))
     with paid_answers.answering() as server:
         yield server
 

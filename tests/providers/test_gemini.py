@@ -19,7 +19,7 @@ from fake_api.samples import asked_generate
 from PIL import Image
 
 from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
-from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.gemini import GeminiProvider
 from visioneval.providers.gemini.connection import _http
 from visioneval.providers.gemini.generator import GeminiGenerator
 

@@ -15,9 +15,9 @@ from toys import Toy
 from visioneval import CellRef, ProviderError, Question, Reply, read_records
 from visioneval.providers.base import ImagePart, Tool
 from visioneval.providers.base import ToolCall as Called
-from visioneval.providers.conversation import converse, run_tool
-from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.gemini.judge import GeminiJudgeClient
+from visioneval.providers.gemini import GeminiJudge
+from visioneval.providers.gemini.generator import GeminiJudgeClient
+from visioneval.providers.questions import converse, run_tool
 
 pytestmark = pytest.mark.slow
 

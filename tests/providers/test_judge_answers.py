@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,42 +31,34 @@ def answers() -> Iterator[Answers]:
         yield server
 
 
-def judged(answers: Answers, provider: str = "openai", **judge: Any) -> PaidRun:
-    """A suite whose only calls are those of a judge, which is asked one question."""
+def judged(answers: Answers, forms: Mapping[str, Any], provider: str = "openai", **suite: Any) -> PaidRun:
+    """A suite whose only calls are those of a judge, which answers the question about each case with a form."""
     run = PaidRun(answers, provider)
-    suite = json.loads(Path("suite.yaml").read_text())
-    host = {name: suite["models"][0][name] for name in ("provider", "base_url", "api_key_env")}
-    asked = {**host, "model": MODELS[provider], **({"api": "chat"} if provider == "openai" else {}), **judge}
+    (model,) = json.loads(Path("suite.yaml").read_text())["models"]
+    host = {name: model[name] for name in ("provider", "base_url", "api_key_env")}
+    judge = {**host, "model": MODELS[provider], **({"api": "chat"} if provider == "openai" else {})}
     metrics = {"good": {"type": "pass_fail", "description": "good?"}}
-    look = {"key": "look", "type": "rubric", "judge": "default", "metrics": metrics}
     run.write(
         models=[{"provider": "mock", "params": {"size": "64x64"}}],
-        judges={"default": asked},
-        graders=[look],
+        judges={"default": judge},
+        cases=answers.send_each(forms),
+        graders=[{"key": "look", "type": "rubric", "judge": "default", "metrics": metrics}],
         verdict=["good"],
         prices={},
+        **suite,
     )
     return run
 
 
-def check_read(run: PaidRun) -> None:
-    """Checks that the answer is read after one call, and that nothing is asked again."""
+def check_read(answers: Answers, forms: Mapping[str, Any], provider: str = "openai") -> PaidRun:
+    """Checks that each answer is read after one call, and that nothing is asked again."""
+    run = judged(answers, forms, provider)
     done = run()
-    assert (done.exit_code, run.calls) == (0, 1), done.output
-    (record,) = run.records()
-    assert (record.verdict, record.graders[0].error) == ("PASS", None)
-    assert (run.resume().exit_code, run.calls) == (0, 1)
-
-
-def check_unreadable(run: PaidRun, problem: str) -> None:
-    """Checks that the question is asked once more, which leaves no score, and again as often when it is resumed."""
-    done = run()
-    assert (done.exit_code, run.calls) == (3, 2), done.output
-    (record,) = run.records()
-    assert (record.verdict, record.scores.get("good")) == ("ERROR", None)
-    assert problem in str(record.graders[0].error)
-    assert (run.resume("--offline").exit_code, run.calls) == (3, 2)
-    assert (run.resume().exit_code, run.calls) == (3, 4)
+    assert (done.exit_code, run.calls) == (0, len(forms)), done.output
+    read = {form: (record.verdict, record.graders[0].error) for form, record in zip(forms, run.records(), strict=True)}
+    assert read == dict.fromkeys(forms, ("PASS", None))
+    assert (run.resume().exit_code, run.calls) == (0, len(forms))
+    return run
 
 
 def chat(content: Any = GOOD, **more: Any) -> dict[str, Any]:
@@ -111,6 +103,7 @@ OPENAI: dict[str, Any] = {
     "two parts": chat([{"text": GOOD[:9]}, {"text": GOOD[9:]}]),
     "thoughts before it": chat([{"type": "thinking", "text": '{"good": false}'}, {"type": "text", "text": GOOD}]),
     "answer that is no text": chat(json.loads(GOOD)),
+    "JSON declared as text": (chat(), "text/plain"),
 }
 GEMINI: dict[str, Any] = {
     "byte order mark": b"\xef\xbb\xbf" + json.dumps(gemini()).encode(),
@@ -127,70 +120,60 @@ GEMINI: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("form", OPENAI)
-def test_a_whole_answer_of_openai_is_read(answers: Answers, form: str) -> None:
-    answers.send(OPENAI[form])
-    check_read(judged(answers))
+@pytest.mark.parametrize(("provider", "forms"), [("openai", OPENAI), ("gemini", GEMINI)])
+def test_a_whole_answer_is_read(answers: Answers, provider: str, forms: Mapping[str, Any]) -> None:
+    check_read(answers, forms, provider)
 
 
-@pytest.mark.parametrize("form", GEMINI)
-def test_a_whole_answer_of_gemini_is_read(answers: Answers, form: str) -> None:
-    answers.send(GEMINI[form])
-    check_read(judged(answers, "gemini"))
-
-
-def test_the_declared_type_of_json_is_ignored(answers: Answers) -> None:
-    answers.send(chat(), kind="text/plain")
-    check_read(judged(answers))
-
-
-@pytest.mark.parametrize("value", ["NaN", "1e999", LONG, "5.5", "-1"])
 @pytest.mark.parametrize(("provider", "name"), [("openai", "completion_tokens"), ("gemini", "candidatesTokenCount")])
-def test_one_impossible_count_makes_the_usage_unknown(answers: Answers, provider: str, name: str, value: str) -> None:
-    answers.send(json.dumps(chat() if provider == "openai" else gemini()).replace(f'"{name}": 5', f'"{name}": {value}'))
-    run = judged(answers, provider)
-    check_read(run)
-    (record,) = run.records()
-    assert not record.graders[0].usage
+def test_one_impossible_count_makes_the_usage_unknown(answers: Answers, provider: str, name: str) -> None:
+    whole = json.dumps(chat() if provider == "openai" else gemini())
+    values = {"NaN": "NaN", "huge": "1e999", "long": LONG, "half": "5.5", "negative": "-1"}
+    forms = {form: whole.replace(f'"{name}": 5', f'"{name}": {value}') for form, value in values.items()}
+    run = check_read(answers, forms, provider)
+    assert [record.graders[0].usage or None for record in run.records()] == [None] * len(values)
 
 
-@pytest.mark.parametrize(
-    ("provider", "body", "problem"),
-    [
-        ("openai", json.dumps(chat())[:-2], "the answer could not be read: Expecting"),
-        ("openai", chat(choices=[]), "the answer has no choices"),
-        ("openai", chat(choices=[7]), "the answer could not be read: AttributeError"),
-        ("openai", chat(choices={"0": {}}), "the answer has no message"),
-        ("openai", chat([{"type": "thinking", "text": GOOD}]), "the answer was empty"),
-        ("openai", chat([{"text": {"value": None}}]), "the answer was empty"),
-        ("openai", chat('{"good": true'), "the JSON is incomplete"),
-        ("gemini", json.dumps(gemini())[:-2], "the answer is not JSON: Expecting"),
-        ("gemini", gemini(candidates=[]), "the answer has no candidates"),
-        ("gemini", [gemini(), gemini()], "the answer could not be read"),
-        ("gemini", candidate(content="good"), "the answer was empty"),
-        ("gemini", candidate(finishReason=99), "the answer could not be read"),
-    ],
-)
-def test_a_whole_answer_that_cannot_be_read_is_asked_for_once_more(
-    answers: Answers, provider: str, body: Any, problem: str
-) -> None:
-    answers.send(body)
-    check_unreadable(judged(answers, provider), problem)
+UNREADABLE: list[tuple[str, Any, str]] = [
+    ("openai", json.dumps(chat())[:-2], "the answer could not be read: Expecting"),
+    ("openai", chat(choices=[]), "the answer has no choices"),
+    ("openai", chat(choices=[7]), "the answer could not be read: AttributeError"),
+    ("openai", chat(choices={"0": {}}), "the answer has no message"),
+    ("openai", chat([{"type": "thinking", "text": GOOD}]), "the answer was empty"),
+    ("openai", chat([{"text": {"value": None}}]), "the answer was empty"),
+    ("openai", chat('{"good": true'), "the JSON is incomplete"),
+    ("gemini", json.dumps(gemini())[:-2], "the answer is not JSON: Expecting"),
+    ("gemini", gemini(candidates=[]), "the answer has no candidates"),
+    ("gemini", [gemini(), gemini()], "the answer could not be read"),
+    ("gemini", candidate(content="good"), "the answer was empty"),
+    ("gemini", candidate(finishReason=99), "the answer could not be read"),
+]
 
 
-@pytest.mark.parametrize("body", [{"error": {"code": "server_error"}}, chat("", error={"code": "server_error"})])
-def test_an_error_without_an_answer_is_an_outage(answers: Answers, body: Any) -> None:
-    answers.send(body)
-    run = judged(answers)
-    suite = json.loads(Path("suite.yaml").read_text())
-    Path("suite.yaml").write_text(json.dumps({**suite, "limits": {"openai": {"max_attempts": 3}}}))
-    assert (run().exit_code, run.calls) == (3, 3)
-    assert "the reply is an error" in str(run.records()[0].graders[0].error)
+@pytest.mark.parametrize("provider", MODELS)
+def test_a_whole_answer_that_cannot_be_read_is_asked_for_once_more(answers: Answers, provider: str) -> None:
+    """Which leaves no score, and again as often when the run is resumed."""
+    problems = {str(at): problem for at, (by, _, problem) in enumerate(UNREADABLE) if by == provider}
+    run = judged(answers, {at: UNREADABLE[int(at)][1] for at in problems}, provider)
+    done, count = run(), len(problems)
+    assert (done.exit_code, run.calls) == (3, 2 * count), done.output
+    for problem, record in zip(problems.values(), run.records(), strict=True):
+        assert (record.verdict, record.scores.get("good")) == ("ERROR", None), problem
+        assert problem in str(record.graders[0].error)
+    assert (run.resume("--offline").exit_code, run.calls) == (3, 2 * count)
+    assert (run.resume().exit_code, run.calls) == (3, 4 * count)
+
+
+def test_an_error_without_an_answer_is_an_outage(answers: Answers) -> None:
+    error = {"code": "server_error"}
+    forms = {"alone": {"error": error}, "beside nothing": chat("", error=error)}
+    run = judged(answers, forms, limits={"openai": {"max_attempts": 3}})
+    assert (run().exit_code, run.calls) == (3, 6)
+    assert ["the reply is an error" in str(record.graders[0].error) for record in run.records()] == [True, True]
 
 
 def test_a_page_is_asked_for_once(answers: Answers) -> None:
-    answers.send(paid_answers.PAGE, kind="text/html")
-    run = judged(answers)
+    run = judged(answers, {"page": (paid_answers.PAGE, "text/html")})
     assert (run().exit_code, run.calls) == (3, 1)
     assert "check base_url" in str(run.records()[0].graders[0].error)
 
@@ -198,8 +181,7 @@ def test_a_page_is_asked_for_once(answers: Answers) -> None:
 @pytest.mark.parametrize("headers", [(("x-trace", "a" * 20_000),), tuple((f"x-{at}", "a") for at in range(300))])
 def test_large_headers_are_no_fault(answers: Answers, headers: tuple[tuple[str, str], ...]) -> None:
     answers.headers = headers
-    answers.send(chat())
-    check_read(judged(answers))
+    check_read(answers, {"plain": chat()})
     answers.posts.clear()
     answers.send(paid_answers.with_image("openai", paid_answers.TEXT))
     run = PaidRun(answers)

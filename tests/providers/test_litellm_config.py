@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tables import rows_of
 
 from visioneval import TaskType, TestCase, UsageError
-from visioneval.providers.litellm import catalog
-from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider, warnings
-from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
-from visioneval.providers.litellm.process import Environment
+from visioneval.providers import litellm as catalog
+from visioneval.providers.litellm import LiteLLMJudge, LiteLLMProvider, warnings
+from visioneval.providers.litellm.generator import Environment, LiteLLMGenerator, open_judge
 from visioneval.running.calls.prices import Prices
 from visioneval.running.keys import RateLimitKey
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import Price
+
+rows = rows_of(__file__)
 
 Problems = Callable[..., list[str]]
 FLUX = "fal_ai/fal-ai/flux-pro/v1.1"
@@ -31,31 +33,7 @@ def model(name: Any = FLUX, **entry: Any) -> LiteLLMProvider:
     return LiteLLMProvider.model_validate({"provider": "litellm", "params": params, **entry})
 
 
-@pytest.mark.parametrize(
-    ("params", "problem"),
-    [
-        ({"seed": 7, "negative_prompt": "birds", "image_size": "square", "prompt_strength": 0.4}, None),
-        ({"model_version": "2", "drop_shadow": True, "retry": 1, "user": "eval"}, None),
-        ({"aws_region_name": "eu-west-1", "vertex_project": "shop"}, None),
-        ({"model": None}, "params.model is missing"),
-        ({"model": "flux"}, "does not name its provider: write provider/model, such as openai/flux"),
-        ({"model": "huggingface/https://evil.example/x"}, "contains a URL: set base_url instead"),
-        ({"n": 2}, "n must be 1"),
-        ({"api_base": "https://evil.example"}, "'api_base' controls LiteLLM"),
-        ({"base_url": "https://evil.example"}, "'base_url' controls LiteLLM"),
-        ({"aws_bedrock_runtime_endpoint": "https://evil.example"}, "controls LiteLLM"),
-        ({"extra_headers": {"x": "y"}}, "controls LiteLLM"),
-        ({"vertex_credentials": "{}"}, "controls LiteLLM"),
-        ({"num_retries": 3}, "controls LiteLLM"),
-        ({"mock_response": "x"}, "controls LiteLLM"),
-        ({"fallbacks": ["openai/x"]}, "controls LiteLLM"),
-        ({"drop_params": True}, "controls LiteLLM"),
-        ({"deployment_id": "x"}, "controls LiteLLM"),
-        ({"success_callback": ["langfuse"]}, "controls LiteLLM"),
-        ({"aws_region_name": "evil.example/#"}, "must be a name of letters"),
-        ({"vertex_location": ["a"]}, "must be a name of letters"),
-    ],
-)
+@pytest.mark.parametrize(("params", "problem"), rows("parameters"))
 def test_parameters(params: dict[str, Any], problem: str | None) -> None:
     problems = [message for _, message in model().param_problems({"model": FLUX, **params})]
     assert problems == [] if problem is None else problem in problems[0]
@@ -104,11 +82,14 @@ def test_parameters_of_a_judge() -> None:
         (model(None, api_key_env="FAL_AI_API_KEY", grid={"model": [FLUX, "recraft/recraftv3"]}), "'recraft'"),
         (model("ollama/llava"), "'ollama' is a server of your own: set base_url"),
         (model("azure/flux"), "'azure' is a server of your own: set base_url"),
-        (model("azure/flux", base_url="https://shop.example", api_key_env="AZURE_API_KEY"), "is not the provider's own"),
+        (
+            model("azure/flux", base_url="https://shop.example", api_key_env="AZURE_API_KEY"),
+            "is not the provider's own",
+        ),
         (model(base_url="https://shop.example", api_key_env="FAL_AI_API_KEY"), "set api_key_env to a separate"),
         (model(base_url="https://shop.example", api_key_env="OPENAI_API_KEY"), "set api_key_env to a separate"),
     ],
-)  # fmt: skip
+)
 def test_hosts_and_keys(entry: LiteLLMProvider, problem: str | None) -> None:
     message = entry.host_problem(trusted=False)
     assert message is None if problem is None else problem in str(message)
@@ -170,7 +151,7 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
 @pytest.mark.parametrize("key", ["sk-1234\n", "sk 1234", "sk-1234\r", "sk-\u00fc1234", "sk-\x00", "sk-1234", ""])
 def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "FAL_AI_API_KEY": key})
-    monkeypatch.setattr(catalog, "is_installed", lambda: True)
+    monkeypatch.setattr("visioneval.providers.litellm.generator.is_installed", lambda: True)
     judge = LiteLLMJudge(provider="litellm", model="a/b", api_key_env="FAL_AI_API_KEY")
     for build in (lambda: LiteLLMGenerator(model(api_key_env="FAL_AI_API_KEY")), lambda: open_judge(judge)):
         if key == "sk-1234":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +16,7 @@ from PIL import Image
 from visioneval import CaseFiles, Editor, Generator, ProviderError, TaskType
 from visioneval.graders.text import ocr
 from visioneval.media.images import load_image
-from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
+from visioneval.providers.mock import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
 
 pytestmark = pytest.mark.slow
@@ -111,7 +110,7 @@ def test_extra_text_in_an_edit_is_a_forbidden_line_outside_the_mask(read):
     assert sorted(lines) == sorted(squeezed(SHOP, "BUTTER", WORD))
 
 
-@pytest.mark.parametrize("size", ["256x256", "256x4096", "4096x256", "1536x1024", "1024x1536", "4096x4096"])
+@pytest.mark.parametrize("size", ["256x256", "256x4096", "4096x256", "1536x1024", "1024x1536"])
 def test_a_page_has_the_size_asked_for(size: str):
     image = output(request(text(*MENU), size=size))
     assert f"{image.width}x{image.height}" == size
@@ -130,7 +129,8 @@ def test_without_copy_any_size_can_be_generated(size: str):
 
 
 def test_a_page_without_copy_is_not_blank_and_follows_the_prompt():
-    single, other = (np.asarray(output(request(prompt=prompt)), int) for prompt in ("a quiet hill", "a loud harbour"))
+    prompts = ("a quiet hill", "a loud harbour")
+    single, other = (np.asarray(output(request(prompt=prompt, size="256x256")), int) for prompt in prompts)
     for page in (single, other):
         assert (abs(page - np.median(page, axis=(0, 1))).max(axis=2) > 15).mean() > 0.1
     assert (single != other).any(axis=2).mean() > 0.05
@@ -140,10 +140,12 @@ def test_a_page_without_copy_has_no_readable_text(read):
     assert read(output(request(text(extra="forbid"), prompt="a quiet hill"))) == []
 
 
-@pytest.mark.parametrize("flaw", get_args(Flaw))
-def test_the_same_request_gives_the_same_bytes(flaw: str):
-    for asked in (request(text(*COPY), flaw=flaw, size="512x512"), request(text("BUTTER"), flaw=flaw, files=shop())):
-        assert generated(asked).outputs == generated(asked).outputs
+def test_the_same_request_gives_the_same_bytes():
+    asked = [request(text(*COPY), flaw=flaw, size="512x512") for flaw in get_args(Flaw)]
+    asked += [request(text("BUTTER"), flaw=flaw, files=shop()) for flaw in ("none", "typo", "extra_text", "spill")]
+    first = [generated(item).outputs for item in asked]
+    assert [generated(item).outputs for item in asked] == first
+    assert len(set(first)) == len(asked) - 4, "flaws of videos are none in an image"
 
 
 def test_samples_and_seeds_differ():
@@ -164,9 +166,9 @@ def test_the_format_is_the_expected_format(kind: str, form: str):
 
 
 def test_every_format_with_metadata_names_the_mock():
-    assert output(request()).info["Software"] == SOFTWARE
-    assert output(request({"format": "jpeg"})).getexif()[0x0131] == SOFTWARE
-    assert output(request({"format": "webp"})).getexif()[0x0131] == SOFTWARE
+    assert output(request(size="64x64")).info["Software"] == SOFTWARE
+    for kind in ("jpeg", "webp"):
+        assert output(request({"format": kind}, size="64x64")).getexif()[0x0131] == SOFTWARE
 
 
 def test_alpha_leaves_a_transparent_rim_and_the_copy_opaque():
@@ -174,7 +176,7 @@ def test_alpha_leaves_a_transparent_rim_and_the_copy_opaque():
     alpha = np.asarray(page.getchannel("A"))
     assert (alpha[0] == 0).all()
     assert (alpha[30:-30, 30:-30] == 255).all()
-    assert output(request(text(*COPY))).mode == "RGB"
+    assert output(request(text(*COPY), size="512x512")).mode == "RGB"
 
 
 def test_alpha_in_a_format_without_it_is_an_error():
@@ -215,7 +217,7 @@ def test_a_spill_hides_neither_the_shop_nor_the_word():
     assert not difference[320:400, 480:690].any()
 
 
-@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (128, 128, 128), (255, 255, 0), (120, 80, 150)])
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (120, 80, 150)])
 def test_drift_shows_on_every_ground(tmp_path: Path, colour: tuple[int, int, int]):
     Image.new("RGB", (768, 768), colour).save(tmp_path / "flat.png")
     flawed = np.asarray(output(request(files=shop("flat.png", tmp_path), flaw="drift")), int)
@@ -225,14 +227,8 @@ def test_drift_shows_on_every_ground(tmp_path: Path, colour: tuple[int, int, int
 @pytest.mark.parametrize("files", [None, shop()])
 @pytest.mark.parametrize("alpha", [None, True])
 def test_blank_is_one_colour(files: CaseFiles | None, alpha: bool | None):
-    flat = output(request({**text("BUTTER"), "alpha": alpha}, files=files, flaw="blank"))
-    assert len(load_image(_png(flat)).getcolors() or ()) == 1
-
-
-def _png(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
+    flat = output(request({**text("BUTTER"), "alpha": alpha}, files=files, flaw="blank", size="256x256"))
+    assert len(flat.getcolors() or ()) == 1
 
 
 @pytest.mark.parametrize("size", ["1024x1024", "1024x768", "600x800", "1x1", "2x1", "3x1"])
@@ -272,7 +268,7 @@ def test_without_a_mask_the_middle_is_edited():
 def test_an_edit_preserves_format_and_transparency_of_its_base(tmp_path: Path):
     storefront().save(tmp_path / "base.jpg", quality=90)
     assert output(request(files=shop("base.jpg", tmp_path))).format == "JPEG"
-    assert output(request({"format": "webp"}, files=shop("base.jpg", tmp_path))).format == "WEBP"
+    assert output(request({"format": "gif"}, files=shop("base.jpg", tmp_path))).format == "GIF"
     base = storefront().convert("RGBA")
     base.paste((10, 20, 30, 77), (0, 0, 200, 768))
     base.save(tmp_path / "base.png")

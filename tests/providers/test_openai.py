@@ -19,14 +19,16 @@ from canned_api import canned
 from fake_api import FakeAPI, Fault, Script
 from fake_api.samples import asked_generate, encode
 from PIL import Image
+from tables import rows_of
 
 from visioneval import CaseFiles, Generation, GenerationRequest, ProviderError, TaskType, TestCase, UsageError
-from visioneval.providers.error_replies import read_error
-from visioneval.providers.openai.config import OpenAIProvider
+from visioneval.providers.error_replies import read_error, retry_after
+from visioneval.providers.openai import OpenAIProvider
 from visioneval.providers.openai.connection import client_for, provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
-from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
+
+rows = rows_of(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -97,20 +99,7 @@ def test_only_given_parameters_are_sent(api: FakeAPI) -> None:
     assert api.requests[-1].body["prompt"] == "a tree"
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"colour": "red"}, "400: Unknown parameter: 'colour'."),
-        ({"quality": "ultra"}, "400: Invalid value: 'ultra'. Supported values are: 'low', 'medium', 'high', "),
-        (
-            {"size": "64x64"},
-            "400: Invalid size '64x64'. Requested resolution is below the current minimum pixel budget",
-        ),
-        ({"n": 11}, "400: Invalid 'n': integer above maximum value. Expected a value <= 10"),
-        ({"n": "2"}, "400: Invalid type for 'n': expected an integer"),
-        ({"output_compression": 50}, "400: Compression less than 100 is not supported for PNG"),
-    ],
-)
+@pytest.mark.parametrize(("params", "words"), rows("a_bad_parameter_is_answered_in_the_providers_words"))
 def test_a_bad_parameter_is_answered_in_the_providers_words(api: FakeAPI, params: dict[str, Any], words: str) -> None:
     asked = request({**PLAIN, "n": 1})
     object.__setattr__(asked, "params", {**PLAIN, **params})
@@ -267,19 +256,7 @@ def test_as_many_calls_are_in_flight_as_are_begun(api: FakeAPI, monkeypatch: pyt
     assert asyncio.run(most_in_flight()) == calls
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
-        ({"retry-after": "-1"}, 0.0),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), rows("how_long_to_wait_is_read_from_the_headers"))
 def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(429, headers, read_error("")) == seconds
     with canned({"error": {"message": "slow down"}}, status=429, headers=headers) as server:

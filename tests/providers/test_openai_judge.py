@@ -11,12 +11,15 @@ import pytest
 from canned_api import canned
 from fake_api import FakeAPI, Fault, JudgeRequest, Script, ToolCall
 from fake_api.samples import CROP, SCHEMA, asked_judge, encode
+from tables import rows_of
 
 from visioneval import CellRef, ProviderError, Question, Reply
 from visioneval.providers.base import ImagePart, Part, Tool
-from visioneval.providers.conversation import converse
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.openai import OpenAIJudge
 from visioneval.providers.openai.judge import open_judge
+from visioneval.providers.questions import converse
+
+rows = rows_of(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -199,16 +202,7 @@ def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: F
     assert asked_for == [["reasoning.encrypted_content"], None, None]
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        ("image_content_policy_violation", "refused"),
-        ("server_error", "transient"),
-        ("rate_limit_exceeded", "rate_limit"),
-        ("insufficient_quota", "quota"),
-        ("invalid_image", "invalid"),
-    ],
-)
+@pytest.mark.parametrize(("code", "kind"), rows("a_failed_answer_is_reported"))
 def test_a_failed_answer_is_reported(code: str, kind: str) -> None:
     with canned({"model": "m", "status": "failed", "output": [], "error": {"code": code, "message": "why"}}) as server:
         error = failed(server.url, "responses")
@@ -221,18 +215,7 @@ def test_a_chat_answer_without_a_choice_is_reported() -> None:
     assert (error.kind, str(error)) == ("unusable", "the answer has no choices")
 
 
-@pytest.mark.parametrize(
-    ("choice", "kind", "message"),
-    [
-        ({"finish_reason": "stop"}, "unusable", "the answer has no message"),
-        ({"message": None}, "unusable", "the answer has no message"),
-        (
-            {"message": None, "finish_reason": "content_filter"},
-            "refused",
-            "the judge's answer was blocked: content_filter",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("choice", "kind", "message"), rows("a_choice_without_a_message_is_no_answer"))
 def test_a_choice_without_a_message_is_no_answer(choice: Any, kind: str, message: str) -> None:
     with canned({"model": "m", "choices": [choice]}) as server:
         error = failed(server.url, "chat")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,86 +32,87 @@ def answers() -> Iterator[Answers]:
         yield server
 
 
-def check_used(run: PaidRun, note: str | None, image: bytes = IMAGE) -> None:
-    """Checks that the run has the image after one call, and that nothing is bought again."""
+def run_of_each(answers: Answers, provider: str, forms: Mapping[str, Any]) -> PaidRun:
+    """A run with a case for each form, whose generation is answered with it."""
+    return PaidRun(answers, provider, cases=answers.send_each(forms))
+
+
+def check_used(answers: Answers, provider: str, forms: Mapping[str, Any], **used: tuple[str | None, bytes]) -> None:
+    """Checks that each case has its image after one call, with its note, and that nothing is bought again."""
+    run = run_of_each(answers, provider, forms)
     done = run()
     assert done.exit_code == 0, done.output
-    (record,) = run.records()
-    assert Path("runs/r", str(record.artifact_path)).read_bytes() == image
-    assert (record.reply_note or "").startswith(note or "")
-    assert (record.reply_note is None, record.reply_path is None) == (note is None, note is None)
-    is_cut_off = str(note).startswith("the answer is cut off")
-    if is_cut_off:
-        assert (record.usage, record.cost_usd) == (None, None), "numbers that may lack their last digits"
-    if record.reply_path is not None:
-        assert Path("runs/r", record.reply_path).read_bytes() == run.answers.body
+    for form, record in zip(forms, run.records(), strict=True):
+        note, image = used.get(form, (None, IMAGE))
+        assert Path("runs/r", str(record.artifact_path)).read_bytes() == image, form
+        assert (record.reply_note or "").startswith(note or ""), form
+        assert (record.reply_note is None, record.reply_path is None) == (note is None, note is None), form
+        if str(note).startswith("the answer is cut off"):
+            assert (record.usage, record.cost_usd) == (None, None), "numbers that may lack their last digits"
+        if record.reply_path is not None:
+            assert Path("runs/r", record.reply_path).read_bytes() == answers.forms[form][0]
     assert run.resume("--retry-unusable").exit_code == 0
-    assert run.calls == 1
+    assert run.calls == len(forms)
 
 
-def check_stored(run: PaidRun, problem: str) -> None:
-    """Checks that the answer is an ERROR and a file after one call, and that only ``--retry-unusable`` buys again."""
+def check_stored(run: PaidRun, problems: Sequence[str]) -> None:
+    """Checks that each answer is an ERROR and a file after one call, and that only ``--retry-unusable`` buys again."""
     done = run()
     assert done.exit_code == 3, done.output
-    (record,) = run.records()
-    assert record.error is not None
-    assert (record.verdict, record.error.kind, run.calls) == ("ERROR", "unusable", 1)
-    assert problem in record.error.message
-    assert problem in str(record.reply_note)
+    records = run.records()
+    for problem, record in zip(problems, records, strict=True):
+        assert record.error is not None, problem
+        assert (record.verdict, record.error.kind) == ("ERROR", "unusable"), problem
+        assert problem in record.error.message
+        assert problem in str(record.reply_note)
+        ending = f"; the answer is in {record.reply_path}; --resume RUN --retry-unusable pays for another"
+        assert ending in record.error.message
+        assert Path("runs/r", str(record.reply_path)).is_file()
     assert "s3cr3t" not in done.output
-    assert f"; the answer is in {record.reply_path}; --resume RUN --retry-unusable pays for another" in str(
-        record.error.message
-    )
-    assert Path("runs/r", str(record.reply_path)).is_file()
     resumed = run.resume()
-    assert (resumed.exit_code, run.calls, run.records()) == (3, 1, [record]), resumed.output
+    assert (resumed.exit_code, run.calls, run.records()) == (3, len(problems), records), resumed.output
     run.answers.send(paid_answers.with_image(run.provider, paid_answers.TEXT))
     retried = run.resume("--retry-unusable")
-    assert (retried.exit_code, run.calls) == (0, 2), retried.output
-    (record,) = run.records()
-    assert (record.verdict, record.error, record.reply_path) == ("PASS", None, None)
+    assert (retried.exit_code, run.calls) == (0, 2 * len(problems)), retried.output
+    assert {(record.verdict, record.error, record.reply_path) for record in run.records()} == {("PASS", None, None)}
 
 
-@pytest.mark.parametrize("provider", paid_answers.MODELS)
-@pytest.mark.parametrize("form", GOOD_TEXTS)
-def test_an_image_is_read_from_base64_in_every_form(answers: Answers, provider: str, form: str) -> None:
-    answers.send(paid_answers.with_image(provider, GOOD_TEXTS[form]))
-    check_used(PaidRun(answers, provider), None)
+PROVIDERS = pytest.mark.parametrize("provider", paid_answers.MODELS)
 
 
-@pytest.mark.parametrize("form", GOOD_BODIES)
-def test_what_is_usable_is_used(answers: Answers, form: str) -> None:
-    provider, body, note = GOOD_BODIES[form]
-    answers.send(body(answers.url))
-    check_used(PaidRun(answers, provider), note, OTHER if "URL" in form and form[0] in "nedt" else IMAGE)
+@PROVIDERS
+def test_an_image_is_read_from_base64_in_every_form(answers: Answers, provider: str) -> None:
+    check_used(answers, provider, {form: paid_answers.with_image(provider, text) for form, text in GOOD_TEXTS.items()})
 
 
-@pytest.mark.parametrize("provider", paid_answers.MODELS)
-@pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/json"])
-def test_an_answer_may_be_the_image_itself(answers: Answers, provider: str, kind: str) -> None:
-    answers.send(IMAGE, kind)
-    check_used(PaidRun(answers, provider), None)
+@PROVIDERS
+def test_what_is_usable_is_used(answers: Answers, provider: str) -> None:
+    forms = {form: (body, note) for form, (by, body, note) in GOOD_BODIES.items() if by == provider}
+    used = {form: (note, OTHER if "URL" in form and form[0] in "nedt" else IMAGE) for form, (_, note) in forms.items()}
+    check_used(answers, provider, {form: body(answers.url) for form, (body, _) in forms.items()}, **used)
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "image/png", "text/html; charset=utf-8"])
-def test_the_type_of_an_answer_may_lie(answers: Answers, kind: str) -> None:
-    answers.send(paid_answers.openai(paid_answers.OPENAI_IMAGE), kind)
-    check_used(PaidRun(answers), None)
+@PROVIDERS
+def test_an_answer_may_be_the_image_itself_and_its_type_may_lie(answers: Answers, provider: str) -> None:
+    kinds = ("image/png", "application/octet-stream", "application/json")
+    forms = {f"image as {kind}": (IMAGE, kind) for kind in kinds}
+    if provider == "openai":
+        body = paid_answers.openai(paid_answers.OPENAI_IMAGE)
+        forms |= {f"JSON as {kind}": (body, kind) for kind in ("text/plain", "image/png", "text/html; charset=utf-8")}
+    check_used(answers, provider, forms)
 
 
-@pytest.mark.parametrize("provider", paid_answers.MODELS)
-@pytest.mark.parametrize("form", BAD_VALUES)
-def test_what_is_no_image_is_stored_and_not_paid_again(answers: Answers, provider: str, form: str) -> None:
-    value, problem = BAD_VALUES[form]
-    answers.send(paid_answers.with_image(provider, value))
-    check_stored(PaidRun(answers, provider), problem)
+@PROVIDERS
+def test_what_is_no_image_is_stored_and_not_paid_again(answers: Answers, provider: str) -> None:
+    values = {form: paid_answers.with_image(provider, value) for form, (value, _) in BAD_VALUES.items()}
+    check_stored(run_of_each(answers, provider, values), [problem for _, problem in BAD_VALUES.values()])
 
 
-@pytest.mark.parametrize("form", BAD_BODIES)
-def test_an_answer_without_an_image_is_stored_and_not_paid_again(answers: Answers, form: str) -> None:
-    provider, body, problem = BAD_BODIES[form]
-    answers.send(body, "text/html" if body == PAGE else "application/json")
-    check_stored(PaidRun(answers, provider), problem)
+@PROVIDERS
+def test_an_answer_without_an_image_is_stored_and_not_paid_again(answers: Answers, provider: str) -> None:
+    forms = {form: (body, problem) for form, (by, body, problem) in BAD_BODIES.items() if by == provider}
+    bodies = {form: (body, "text/html" if body == PAGE else "application/json") for form, (body, _) in forms.items()}
+    check_stored(run_of_each(answers, provider, bodies), [problem for _, problem in forms.values()])
 
 
 @pytest.mark.parametrize("items", [("good", None), (None, "good"), ("good", "other", "good", None)])
@@ -143,7 +144,7 @@ def test_an_edit_is_stored_too(answers: Answers, edit_body: str) -> None:
     cases = [{"id": "tree", "prompt": "make it blue", "images": ["base.png"], "task": "image_editing"}]
     run.write(models=models, cases=cases)
     answers.send(paid_answers.openai(None))
-    check_stored(run, "null is no base64 text")
+    check_stored(run, ["null is no base64 text"])
 
 
 @pytest.mark.parametrize("slash", ["/", "\\/"])
@@ -164,59 +165,50 @@ ODD_KEY = 'sk/"odd"+key&0123456789'
 IN_JSON = json.dumps(ODD_KEY)[1:-1]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
+def stored(answers: Answers, notes: Sequence[str]) -> list[str]:
+    """The stored answers with each note, as their notes."""
+    run = run_of_each(answers, "openai", {f"{at}": f'{{"data": [], {note}}}' for at, note in enumerate(notes)})
+    assert run().exit_code == 3
+    texts = [Path("runs/r", str(record.reply_path)).read_text() for record in run.records()]
+    return [text.removeprefix('{"data": [], ').removesuffix("}") for text in texts]
+
+
+def test_a_stored_answer_has_no_key_in_any_form_of_json(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", ODD_KEY)
+    forms = [
         IN_JSON,
         IN_JSON.replace("/", "\\/"),
         IN_JSON.replace("+", "\\u002B").replace("&", "\\u0026").replace('\\"', "\\u0022"),
         "".join(f"\\u{ord(char):04x}" for char in ODD_KEY),
         json.dumps(IN_JSON.replace("/", "\\/"))[1:-1],
-    ],
-)
-def test_a_stored_answer_has_no_key_in_any_form_of_json(
-    answers: Answers, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCAL_KEY", ODD_KEY)
-    answers.send(f'{{"data": [], "note": "for {form}, not for \\"sk\\/odd"}}')
-    run = PaidRun(answers)
-    assert run().exit_code == 3
-    (record,) = run.records()
-    stored = Path("runs/r", str(record.reply_path)).read_text()
-    assert stored == '{"data": [], "note": "for ***, not for \\"sk\\/odd"}'
+    ]
+    rest = ', not for \\"sk\\/odd"'
+    assert set(stored(answers, [f'"note": "for {form}{rest}' for form in forms])) == {f'"note": "for ***{rest}'}
 
 
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("https://h/x?sig=s3cr3t", "https://h/x?***"),
-        ("https://me:s3cr3t@h/x", "https://***@h/x"),
-        ("//h/x?sig=s3cr3t", "//h/x?***"),
-        ("//me:s3cr3t@h/x?sig=s3cr3t", "//***@h/x?***"),
-        ("https:\\/\\/h\\/x?sig=s3cr3t\\u0026n=1", "https:\\/\\/h\\/x?***"),
-        ("https:\\u002F\\u002Fme:s3cr3t@h\\u002Fx\\u003Fsig=s3cr3t", "https:\\u002F\\u002F***@h\\u002Fx?***"),
-        ('{\\"url\\": \\"https://h/x?sig=s3cr3t\\"}', '{\\"url\\": \\"https://h/x?***\\"}'),
-        ("https://h/x", "https://h/x"),
-        ("a//b?c", "a//b?c"),
-        ("me@h.example", "me@h.example"),
-    ],
-)
-def test_a_stored_answer_has_no_address_with_a_secret(answers: Answers, address: str, shown: str) -> None:
-    answers.send(f'{{"data": [], "note": "{address}", "n": 1}}')
-    run = PaidRun(answers)
-    assert run().exit_code == 3
-    (record,) = run.records()
-    assert Path("runs/r", str(record.reply_path)).read_text() == f'{{"data": [], "note": "{shown}", "n": 1}}'
+def test_a_stored_answer_has_no_address_with_a_secret(answers: Answers) -> None:
+    shown = {
+        "https://h/x?sig=s3cr3t": "https://h/x?***",
+        "https://me:s3cr3t@h/x": "https://***@h/x",
+        "//h/x?sig=s3cr3t": "//h/x?***",
+        "//me:s3cr3t@h/x?sig=s3cr3t": "//***@h/x?***",
+        "https:\\/\\/h\\/x?sig=s3cr3t\\u0026n=1": "https:\\/\\/h\\/x?***",
+        "https:\\u002F\\u002Fme:s3cr3t@h\\u002Fx\\u003Fsig=s3cr3t": "https:\\u002F\\u002F***@h\\u002Fx?***",
+        '{\\"url\\": \\"https://h/x?sig=s3cr3t\\"}': '{\\"url\\": \\"https://h/x?***\\"}',
+        "https://h/x": "https://h/x",
+        "a//b?c": "a//b?c",
+        "me@h.example": "me@h.example",
+    }
+    notes = [f'"note": "{address}", "n": 1' for address in shown]
+    assert stored(answers, notes) == [f'"note": "{address}", "n": 1' for address in shown.values()]
 
 
-@pytest.mark.parametrize(
-    ("body", "ending"), [(paid_answers.openai(), ".json"), (PAGE, ".txt"), (b"\xff\xd8\xff\x00" * 9, ".bin")]
-)
-def test_a_stored_answer_is_no_page(answers: Answers, body: Any, ending: str) -> None:
-    answers.send(body)
-    run = PaidRun(answers)
+def test_a_stored_answer_is_no_page(answers: Answers) -> None:
+    bodies = {".json": paid_answers.openai(), ".txt": PAGE, ".bin": b"\xff\xd8\xff\x00" * 9}
+    run = run_of_each(answers, "openai", bodies)
     run()
-    assert run.records()[0].reply_path == f"artifacts/tree/m/0-reply{ending}"
+    paths = [record.reply_path for record in run.records()]
+    assert paths == [f"artifacts/case{at:02}/m/0-reply{ending}" for at, ending in enumerate(bodies)]
 
 
 def unusable(answers: Answers, provider: str = "openai", **suite: Any) -> PaidRun:

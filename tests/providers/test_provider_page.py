@@ -25,7 +25,7 @@ from suite_runner import LOOK
 from visioneval import CaseFiles, CellRef, GenerationRequest, ProviderError, Question, TaskType, TestCase
 from visioneval.plugins import JUDGES, PROVIDERS
 from visioneval.providers.base import ImagePart
-from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
+from visioneval.providers.openai import OpenAIJudge, OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.openai.judge import open_judge
 from visioneval.suite.load import load_suite

@@ -8,9 +8,12 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from tables import rows_of
 
-from visioneval.providers import retry_after as waits
+from visioneval.providers import error_replies as waits
 from visioneval.providers.error_replies import read_error
+
+rows = rows_of(__file__)
 
 NOW = datetime.now(UTC)
 SOON = NOW + timedelta(seconds=100_000)
@@ -61,20 +64,7 @@ def test_headers(headers: Mapping[str, str], seconds: float | None) -> None:
 REQUESTS, TOKENS = {"x-ratelimit-reset-requests": "10s"}, {"x-ratelimit-reset-tokens": "40s"}
 
 
-@pytest.mark.parametrize(
-    ("requests", "tokens", "seconds"),
-    [
-        ("0", "5", 10),
-        ("5", "0", 40),
-        ("0", "0", 40),
-        ("5", "5", None),
-        ("5", "-1", None),
-        (None, "5", 10),
-        (None, "0", 40),
-        (None, None, 10),
-        ("none", None, 40),
-    ],
-)
+@pytest.mark.parametrize(("requests", "tokens", "seconds"), rows("only_a_limit_of_which_nothing_remains_counts"))
 def test_only_a_limit_of_which_nothing_remains_counts(
     requests: str | None, tokens: str | None, seconds: float | None
 ) -> None:

@@ -85,47 +85,6 @@ def test_a_byte_order_mark_is_no_text() -> None:
     assert decode(b"\xef\xbb\xbfa: b", "s") == "a: b"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\nb: 2\na: 3\n", "s.yaml:3:1: the key 'a' is duplicated"),
-        ("{5: a, '5': b}", "s.yaml:1:8: the key '5' is duplicated"),
-        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "s.yaml:2:13: the key '<<' is duplicated"),
-        ("a: &x [1, *x]", "s.yaml:1:11: the alias *x refers to itself: it is inside its own anchor"),
-        ("a: *x", "s.yaml:1:4: the anchor &x is not defined before this alias"),
-        (
-            "a: !!python/name:os.system x",
-            "s.yaml:1:4: the tag !!python/name:os.system is not supported: use plain values",
-        ),
-        ("a: !ruby x", "s.yaml:1:4: the tag !ruby is not supported: use plain values"),
-        ("? [a]\n: b", "s.yaml:1:3: a key must be text or a number"),
-        ("a: {{ vars.x }}", "s.yaml:1:5: a key must be text or a number: put a value that begins with {{ in quotes"),
-        ("a: 1\n---\nb: 2", "s.yaml:2:1: a second document ('---'): put only one suite in a file"),
-        ("a: {<<: 5}", "s.yaml:1:5: '<<' needs a mapping or a list of mappings"),
-        ("ключ: \x00", "s.yaml:1:7: invalid YAML: remove the control character U+0000"),
-        ('a: "é\x1b[31m"', "s.yaml:1:6: invalid YAML: remove the control character U+001B"),
-        (
-            "a:\n\t- b\n",
-            "s.yaml:2:1: invalid YAML: a value starts with a tab or a reserved character (@ ` %):"
-            " indent with spaces and put such text in quotes",
-        ),
-        ("a:\n  - b: 1\n\t  c: 2", "s.yaml:3:1: invalid YAML: the indentation contains a tab: use spaces"),
-        ("a: b: c", "s.yaml:1:5: invalid YAML: a second ':' in one line: put text with ':' in quotes"),
-        (
-            "a: [1,\nb: 2",
-            "s.yaml:1:4: invalid YAML: the list that opens at line 1, column 4 is missing a ']' or a ','",
-        ),
-        (
-            "a: {x: 1\n",
-            "s.yaml:1:4: invalid YAML: the mapping that opens at line 1, column 4 is missing a '}' or a ','",
-        ),
-        ('a: "x\n', "s.yaml:1:4: invalid YAML: the quote that opens at line 1, column 4 is never closed"),
-    ],
-)
-def test_rejected_yaml_is_reported_with_a_position(text: str, message: str) -> None:
-    assert refusal(text) == message
-
-
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_deep_nesting_is_refused_early(opening: str) -> None:
     assert f"nested more than {MAX_DEPTH} levels deep" in refusal(opening * 50_000)
@@ -137,20 +96,6 @@ def test_an_alias_bomb_is_refused() -> None:
         f"{new}: &{new} [{','.join(['*' + old] * 10)}]" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
     ]
     assert "values after expanding aliases" in refusal("\n".join(lines))
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"a: b\nn: caf\xe9", "s:2:7: not valid UTF-8: save the file as UTF-8"),
-        ("é: ".encode() + b"\xff", "s:1:4: not valid UTF-8: save the file as UTF-8"),
-        ("a: b".encode("utf-16"), "s:1:1: not valid UTF-8: save the file as UTF-8"),
-    ],
-)
-def test_another_encoding_is_reported_with_a_position(data: bytes, message: str) -> None:
-    with pytest.raises(SuiteError) as caught:
-        decode(data, "s")
-    assert str(caught.value) == message
 
 
 def test_positions_of_keys_and_values() -> None:

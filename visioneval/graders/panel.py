@@ -67,7 +67,12 @@ def combine_panel(
         answer, times = Counter(values).most_common(1)[0]
         scores[name] = answer if times * 2 > len(values) else None
         if scores[name] is None:
-            problems[f"the judges are split on {name!r}: {_sides(metric, measured)}"] = None
+            judges = {
+                side: [judge for judge, score in measured.items() if score == side]
+                for side in metric.choices or (True, False)
+            }
+            sides = ", ".join(f"{' and '.join(names)} {show_score(side)}" for side, names in judges.items() if names)
+            problems[f"the judges are split on {name!r}: {sides}"] = None
     reasons: dict[str, list[str]] = {}
     for judge in answers:
         for key, text in judge.reasons.items():
@@ -89,14 +94,6 @@ def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required
     why = f", as {' and '.join(never_asked)} {'was' if len(never_asked) == 1 else 'were'} never asked"
     must = f"{required} must{why if never_asked else ''}"
     return f"{len(measured)} of {len(answers)} judges answered, {must}; {'; '.join(missing)}"
-
-
-def _sides(metric: Metric, measured: Mapping[str, Score]) -> str:
-    judges = {
-        answer: [judge for judge, score in measured.items() if score == answer]
-        for answer in metric.choices or (True, False)
-    }
-    return ", ".join(f"{' and '.join(names)} {show_score(answer)}" for answer, names in judges.items() if names)
 
 
 def _verdict(answers: Sequence[JudgeAnswer], required: int) -> dict[str, str]:

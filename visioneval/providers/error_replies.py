@@ -1,12 +1,14 @@
-"""What an error reply of a server says, in the forms of several providers: its words, its codes, and its limits."""
+"""What an error reply of a server says, in the forms of several providers: words, codes, limits, and when to retry."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from itertools import islice
-from typing import Any
 
 import orjson
 
@@ -102,15 +104,12 @@ def _parsed(text: str) -> object:
 def _innermost(data: object) -> object:
     """The object that describes the error: the first one, if there is a list of them."""
     for _ in range(_MAX_DEPTH):
-        if isinstance(data, list):
-            inner = data[0] if data else None
-        elif isinstance(data, Mapping):
-            inner = next((data[name] for name in _INNER if data.get(name)), None)
-        else:
-            inner = None
-        if inner is None:
+        candidates = data[:1] if isinstance(data, list) else []
+        if isinstance(data, Mapping):
+            candidates = [data[name] for name in _INNER if data.get(name)]
+        if not candidates or candidates[0] is None:
             break
-        data = inner
+        data = candidates[0]
     return data
 
 
@@ -122,15 +121,13 @@ def _message(data: object, error: object) -> str:
     words = next((fields[name] for name in _WORDS if fields.get(name)), error if isinstance(error, str) else data)
     message = one_line(words if isinstance(words, str) else orjson.dumps(words, default=str).decode() if words else "")
     metadata = fields.get("metadata")
-    cause = _cause(metadata) if isinstance(metadata, Mapping) else ""
-    return f"{message} ({cause})" if cause and cause not in message else message
-
-
-def _cause(metadata: Mapping[str, Any]) -> str:
-    raw, name = metadata.get("raw"), metadata.get("provider_name")
-    inner = _parsed(raw) if isinstance(raw, str) else raw
-    words = one_line(inner) if isinstance(inner, str) else read_error(inner).message if inner else ""
-    return ": ".join(str(part) for part in (name, words) if part)
+    if isinstance(metadata, Mapping):
+        raw = metadata.get("raw")
+        inner = _parsed(raw) if isinstance(raw, str) else raw
+        words = one_line(inner) if isinstance(inner, str) else read_error(inner).message if inner else ""
+        cause = ": ".join(str(part) for part in (metadata.get("provider_name"), words) if part)
+        return f"{message} ({cause})" if cause and cause not in message else message
+    return message
 
 
 def _fields(name: str, data: object, depth: int) -> Iterator[tuple[str, str]]:
@@ -195,3 +192,99 @@ def is_quota_spent(status: int, error: ErrorReply) -> bool:
         return True
     is_google = any(map(_GOOGLE.search, (*error.codes, *error.words)))
     return not is_google and any(map(_OPENAI_WORDS.search, error.words))
+
+
+_MAX_VALUE = 100
+_OLDEST_TIME = 1e9
+"""A number from here on is a time in seconds since 1970, and from a hundred times that in milliseconds."""
+_PART = (
+    r"(\d{1,15}(?:\.\d{1,20})?)\s?(ms|milliseconds?|d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])"
+)
+_DURATION = re.compile(rf"(?:{_PART}[\s,]{{0,2}}){{1,5}}", re.IGNORECASE)
+_WAIT_WORDS = re.compile(
+    rf"\b(?:again|retry|wait|available|resets?)\s(?:(?:in|after|for)\s)?(?:about\s|at least\s)?~?({_DURATION.pattern})",
+    re.IGNORECASE,
+)
+"""As in "Please try again in 1m30s", "retry after 60 seconds", "Expected available in 20 seconds"."""
+_FIELD = re.compile(
+    r'"(retry[\w-]{2,30}|[\w-]{0,30}rate-?limit[\w-]{1,30})\\{0,3}"\s?:\s?\\{0,3}"?([^"\\,}\]]{1,100})', re.IGNORECASE
+)
+"""In words that quote the JSON of another server: Gemini's ``retryDelay`` behind a proxy."""
+_STATED = (("retryafterms", 0.001), ("xmsretryafterms", 0.001), ("retryafter", 1.0), ("retryafterseconds", 1.0),
+           ("retrydelay", 1.0))  # fmt: skip
+_COMBINED = re.compile(r"\b(?:remaining|r)=0\b.{0,20}?\b(?:reset|t)=(\d{1,15})\b")
+"""As in ``"default";r=0;t=50`` and ``limit=10, remaining=0, reset=50``."""
+
+
+def retry_after(status: int, headers: Mapping[str, str], error: ErrorReply) -> float | None:
+    """Seconds, 0 or more, until a call may be repeated; ``None`` if the reply does not say so in a usable form.
+
+    What is stated for a retry comes first, then the error's words, then when a limit resets: the last one of which
+    nothing remains, or else, with status 429, the first one of which the reply does not say what remains.
+    """
+    quoted = [field for words in error.words for field in _FIELD.findall(words)]
+    stated = (*quoted, *error.fields, *headers.items())
+    values = {re.sub("[-_]", "", name).lower(): value for name, value in stated}
+    for name, unit_s in _STATED:
+        wait = _seconds(values.get(name, ""))
+        if wait is not None:
+            return wait * unit_s
+    if match := next(filter(None, map(_WAIT_WORDS.search, error.words)), None):
+        return _duration(match[1])
+    return _until_reset(values, status)
+
+
+def _until_reset(values: Mapping[str, str], status: int) -> float | None:
+    """The time until the limit resets that a call has met. ``values`` are by names without hyphens."""
+    spent, unknown = [], []
+    for name, value in values.items():
+        if "ratelimit" in name and "reset" in name:
+            remaining = values.get(name.replace("reset", "remaining"))
+            wait = _seconds(value)  # one that is over says nothing
+            if wait and remaining is None:
+                unknown.append(wait)
+            elif wait and _number(str(remaining)) == 0:
+                spent.append(wait)
+        elif name == "ratelimit" and (match := _COMBINED.search(value[:_MAX_VALUE])):
+            spent.append(float(match[1]))
+    if spent:
+        return max(spent)
+    return min(unknown) if unknown and status == 429 else None
+
+
+def _seconds(text: str) -> float | None:
+    """A number of seconds, a duration such as ``6m0s``, or the time until a date or a time since 1970; at least 0."""
+    text = text[:_MAX_VALUE].strip()
+    number = _number(text)
+    if number is None:
+        return _duration(text) if _DURATION.fullmatch(text) else _until_date(text)
+    if number >= _OLDEST_TIME:
+        number = (number / 1000 if number >= 100 * _OLDEST_TIME else number) - datetime.now(UTC).timestamp()
+    return max(0.0, number)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _duration(text: str) -> float:
+    seconds = 0.0
+    for number, unit in re.findall(_PART, text.lower()):
+        unit_s = 0.001 if unit.startswith(("ms", "mil")) else {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}[unit[0]]
+        seconds += float(number) * unit_s
+    return seconds
+
+
+def _until_date(text: str) -> float | None:
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = parse(text)
+            date = date.replace(tzinfo=UTC) if date.tzinfo is None else date
+            return max(0.0, (date - datetime.now(UTC)).total_seconds())
+        except (ValueError, OverflowError):
+            continue
+    return None

@@ -6,7 +6,8 @@ compressed and decompressed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,31 +23,17 @@ ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
 MEGABYTE = 1_000_000
 MAX_ERROR_BYTES = MEGABYTE
 """The most bytes of an error reply; the rest is dropped, since the message comes first."""
-Hook = Callable[[httpx2.Response], Awaitable[None]]
 
 
-def check_reply() -> Hook:
+async def check_reply(response: httpx2.Response) -> None:
     """A response hook for the HTTP client of an SDK, which limits replies, compressed and decompressed.
 
     The hook, or reading the reply after it, raises ``ProviderError``: of the kind ``invalid`` for a redirect, and
     ``unusable`` for a reply over the limit. It raises an ``httpx2`` error for compressed content that is damaged. The
     body of an error reply is truncated instead.
     """
-
-    async def check(response: httpx2.Response) -> None:
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream, ReplyContent(response))
-
-    return check
-
-
-def _redirected(response: Any) -> ProviderError:
-    location = response.headers.get("location")
-    return ProviderError(
-        f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}; redirects are not"
-        " followed: set base_url to the final URL",
-        kind="invalid",
-    )
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _BoundedStream(response.stream, ReplyContent(response))
 
 
 def _origin(url: str, location: str | None) -> str:
@@ -70,7 +57,7 @@ def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
     return ProviderError(message, kind="unusable", may_be_billed=True)
 
 
-class TruncatedError(Exception):
+class _TruncatedError(Exception):
     """The rest of an error reply is not read."""
 
 
@@ -84,7 +71,9 @@ class ReplyContent:
     def __init__(self, response: Any) -> None:
         """Raises ``ProviderError`` for a redirect, an unsupported coding, and a declared size over the limit."""
         if 300 <= response.status_code < 400:
-            raise _redirected(response)
+            target = _origin(str(response.url), response.headers.get("location"))
+            message = f"{response.status_code}: the server redirects to {target}; redirects are not followed"
+            raise ProviderError(f"{message}: set base_url to the final URL", kind="invalid")
         self._is_error = not response.is_success
         self.is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
         limit = REPLY_MB.limit * MEGABYTE
@@ -102,38 +91,46 @@ class ReplyContent:
             del response.headers["content-encoding"]  # the content is decompressed already
         response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decompressed pieces of a part of the content.
+    async def read(self, wire: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """The decompressed pieces of the content on the wire.
 
-        Raises ``ProviderError`` over the limit, ``CodingError`` for damaged content, ``TruncatedError`` in an error.
+        Raises ``ProviderError`` over the limit, and ``CodingError`` for content that is damaged or incomplete.
         """
-        self._compressed += len(data)
-        try:
-            for piece in self._inflater.feed(data):
-                self._decompressed += len(piece)
-                self._check(self._decompressed)
-                yield piece
-        except CodingError:
-            self._end_error()
-            raise
-        self._check(self._compressed)
-
-    def finish(self) -> None:
-        """Raises ``CodingError`` if the content is incomplete, and ``TruncatedError`` in an error."""
-        try:
+        with self._truncated():
+            async for data in wire:
+                for piece in self._decompress(data):
+                    yield piece
             self._inflater.finish()
-        except CodingError:
-            self._end_error()
-            raise
 
-    def _end_error(self) -> None:
-        """Raises ``TruncatedError`` in an error reply, which ends where it cannot be read further."""
-        if self._is_error:
-            raise TruncatedError from None
+    def read_in_thread(self, wire: Iterable[bytes]) -> Iterator[bytes]:
+        """The same for a wire that is read in a thread."""
+        with self._truncated():
+            for data in wire:
+                yield from self._decompress(data)
+            self._inflater.finish()
+
+    @contextmanager
+    def _truncated(self) -> Iterator[None]:
+        """An error reply ends where it cannot be read further."""
+        try:
+            yield
+        except _TruncatedError:
+            pass
+        except CodingError:
+            if not self._is_error:
+                raise
+
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        self._compressed += len(data)
+        for piece in self._inflater.feed(data):
+            self._decompressed += len(piece)
+            self._check(self._decompressed)
+            yield piece
+        self._check(self._compressed)
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self.is_video)
+            raise _TruncatedError if self._is_error else _too_large(self._limit, is_video=self.is_video)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -146,15 +143,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces: list[bytes] = []
         try:
-            async for data in self._wire:
-                for piece in self._content.feed(data):
-                    if self._content.is_video:
-                        yield piece
-                    else:
-                        pieces.append(piece)
-            self._content.finish()
-        except TruncatedError:
-            pass
+            async for piece in self._content.read(self._wire):
+                if self._content.is_video:
+                    yield piece
+                else:
+                    pieces.append(piece)
         except CodingError as error:
             raise httpx2.DecodingError(str(error)) from None
         yield b"".join(pieces)

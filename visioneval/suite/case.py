@@ -298,15 +298,16 @@ def pixel_size(text: str) -> tuple[int, int]:
 def with_inherited_tasks(cases: Sequence[Any]) -> list[Any]:
     """Raw cases, where a case with ``output_of`` and no task gets the task of its source case."""
     by_id = {case["id"]: case for case in cases if isinstance(case, dict) and isinstance(case.get("id"), str)}
-    return [_with_task(case, by_id) if isinstance(case, dict) else case for case in cases]
-
-
-def _with_task(case: dict[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    source = by_id.get(case["output_of"]) if isinstance(case.get("output_of"), str) else None
-    if source is None or "task" in case:
-        return case
-    task = source.get("task") or (TaskType.IMAGE_EDITING if source.get("images") else TaskType.IMAGE_GENERATION)
-    return {**case, "task": task}
+    result: list[Any] = []
+    for case in cases:
+        used = case.get("output_of") if isinstance(case, dict) else None
+        source = by_id.get(used) if isinstance(used, str) else None
+        if source is None or "task" in case:
+            result.append(case)
+        else:
+            of_source = TaskType.IMAGE_EDITING if source.get("images") else TaskType.IMAGE_GENERATION
+            result.append({**case, "task": source.get("task") or of_source})
+    return result
 
 
 def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
@@ -401,16 +402,8 @@ def without_prompt(label: str) -> str:
 
 def paired_by_prompt(first: Iterable[str], second: Iterable[str]) -> dict[str, str]:
     """Labels of model runs and their counterparts that differ only in the prompt, where both are the only ones."""
-    in_first, in_second = (_by_label_without_prompt(labels) for labels in (first, second))
-    return {
-        labels[0]: in_second[base][0]
-        for base, labels in in_first.items()
-        if len(labels) == len(in_second.get(base, ())) == 1
-    }
-
-
-def _by_label_without_prompt(labels: Iterable[str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for label in labels:
-        groups.setdefault(without_prompt(label), []).append(label)
-    return groups
+    by_base: dict[str, tuple[list[str], list[str]]] = {}
+    for side, labels in enumerate((first, second)):
+        for label in labels:
+            by_base.setdefault(without_prompt(label), ([], []))[side].append(label)
+    return {left[0]: right[0] for left, right in by_base.values() if len(left) == len(right) == 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -171,8 +171,19 @@ OutputEntry = Annotated[
 ]
 
 
+def _files_in(cell: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The files of ``{"contents": [{"parts": [{"file_data": {"mime_type", "file_uri"}}]}]}``."""
+    contents = cell.get("contents")
+    for turn in contents if isinstance(contents, list) else [contents]:
+        parts = turn.get("parts") if isinstance(turn, Mapping) else None
+        for part in parts if isinstance(parts, list) else ():
+            data = (part.get("file_data") or part.get("fileData")) if isinstance(part, Mapping) else None
+            if isinstance(data, Mapping):
+                yield data
+
+
 def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
-    """Parses a dataset's cell into a raw ``ExistingOutput``: a path, a URL, or a Vertex ``contents`` object.
+    """Parses a dataset's cell into a raw ``ExistingOutput``: a path, a URL, or the first file of a Vertex ``contents``.
 
     A cell without an image results in a ``problem``.
     """
@@ -182,7 +193,11 @@ def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return {"problem": "the value is neither a path nor valid JSON", "row": row}
     if isinstance(cell, Mapping):
-        return {**_in_contents(cell), "row": row}
+        for data in _files_in(cell):
+            uri, mime = data.get("file_uri") or data.get("fileUri"), data.get("mime_type") or data.get("mimeType")
+            if isinstance(uri, str) and uri and uri.isprintable():
+                return {"path": uri, **({"mime": mime} if isinstance(mime, str) and mime else {}), "row": row}
+        return {"problem": "the value has no contents with a file_uri", "row": row}
     cell = cell.strip() if isinstance(cell, str) else cell
     if cell in (None, ""):
         return {"problem": "the row has no output: fill in its path", "row": row}
@@ -191,33 +206,9 @@ def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
     return {"path": cell, "row": row}
 
 
-def _in_contents(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The first file of ``{"contents": [{"parts": [{"file_data": {"mime_type", "file_uri"}}]}]}``."""
-    for data in _file_data(cell):
-        uri, mime = (data.get(key) or data.get(other) for key, other in _NAMES)
-        if isinstance(uri, str) and uri and uri.isprintable():
-            return {"path": uri, **({"mime": mime} if isinstance(mime, str) and mime else {})}
-    return {"problem": "the value has no contents with a file_uri"}
-
-
-_NAMES = (("file_uri", "fileUri"), ("mime_type", "mimeType"))
-
-
-def _file_data(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    contents = cell.get("contents")
-    turns = contents if isinstance(contents, list) else [contents]
-    parts = [part for turn in turns if isinstance(turn, Mapping) for part in _as_list(turn.get("parts"))]
-    entries = [part.get("file_data") or part.get("fileData") for part in parts if isinstance(part, Mapping)]
-    return [data for data in entries if isinstance(data, Mapping)]
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 Column = Annotated[str, StringConstraints(min_length=1)]
 _COLUMN_SCHEMA = {"type": "string", "minLength": 1}
-_SCALARS = (str, int, float)
+_CONDITION = "a value, a list of values, or min, max and not"
 
 
 Columns = Annotated[
@@ -263,28 +254,18 @@ _VALUES_SCHEMA = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_S
 
 
 def _check_condition(value: Any) -> Any:
-    values = value if isinstance(value, list) else [value]
-    if isinstance(value, dict):
-        return _check_limits(value)
-    if not values:
-        raise ValueError("a filter needs a value, a list of values, or min, max and not")
-    if not all(item is None or isinstance(item, _SCALARS) for item in values):
-        raise ValueError("a value of a filter must be text, a number, true, false or null")
-    return value
-
-
-def _check_limits(value: dict[str, Any]) -> Any:
-    if unknown := sorted(value.keys() - {"min", "max", "not"}):
-        raise ValueError(
-            f"unknown key {unknown[0]!r} in a filter: write a value, a list of values, or min, max and not"
-        )
-    if not value:
-        raise ValueError("a filter needs a value, a list of values, or min, max and not")
+    """A value, a list of values, or ``min``, ``max`` and ``not``."""
+    limits = value if isinstance(value, dict) else {"not": value}
+    if unknown := sorted(limits.keys() - {"min", "max", "not"}):
+        raise ValueError(f"unknown key {unknown[0]!r} in a filter: write {_CONDITION}")
+    if value in ({}, []) or limits.get("not") == []:
+        raise ValueError(f"a filter needs {_CONDITION}")
     for key in ("min", "max"):
-        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], (int, float))):
+        if key in limits and (isinstance(limits[key], bool) or not isinstance(limits[key], (int, float))):
             raise ValueError(f"{key} must be a number")
-    if "not" in value:
-        _check_condition(value["not"] if not isinstance(value["not"], dict) else [value["not"]])
+    values = limits["not"] if isinstance(limits.get("not"), list) else [limits.get("not")]
+    if not all(item is None or isinstance(item, (str, int, float)) for item in values):
+        raise ValueError("a value of a filter must be text, a number, true, false or null")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -161,12 +161,13 @@ class GateRule(Scope):
         return self
 
 
-def _long_form(value: Any) -> Any:
-    return {"rule": value} if isinstance(value, str) else value
+def _long_form(key: str, value: Any) -> Any:
+    return {key: value} if isinstance(value, str) else value
 
 
-RuleEntry = Annotated[VerdictRule, BeforeValidator(_long_form, json_schema_input_type=str | VerdictRule)]
-GateEntry = Annotated[GateRule, BeforeValidator(_long_form, json_schema_input_type=str | GateRule)]
+_as_rule, _as_metric = partial(_long_form, "rule"), partial(_long_form, "expression")
+RuleEntry = Annotated[VerdictRule, BeforeValidator(_as_rule, json_schema_input_type=str | VerdictRule)]
+GateEntry = Annotated[GateRule, BeforeValidator(_as_rule, json_schema_input_type=str | GateRule)]
 
 
 BUILT_IN: Mapping[str, Metric] = {
@@ -206,10 +207,6 @@ class ComputedMetric(Frozen):
     def parsed(self) -> Expression:
         """The parsed expression."""
         return parse_expression(self.expression)
-
-
-def _as_metric(value: object) -> object:
-    return {"expression": value} if isinstance(value, str) else value
 
 
 MetricEntry = Annotated[ComputedMetric, BeforeValidator(_as_metric, json_schema_input_type=str | ComputedMetric)]

@@ -105,7 +105,8 @@ class LabelQuestion(Frozen):
             return ()
         low, high = self.scale
         count = int((high - low) / self.step + 1e-9) + 1
-        return tuple(_plain_number(low + index * self.step) for index in range(count))
+        values = (round(low + index * self.step, 9) for index in range(count))
+        return tuple(int(value) if value.is_integer() else value for value in values)
 
     @property
     def answers_text(self) -> str:
@@ -140,10 +141,14 @@ class LabelQuestion(Frozen):
         """Why a value is not a valid answer; ``None`` if it is valid. A missing answer is always valid."""
         if answer is None:
             return None
-        if self.type == "tags":
-            return _tag_problem(answer, self.choices)
-        problem = self._value_problem(answer)
-        return f"{answer!r:.60} is {problem}" if problem else None
+        if self.type != "tags":
+            problem = self._value_problem(answer)
+            return f"{answer!r:.60} is {problem}" if problem else None
+        if isinstance(answer, str) or not isinstance(answer, Sequence):
+            return f"{answer!r:.60} is not a list of tags"
+        if unknown := [tag for tag in answer if tag not in self.choices]:
+            return f"{unknown[0]!r:.60} is not one of {', '.join(self.choices)}"
+        return "a tag is listed twice" if len(set(answer)) < len(answer) else None
 
     def _value_problem(self, answer: Any) -> str | None:
         if self.type == "yes_no":
@@ -218,20 +223,6 @@ def metric_mismatch(
         if low < least or high > most:
             return f"the scale from {low:g} to {high:g} exceeds the rubric's scale from {least:g} to {most:g}"
     return None
-
-
-def _plain_number(value: float) -> int | float:
-    rounded = round(value, 9)
-    return int(rounded) if rounded.is_integer() else rounded
-
-
-def _tag_problem(answer: Any, choices: Sequence[str]) -> str | None:
-    if isinstance(answer, str) or not isinstance(answer, Sequence):
-        return f"{answer!r:.60} is not a list of tags"
-    unknown = [tag for tag in answer if tag not in choices]
-    if unknown:
-        return f"{unknown[0]!r:.60} is not one of {', '.join(choices)}"
-    return "a tag is listed twice" if len(set(answer)) < len(answer) else None
 
 
 _GENERATED = (TaskType.IMAGE_GENERATION, TaskType.VIDEO_GENERATION)
@@ -317,21 +308,17 @@ def resolve_labels(
     ``asked`` are the questions of each grader's judges. A question or pair of the suite replaces that of the preset
     with the same key.
     """
-    if labels is None:
-        return _default(asked, frozenset(tasks))
+    if labels is None:  # usability, the questions for the tasks, those of judges, and a note
+        by_key = {"usable": _yes_no("usable", "Would you use it as is?", VERDICT)}
+        in_suite = frozenset(tasks)
+        by_key |= {question.key: question for question in _BY_TASK if in_suite & set(question.tasks)}
+        for of_grader in asked:  # replaces a question of the same name, so that rater and judge can be compared
+            by_key |= of_grader
+        by_key.setdefault("note", LabelQuestion(key="note", ask="Any other comments?", type="text"))
+        return Labels(questions=tuple(by_key.values()), pairs=_pair("Which is better?"))
     if labels.preset is None:
         return labels
     preset = READY[labels.preset]
     questions = {question.key: question for question in (*preset.questions, *labels.questions)}
     pairs = {question.key: question for question in (*preset.pairs, *labels.pairs)}
     return Labels(questions=tuple(questions.values()), pairs=tuple(pairs.values()), anchors=labels.anchors)
-
-
-def _default(asked: Iterable[Mapping[str, LabelQuestion]], tasks: frozenset[TaskType]) -> Labels:
-    """Usability, the questions for the tasks, the rubrics' questions, and a note."""
-    questions = {"usable": _yes_no("usable", "Would you use it as is?", VERDICT)}
-    questions |= {question.key: question for question in _BY_TASK if tasks & set(question.tasks)}
-    for of_grader in asked:  # replaces a question of the same name, so that rater and judge can be compared
-        questions |= of_grader
-    questions.setdefault("note", LabelQuestion(key="note", ask="Any other comments?", type="text"))
-    return Labels(questions=tuple(questions.values()), pairs=_pair("Which is better?"))

@@ -76,14 +76,22 @@ def load_suite(
 
     ``variables`` override the suite's ``vars``; ``judges`` override judges by key, as ``provider:model``.
     """
-    path, data = _read(path)
+    with suppress(OSError):  # such as a name that is too long, which reading reports
+        path = path / SUITE_FILE if path.is_dir() else path
+    try:
+        data = read_bytes(path)
+    except UsageError as error:
+        raise SuiteError([Problem(str(path), 0, 0, str(error))]) from None
     document = _document(data, str(path))
     document.data.update(_apply_flags(document.data, variables or {}, judges or {}))
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
     render_output_paths(document)
-    _check_cases(document)
+    cases = document.data.get("cases")
+    if isinstance(cases, list) and len(cases) > CELLS.limit:  # before any of them is checked
+        message = f"{len(cases):,} cases exceed the limit of {CELLS.limit:,} cells ({CELLS.hint})"
+        raise SuiteError([Problem(*document.source.position(("cases",)), message)])
     validated = _validated(document)
     validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))
     broken = validated.broken
@@ -110,14 +118,8 @@ def load_suite(
         *_cut_texts(document),
         *document.notes,
     )
-    source_sha256 = sha256(data).hexdigest()
     return LoadedSuite(
-        validated.suite,
-        path.absolute(),
-        folder,
-        source_sha256,
-        boundary,
-        secrets,
+        *(validated.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets),
         warnings=warnings,
         notes=tuple(Problem(*document.position(note.loc), f"{NOTE}{note.message}") for note in noted),
         name=document.source.name,
@@ -140,10 +142,8 @@ def _cut_texts(document: Document) -> Iterator[Problem]:
         for path, position, comment in cut_texts(source.text):
             is_variable = not {"vars", "metadata"}.isdisjoint(step for step in path if isinstance(step, str))
             if _is_free_text(path) or (is_variable and not _APART.match(comment)):
-                message = (
-                    f"YAML reads {comment.strip():.60} as a comment, so the text ends before it: put the text in quotes"
-                )
-                yield Problem(source.name, *position, f"{WARNING}{message}")
+                message = f"YAML reads {comment.strip():.60} as a comment, so the text ends before it"
+                yield Problem(source.name, *position, f"{WARNING}{message}: put the text in quotes")
 
 
 def _is_free_text(path: Loc) -> bool:
@@ -193,37 +193,18 @@ def recheck_suite(
     with suite_counted(len(suite.cases)):
         # a selection may have left few cells of a suite with many samples: only their number is limited
         reported = list(check.problems(suite.model_copy(update={"samples": 1}), folder, boundary, run_labels))
+    name = f"{path} as stored in the run"
     problems = [*misfits, *(problem for problem in reported if not isinstance(problem, SuiteWarning | SuiteNote))]
     if problems:
         messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
-        raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
+        raise SuiteError(Problem(name, 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
-    warnings = tuple(
-        Problem(f"{path} as stored in the run", 0, 0, f"{WARNING}{warning.message}")
-        for warning in reported
-        if isinstance(warning, SuiteWarning)
-    )
+    warned = (f"{WARNING}{warning.message}" for warning in reported if isinstance(warning, SuiteWarning))
     return LoadedSuite(
-        suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True, warnings=warnings
+        *(suite, path.absolute(), folder, source_sha256, boundary, secrets),
+        is_from_run=True,
+        warnings=tuple(Problem(name, 0, 0, warning) for warning in warned),
     )
-
-
-def _check_cases(document: Document) -> None:
-    """Raises ``SuiteError`` if there are more cases than the limit of cells, before any case is checked."""
-    cases = document.data.get("cases")
-    if isinstance(cases, list) and len(cases) > CELLS.limit:
-        message = f"{len(cases):,} cases exceed the limit of {CELLS.limit:,} cells ({CELLS.hint})"
-        raise SuiteError([Problem(*document.source.position(("cases",)), message)])
-
-
-def _read(path: Path) -> tuple[Path, bytes]:
-    """The file that a suite is in, and its bytes. Raises ``SuiteError`` if it cannot be read."""
-    with suppress(OSError):  # such as a name that is too long, which reading reports
-        path = path / SUITE_FILE if path.is_dir() else path
-    try:
-        return path, read_bytes(path)
-    except UsageError as error:
-        raise SuiteError([Problem(str(path), 0, 0, str(error))]) from None
 
 
 def _document(data: bytes, name: str) -> Document:
@@ -250,9 +231,8 @@ def _variables(declared: Any, variables: Mapping[str, str]) -> dict[str, Any]:
             names = ", ".join(map(str, declared)) or "none"
             raise UsageError(f"--var {name}: the suite has no such variable (known: {names})")
         if text == HIDDEN:
-            raise UsageError(
-                f"--var {name}: {HIDDEN} is a placeholder for a secret that is not stored: pass the actual value"
-            )
+            message = f"{HIDDEN} is a placeholder for a secret that is not stored: pass the actual value"
+            raise UsageError(f"--var {name}: {message}")
         if SECRET_NAME.fullmatch(name) and len(text) < SHORTEST_SECRET:
             raise UsageError(f"--var {name}: a secret value needs at least {SHORTEST_SECRET} characters to be hidden")
         if not text.isprintable() and any(0xD800 <= ord(char) <= 0xDFFF for char in text):

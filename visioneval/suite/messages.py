@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import compress
 from typing import Any, Self
+
+from pydantic import BaseModel, ValidationError
 
 from visioneval.errors import count_of, did_you_mean
 from visioneval.media.urls import public_address
@@ -141,7 +144,19 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return str(error["ctx"]["error"])
     if kind in _TAG_ERRORS:
         return _unknown_type(error, schema)
-    return f"{_readable(loc)}: {_value_problem(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
+    key = next((step for step in reversed(loc) if isinstance(step, str)), "item")
+    problem = _value_problem(kind, loc, error.get("ctx", {}), error["input"]) or error["msg"]
+    return f"{key if key.isprintable() else repr(key)}: {problem}"
+
+
+def model_problems(model: type[BaseModel], params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each parameter that does not fit a model of all parameters, with the reason."""
+    try:
+        model.model_validate(dict(params))
+    except ValidationError as error:
+        schema = model.model_json_schema()
+        for entry in error.errors(include_url=False):
+            yield str(entry["loc"][0]), explain(entry, schema)
 
 
 def _place_of(name: str, schema: Mapping[str, Any], loc: Loc) -> str:
@@ -206,8 +221,7 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
 
 def _wrong_type(expected: str, value: Any, *, is_size: bool) -> str:
     """What is expected instead of a value, and how to write a text that YAML reads as something else."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_size and number:
+    if is_size and isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"write a size such as 1024x1024, not {format_value(value)}"
     hint = ""
     if expected == "text" and isinstance(value, (bool, int, float)):
@@ -269,11 +283,6 @@ def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(field, properties[field]["const"]) for field in _TAGS if "const" in properties.get(field, {})]
 
 
-def _readable(loc: Loc) -> str:
-    name = next((step for step in reversed(loc) if isinstance(step, str)), "item")
-    return name if name.isprintable() else repr(name)
-
-
 def known_keys(schema: Mapping[str, Any], loc: Sequence[str | int]) -> set[str]:
     """The keys that the JSON Schema allows in the mapping at ``loc``."""
     return {key for node in _nodes(schema, loc) for key in node.get("properties", {})}
@@ -286,8 +295,11 @@ def _nodes(schema: Mapping[str, Any], loc: Sequence[str | int]) -> list[Mapping[
         below = [child for node in nodes for child in _children(node, step)]
         if below:
             nodes = [alt for child in below for alt in _alternatives(child, schema)]
-        else:  # the tag of a union is part of pydantic's location but not of the document
-            nodes = [node for node in nodes if _is_tagged(node, step)] or nodes
+            continue
+        # the tag of a union is part of pydantic's location but not of the document
+        values = [[const for _, const in _tag_of(node)] for node in nodes]
+        tagged = [step in consts or (step == "module:Class" and not consts) for consts in values]
+        nodes = list(compress(nodes, tagged)) or nodes
     return nodes
 
 
@@ -299,11 +311,6 @@ def _children(node: Mapping[str, Any], step: str | int) -> list[Any]:
     matching = [child for pattern, child in node.get("patternProperties", {}).items() if re.search(pattern, step)]
     extra = node.get("additionalProperties")
     return matching or ([extra] if isinstance(extra, dict) else [])
-
-
-def _is_tagged(node: Mapping[str, Any], tag: str | int) -> bool:
-    consts = [const for _, const in _tag_of(node)]
-    return tag in consts or (tag == "module:Class" and not consts)
 
 
 def _alternatives(node: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:

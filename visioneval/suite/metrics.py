@@ -18,10 +18,11 @@ from pydantic import Field, field_validator
 
 from visioneval.errors import did_you_mean
 from visioneval.expressions import Kind, Node, for_case, kind_of, names_in, parse_expression
-from visioneval.rules import Rule, can_fail, parse_gate, parse_rule
+from visioneval.rules import can_fail, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import BUILT_IN, ComputedMetric, GateRule, VerdictRule
 from visioneval.suite.model import Suite
+from visioneval.suite.questions import reachable
 from visioneval.types import Metric
 
 
@@ -145,8 +146,9 @@ class SuiteMetrics:
                 continue
             unknown = [source for source in entry.parsed.names if source not in {*kinds, *waiting}]
             problems += [(name, f"there is no metric {source!r}{self._hint(source)}") for source in unknown]
-            if name in _reachable(name, waiting):
-                problems.append((name, _cycle(name, waiting)))
+            reads = {other: self._entries[other].parsed.names for other in waiting}
+            if name in reachable(name, reads):
+                problems.append((name, _cycle(name, reads)))
         return {name: resolved[name] for name in self._entries if name in resolved}, problems
 
     def _hint(self, unknown: str) -> str:
@@ -157,7 +159,7 @@ class SuiteMetrics:
 
     def sources(self, name: str) -> frozenset[str]:
         """A metric and everything that it reads, directly or not."""
-        return frozenset({name, *_reachable(name, self._entries)})
+        return frozenset({name, *reachable(name, {key: entry.parsed.names for key, entry in self._entries.items()})})
 
     def grader_sources(self) -> dict[str, tuple[str, ...]]:
         """By computed metric: the graders' metrics that it reads, directly or not."""
@@ -196,24 +198,12 @@ def _kind(entry: ComputedMetric, kinds: Mapping[str, Kind]) -> Kind:
     return kind
 
 
-def _reachable(name: str, entries: Mapping[str, ComputedMetric]) -> set[str]:
-    """What a computed metric reads, directly or not; contains its own name if it is in a cycle."""
-    reached: set[str] = set()
-    rest = [name]
-    while rest:
-        entry = entries.get(rest.pop())
-        new = [source for source in entry.parsed.names if source not in reached] if entry else []
-        reached.update(new)
-        rest += new
-    return reached
-
-
-def _cycle(name: str, entries: Mapping[str, ComputedMetric]) -> str:
+def _cycle(name: str, reads: Mapping[str, Iterable[str]]) -> str:
     """Describes the cycle that a computed metric is in."""
     path = [name]
     while True:
-        path.append(next(n for n in entries[path[-1]].parsed.names if name in {n, *_reachable(n, entries)}))
-        if path[-1] == name or len(path) > len(entries):
+        path.append(next(n for n in reads[path[-1]] if name in {n, *reachable(n, reads)}))
+        if path[-1] == name or len(path) > len(reads):
             return f"the metric reads itself: {' -> '.join(path)}"
 
 
@@ -419,10 +409,7 @@ class DecidingRules:
 
     def _of_case(self, case: TestCase) -> Iterable[VerdictRule]:
         metrics = self._metrics.of_case(case)
-        rules = self._suite.verdict if case.verdict is None else case.verdict
-        return (rule for rule in rules if rule.level == "fail" and _can_fail(parse_rule(rule.rule), metrics))
-
-
-def _can_fail(rule: Rule, metrics: Mapping[str, Metric]) -> bool:
-    metric = metrics.get(rule.metric)
-    return metric is not None and can_fail(rule, metric)
+        for entry in self._suite.verdict if case.verdict is None else case.verdict:
+            rule = parse_rule(entry.rule)
+            if entry.level == "fail" and rule.metric in metrics and can_fail(rule, metrics[rule.metric]):
+                yield entry

@@ -194,9 +194,13 @@ def json_schema() -> dict[str, Any]:
     for custom, field in ((CustomProvider, "provider"), (CustomGrader, "type"), (CustomJudge, "provider")):
         if names := plugin_names(custom.group):
             properties = schema["$defs"][custom.__name__]["properties"]
-            properties[field] = _with_names(properties[field], names)
+            texts = {key: properties[field].pop(key) for key in ("title", "description") if key in properties[field]}
+            properties[field] = {**texts, "anyOf": [{"enum": names}, properties[field]]}
     _close(schema)
-    _describe_constants(schema)
+    for model in schema["$defs"].values():
+        for entry in model.get("properties", {}).values():
+            if "const" in entry:  # a key with one value, such as ``type: text``, selects its model
+                entry.setdefault("description", model["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "visioneval suite",
@@ -205,25 +209,10 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _with_names(schema: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """The schema of the name of a class, which may also be one of ``names``."""
-    texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
-    pattern = {key: value for key, value in schema.items() if key not in texts}
-    return {**texts, "anyOf": [{"enum": names}, pattern]}
-
-
 @cache
 def suite_schema() -> Mapping[str, Any]:
     """``json_schema``, cached."""
     return json_schema()
-
-
-def _describe_constants(schema: dict[str, Any]) -> None:
-    """A key with one value, such as ``type: text``, selects its model: it has the model's description."""
-    for model in schema["$defs"].values():
-        for entry in model.get("properties", {}).values():
-            if "const" in entry:
-                entry.setdefault("description", model["description"])
 
 
 def _close(node: Any) -> None:

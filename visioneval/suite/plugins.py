@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,19 +77,15 @@ def _built(loaded: CustomClass, config: CustomEntry) -> Any:
         for _, message in _option_problems(loaded, options, config.options):
             raise UsageError(f"{loaded.title}: invalid options: {message}")
         config = config.model_copy(update={"options": options.model_validate(config.options)})
-    instance = _instance(loaded, config)
-    _check_main_method(loaded.title, instance, config.group)
-    return instance
-
-
-def _instance(loaded: CustomClass, config: CustomEntry) -> Any:
     _check_init(loaded)
     try:
-        return loaded.cls(config)
+        instance = loaded.cls(config)
     except VisionEvalError as error:
         raise UsageError(f"{loaded.title}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
         raise UsageError(f"{loaded.title}: cannot be created: {describe_user_error(error, first_line=True)}") from error
+    _check_main_method(loaded.title, instance, config.group)
+    return instance
 
 
 def _check_init(loaded: CustomClass) -> None:
@@ -190,24 +187,18 @@ def version_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for loc, entry in _custom_entries(suite):
         if entry.needs_trust:
             continue
-        is_editable = any(
-            plugin.is_editable
-            and (plugin.group, plugin.name, plugin.version) == (entry.group, entry.class_name, entry.version)
-            for plugin in installed_plugins()
+        plugins = (plugin for plugin in installed_plugins() if plugin.is_editable)
+        editable: set[object] = {(plugin.group, plugin.name, plugin.version) for plugin in plugins}
+        if (entry.group, entry.class_name, entry.version) not in editable:
+            continue
+        with suppress(UsageError):  # of a run, which may not need the class
+            if load_class(entry.class_name, entry.group, Path()).has_own_version:
+                continue
+        message = (
+            f"{entry.class_name}: its package is installed in editable mode, so its version stays {entry.version}"
+            " when its code changes, and nothing runs again: give the class a 'version'"
         )
-        if is_editable and not _has_own_version(entry):
-            message = (
-                f"{entry.class_name}: its package is installed in editable mode, so its version stays {entry.version}"
-                " when its code changes, and nothing runs again: give the class a 'version'"
-            )
-            yield (*loc, entry.name_key), message
-
-
-def _has_own_version(entry: CustomEntry) -> bool:
-    try:
-        return load_class(entry.class_name, entry.group, Path()).has_own_version
-    except UsageError:  # of a run, which may not need the class
-        return False
+        yield (*loc, entry.name_key), message
 
 
 def _custom_entries(suite: Suite) -> Iterator[tuple[Loc, CustomEntry]]:
@@ -235,33 +226,24 @@ def _with_declaration(
     """
     loaded = load_class(entry.class_name, entry.group, folder)
     misfits = [*_option_problems(loaded, _options_of(loaded), entry.options)]
-    misfits += [] if trust else _key_problems(entry, loaded)
+    variable = getattr(entry, "api_key_env", None)
+    usual = None if trust else read_attribute(loaded.title, loaded.cls, "api_key_env")
+    if not trust and variable not in (None, usual):  # a plug-in would get it because an untrusted suite names it
+        message = f"{variable!r} is not the variable of {loaded.title}: pass --trust-suite if you trust the suite"
+        misfits.append((("api_key_env",), message))
     version = loaded.version
     entry = entry.model_copy(update={"declared": None if version is None else Declared(version=version)})
     if misfits:
         return entry, misfits
     has_metrics = isinstance(entry, CustomGrader) and callable(read_attribute(loaded.title, loaded.cls, "metrics"))
-    is_built = has_metrics or (is_built and _has_key(entry))
-    instance = _built(loaded, entry) if is_built else None
+    has_key = all(os.environ.get(name) for name in getattr(entry, "needs_keys", ()))  # else it may be unable to start
+    instance = _built(loaded, entry) if has_metrics or (is_built and has_key) else None
     if isinstance(entry, CustomProvider) and instance is not None:
         tasks = (case.task_type for case in cases)
         return entry, [(("provider",), message) for message in task_problems(entry.class_name, instance, entry, tasks)]
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)
-
-
-def _key_problems(entry: Any, loaded: CustomClass) -> Problems:
-    """A key that a plug-in would get because an untrusted suite names it."""
-    variable, usual = getattr(entry, "api_key_env", None), read_attribute(loaded.title, loaded.cls, "api_key_env")
-    if variable not in (None, usual):
-        message = f"{variable!r} is not the variable of {loaded.title}: pass --trust-suite if you trust the suite"
-        yield ("api_key_env",), message
-
-
-def _has_key(entry: Any) -> bool:
-    """Whether the API key of an entry is set, if it needs one. Without it, the class may be unable to start."""
-    return all(os.environ.get(name) for name in getattr(entry, "needs_keys", ()))
 
 
 def _options_of(loaded: CustomClass) -> type[BaseModel] | None:
@@ -288,7 +270,9 @@ def _option_problems(loaded: CustomClass, options: type[BaseModel] | None, writt
     try:
         options.model_validate(written)
     except ValidationError as error:
-        schema = _schema_of(options)
+        schema = {}
+        with suppress(Exception):  # a type of the class may have none
+            schema = options.model_json_schema()
         for entry in error.errors(include_url=False):
             of_key = ("[key]",) if entry["type"] == "extra_forbidden" else ()
             path = document_path(entry["loc"])
@@ -297,14 +281,6 @@ def _option_problems(loaded: CustomClass, options: type[BaseModel] | None, writt
     except (Exception, SystemExit) as error:
         problem = describe_user_error(error, first_line=True)
         raise UsageError(f"{loaded.title}: Options failed: {problem}") from error
-
-
-def _schema_of(options: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of options, for hints; empty if a type of theirs has none."""
-    try:
-        return options.model_json_schema()
-    except Exception:
-        return {}
 
 
 def _with_metrics(
@@ -338,16 +314,15 @@ def _metrics_for(instance: Any, name: str, case: TestCase) -> dict[str, Metric]:
         raise UsageError(f"{name}: {message}") from error
     if not isinstance(written, Mapping):
         raise UsageError(f"{name}: metrics(case) returned {type(written).__name__}, not dict, for {case.id!r}")
-    return {str(metric): _valid_metric(name, case, metric, meaning) for metric, meaning in written.items()}
-
-
-def _valid_metric(name: str, case: TestCase, metric: Any, meaning: Any) -> Metric:
-    try:
-        return Metric.model_validate(meaning)
-    except ValidationError as error:
-        problems = (explain(entry, Metric.model_json_schema()) for entry in error.errors(include_url=False))
-        message = f"metrics(case) returned an invalid {str(metric)!r} for {case.id!r}: {'; '.join(problems)}"
-        raise UsageError(f"{name}: {message}") from error
+    metrics: dict[str, Metric] = {}
+    for metric, meaning in written.items():
+        try:
+            metrics[str(metric)] = Metric.model_validate(meaning)
+        except ValidationError as error:
+            problems = (explain(entry, Metric.model_json_schema()) for entry in error.errors(include_url=False))
+            message = f"metrics(case) returned an invalid {str(metric)!r} for {case.id!r}: {'; '.join(problems)}"
+            raise UsageError(f"{name}: {message}") from error
+    return metrics
 
 
 def _metric_problems(grader: CustomGrader, metrics: Mapping[str, Metric]) -> Problems:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
@@ -51,7 +51,8 @@ def question_list(value: Any, before: Sequence[Any] = ()) -> Any:
 
 def _numbered(questions: Sequence[Any], before: Sequence[Any]) -> list[Any]:
     """The same raw questions, each with an id, and with dependencies as lists of ids."""
-    ids = set(map(_id_of, (*before, *questions)))
+    names = (q.get("id") if isinstance(q, Mapping) else getattr(q, "id", None) for q in (*before, *questions))
+    ids = {"" if name is None else str(name) for name in names}
     listed: list[Any] = []
     number = len(before)
     for question in questions:
@@ -70,11 +71,6 @@ def _numbered(questions: Sequence[Any], before: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _id_of(question: Any) -> str:
-    name = question.get("id") if isinstance(question, Mapping) else getattr(question, "id", None)
-    return "" if name is None else str(name)
-
-
 class _Unnamed(dict[str, Any]):
     """A raw question that gets its number as its id."""
 
@@ -84,13 +80,13 @@ def listed_questions(value: Any) -> Any:
     if isinstance(value, str):
         return _in_text(value) if value.strip() else value
     if isinstance(value, list | tuple):
-        return [question for item in value for question in _in_item(item)]
+        return [question for item in value for question in _in_list(item)]
     if isinstance(value, Mapping):
         return _in_object(value)
     return value
 
 
-def _in_item(item: Any) -> list[Any]:
+def _in_list(item: Any) -> list[Any]:
     if isinstance(item, Mapping) and _RECORD in item:
         questions = listed_questions(item[_RECORD])
         return questions if isinstance(questions, list) else [item]
@@ -151,12 +147,8 @@ def _in_object(value: Mapping[str, Any]) -> Any:
         return parallel_questions(named)
     if isinstance(texts, str):
         return [_with_name(_without_nulls(named))]
-    return [_of_key(key, item) for key, item in value.items()]
-
-
-def _of_key(key: str, item: Any) -> Any:
-    question = _Unnamed(question=item) if isinstance(item, str) else _question(item)
-    return {"id": key, **question} if isinstance(question, Mapping) else question
+    by_id = {key: _Unnamed(question=item) if isinstance(item, str) else _question(item) for key, item in value.items()}
+    return [{"id": key, **item} if isinstance(item, Mapping) else item for key, item in by_id.items()]
 
 
 def _with_name(question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -175,7 +167,10 @@ def parallel_questions(values: Mapping[str, Any]) -> list[Any]:
     """
     texts = values.get("question")
     if isinstance(texts, Mapping):
-        return [_single({**_at_key(values, key), "id": key}) for key in texts]
+        if bad := next((name for name, items in values.items() if isinstance(items, list | tuple)), None):
+            raise ValueError(f"questions: {bad!r} must be an object by ID, like the questions")
+        objects = {name: items for name, items in values.items() if isinstance(items, Mapping)}
+        return [_single({**values, **{name: objects[name].get(key) for name in objects}, "id": key}) for key in texts]
     if not isinstance(texts, list | tuple):
         return [_single(values)]
     for key, items in values.items():
@@ -187,12 +182,6 @@ def parallel_questions(values: Mapping[str, Any]) -> list[Any]:
         _single({key: items[index] if isinstance(items, list | tuple) else items for key, items in values.items()})
         for index in range(len(texts))
     ]
-
-
-def _at_key(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    if bad := next((name for name, items in values.items() if isinstance(items, list | tuple)), None):
-        raise ValueError(f"questions: {bad!r} must be an object by ID, like the questions")
-    return {name: items.get(key) if isinstance(items, Mapping) else items for name, items in values.items()}
 
 
 def _single(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,10 +246,6 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
-
-
 QuestionId = Annotated[
     str,
     StringConstraints(min_length=1, max_length=60, pattern=_LINE, strip_whitespace=True),
@@ -286,7 +271,11 @@ class GeckoQuestion(Frozen):
     type: QuestionType = Field(default="other", description="The kind of claim that it checks, for scores by type.")
     justification: str = Field(default="", description="The words of the prompt that it is about.")
     depends_on: Annotated[
-        tuple[QuestionId, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[QuestionId, ...] | str | int)
+        tuple[QuestionId, ...],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value,
+            json_schema_input_type=tuple[QuestionId, ...] | str | int,
+        ),
     ] = Field(default=(), description="IDs of the questions that must be correct for this one to count as correct.")
 
     @field_validator("choices")
@@ -304,9 +293,8 @@ class GeckoQuestion(Frozen):
     @classmethod
     def _check_quotes(cls, kind: str) -> str:
         if "'" in kind or '"' in kind:
-            raise ValueError(
-                f"type: {kind!r:.80} contains a quote: remove it, since rules must be able to name the type"
-            )
+            message = f"type: {kind!r:.80} contains a quote"
+            raise ValueError(f"{message}: remove it, since rules must be able to name the type")
         return kind
 
     @model_validator(mode="after")
@@ -406,7 +394,7 @@ def without_bad_dependencies(questions: Sequence[GeckoQuestion]) -> tuple[GeckoQ
     parents = {question.id: question.depends_on for question in questions}
 
     def is_valid(child: str, parent: str) -> bool:
-        return parent in parents and child not in _with_ancestors(parent, parents)
+        return parent in parents and child not in {parent, *reachable(parent, parents)}
 
     return _with_parents(questions, is_valid)
 
@@ -432,12 +420,12 @@ def _with_parents(
     )
 
 
-def _with_ancestors(name: str, parents: Mapping[str, Sequence[str]]) -> set[str]:
-    """A question and all on which it depends, directly or not."""
+def reachable(name: str, parents: Mapping[str, Iterable[str]]) -> set[str]:
+    """All on which a name depends, directly or not; contains the name itself if it is in a cycle."""
     reached: set[str] = set()
     todo = [name]
     while todo:
-        if (current := todo.pop()) not in reached:
-            reached.add(current)
-            todo += parents.get(current, ())
+        new = set(parents.get(todo.pop(), ())) - reached
+        reached |= new
+        todo += new
     return reached

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -35,13 +35,9 @@ def model_runs(entry: BaseProvider, suite: Suite, folder: Path, run_labels: RunL
     Each has its own config with a label, one prompt at most and without a grid, so that the resolved suite expands to
     the same runs. Raises ``VisionEvalError`` if another run or a dataset cannot be read.
     """
+    name = entry.provider_name
     return [
-        ModelRun(
-            label,
-            entry.provider_name,
-            changes.get("params", {}),
-            entry.model_copy(update={"label": label, **changes}),
-        )
+        ModelRun(label, name, changes.get("params", {}), entry.model_copy(update={"label": label, **changes}))
         for base, base_changes in entry.model_runs(suite.cases, folder, run_labels)
         for label, changes in _with_prompts(base, base_changes, entry, suite)
     ]
@@ -54,14 +50,10 @@ def _with_prompts(
     prompts = suite.prompts_of(entry)
     if not prompts:
         yield label, changes
+    deciding = [case for case in suite.cases if case.output_of is None and case.previous_turn is None]
     for prompt in prompts:
-        if any(entry.does(case.task_type) and _decides_prompts(case) and prompt.is_for(case) for case in suite.cases):
+        if any(entry.does(case.task_type) and prompt.is_for(case) for case in deciding):
             yield prompt.model_run_label(label), {**changes, "prompts": (prompt.label,)}
-
-
-def _decides_prompts(case: TestCase) -> bool:
-    """Whether a prompt is for a model run because of this case: no other case decides about it."""
-    return case.output_of is None and case.previous_turn is None
 
 
 class RunCoverage:
@@ -112,10 +104,7 @@ def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
         return
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     loc: Loc = ("models", largest, "grid") if grids[largest] else ("models",)
-    yield (
-        loc,
-        f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})",
-    )
+    yield loc, f"the suite has {sum(sizes):,} model runs, over the limit of {MODEL_RUNS.limit:,} ({MODEL_RUNS.hint})"
 
 
 def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
@@ -163,14 +152,14 @@ def addressed(
     """
     path = address_of(params)
     mime = params.get("mime") or (mimetypes.guess_type(path)[0] if path else None)
-    if path is None or mime is None or not all(_reads_addresses(grader, judges) for grader in graders):
+    if path is None or mime is None:
         return params
-    return {**params, "mime": mime, "by_address": True}
-
-
-def _reads_addresses(grader: BaseGrader, judges: Mapping[str, BaseJudge]) -> bool:
-    used = [judges.get(name) for name in grader.judge_names]
-    return grader.needs_no_bytes and bool(used) and all(judge is not None and judge.watches for judge in used)
+    watching = {name for name, judge in judges.items() if judge.watches}
+    needs_bytes = (
+        not grader.needs_no_bytes or not grader.judge_names or not watching.issuperset(grader.judge_names)
+        for grader in graders
+    )
+    return params if any(needs_bytes) else {**params, "mime": mime, "by_address": True}
 
 
 MAX_SHARDS = 100_000
@@ -253,9 +242,6 @@ class _Groups:
         self._parents[self.of(first)] = self.of(second)
 
 
-T = TypeVar("T")
-
-
 class Selection(Frozen):
     """The flags that restricted a run."""
 
@@ -307,11 +293,14 @@ def selected(suite: Suite, selection: Selection) -> Suite:
 
 def check_selection(suite: Suite, selection: Selection) -> None:
     """Raises ``UsageError`` for a flag that matches nothing, and if nothing is left of the suite."""
-    _check_matches("--model", selection.models, suite.models, _label)
-    _check_matches("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    _check_matches(
-        "--case", selection.cases, [name for case in suite.cases for name in (case.id, chain_of(case.id))], str
-    )
+    for flag, patterns, names in (
+        ("--model", selection.models, [_label(entry) for entry in suite.models]),
+        ("--grader", selection.graders, [grader.key for grader in suite.graders]),
+        ("--case", selection.cases, [name for case in suite.cases for name in (case.id, chain_of(case.id))]),
+    ):
+        for pattern in patterns:
+            if not any(any_glob([pattern], name) for name in names):
+                raise UsageError(f"{flag}: no match for {pattern!r}{did_you_mean(pattern, names[:200])}")
     tags = {tag for case in suite.cases for tag in case.tags}
     for tag in selection.tags:
         if tag not in tags:
@@ -357,10 +346,3 @@ def merged(before: Selection, flags: Selection) -> Selection:
 
 def _label(entry: BaseProvider) -> str:
     return str(entry.label)
-
-
-def _check_matches(flag: str, patterns: Iterable[str], items: Sequence[T], name: Callable[[T], str]) -> None:
-    names = [name(item) for item in items]
-    for pattern in patterns:
-        if not any(any_glob([pattern], candidate) for candidate in names):
-            raise UsageError(f"{flag}: no match for {pattern!r}{did_you_mean(pattern, names[:200])}")

@@ -14,12 +14,12 @@ from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 
 from visioneval import Question
-from visioneval.providers import image_limits
+from visioneval.providers import questions
 from visioneval.providers.base import AddressPart, ImagePart, VideoPart
-from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.image_limits import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
-from visioneval.providers.litellm.config import LiteLLMJudge
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.providers.gemini import GeminiJudge
+from visioneval.providers.litellm import LiteLLMJudge
+from visioneval.providers.openai import OpenAIJudge
+from visioneval.providers.questions import TEXT_BYTES, ImageLimits, ScaledPart, base64_bytes, fitted, limits_of
 from visioneval.records.between_cells import read_preferences
 
 CLAUDE = "claude-sonnet-5-5"
@@ -80,7 +80,7 @@ class Existing:
 
     def limit(self, model: str, **limits: Any) -> None:
         known = ((f".*{model}", ImageLimits(**{"request_bytes": 100_000_000, **limits})),)
-        self.monkeypatch.setattr(image_limits, "_JUDGES", known)
+        self.monkeypatch.setattr(questions, "_JUDGES", known)
 
 
 @pytest.fixture
@@ -149,9 +149,9 @@ def test_an_image_is_scaled_once_for_all_questions_about_it(
         scaled.append((side, most_bytes))
         return whole(source, mime, side, most_bytes)
 
-    whole = image_limits._scale
-    image_limits._LATEST.clear()
-    monkeypatch.setattr(image_limits, "_scale", scale)
+    whole = questions._scale
+    questions._LATEST.clear()
+    monkeypatch.setattr(questions, "_scale", scale)
     stored(existing.runner.folder / "outputs/one.png", (8001, 16))
     stored(existing.runner.folder / "outputs/two.png", (8002, 16))
     cases = [{"id": "one", "prompt": "a tree"}, {"id": "two", "prompt": "a tree"}]
@@ -159,14 +159,14 @@ def test_an_image_is_scaled_once_for_all_questions_about_it(
     existing.run()
     assert (len(existing.questions), len(scaled)) == (6, 2)
     assert {question.images[0].data for question in existing.questions} == {
-        data for data, *_ in image_limits._LATEST.values()
+        data for data, *_ in questions._LATEST.values()
     }
     existing.limit("claude", side=7000)
     existing.run(run_id="other")
     assert len(scaled) == 4, "another limit scales again"
-    monkeypatch.setattr(image_limits, "_LATEST_BYTES", 1)
+    monkeypatch.setattr(questions, "_LATEST_BYTES", 1)
     existing.run("--reuse", "none", run_id="small")
-    assert len(image_limits._LATEST) == 1
+    assert len(questions._LATEST) == 1
 
 
 def test_each_judge_of_a_panel_has_its_own_limits_and_local_graders_have_none(existing: Existing) -> None:

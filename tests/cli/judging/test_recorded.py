@@ -11,9 +11,7 @@ import pytest
 from toys import Toy
 
 from visioneval import CellRef, Problem, ProviderError, Question, SuiteError, UsageError, read_records
-from visioneval.providers.recorded.checks import problems
-from visioneval.providers.recorded.config import RecordedJudge
-from visioneval.providers.recorded.judge import Recorded
+from visioneval.providers.recorded import Recorded, RecordedJudge, problems
 from visioneval.suite.files import Trust
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from fake_api import FakeAPI
 from pydantic import BaseModel, ValidationError
+from tables import rows_of
 from toys import Toy
 from vertex import ProxyLog, vertex
 
 from visioneval.suite.model import Suite
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
+
+rows = rows_of(__file__)
 
 CLOUD = {"project": "shop", "location": "europe-west4"}
 TRUST = "pass --trust-suite if you trust this suite, or add the project 'shop' to VISIONEVAL_TRUSTED_PROJECTS"
@@ -143,19 +146,7 @@ def test_every_location_is_served_by_google(location: str) -> None:
     assert options.host_problem(trusted=False) is None
 
 
-@pytest.mark.parametrize(
-    ("host", "custom"),
-    [
-        ("us-central1-aiplatform.googleapis.com", True),
-        ("aiplatform.mtls.googleapis.com", True),
-        ("aiplatform-psc1.p.googleapis.com", True),
-        ("evil.aiplatform.googleapis.com", False),
-        ("generativelanguage.googleapis.com", False),
-        ("aiplatformXgoogleapis.com", False),
-        ("aiplatform.googleapis.com.evil.example", False),
-        ("aiplatform.evil.example.rep.googleapis.com", False),
-    ],
-)
+@pytest.mark.parametrize(("host", "custom"), rows("hosts_of_vertex_ai"))
 def test_hosts_of_vertex_ai(host: str, custom: bool) -> None:
     assert is_vertex_host(host) is custom
 

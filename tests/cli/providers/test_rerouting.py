@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tables import rows_of
 from toys import Toy
 
 from visioneval.analysis.sides import is_same_model
 
+rows = rows_of(__file__)
 
-@pytest.mark.parametrize(
-    ("asked", "answered", "is_same"),
-    [
-        ("gpt-5.4", "gpt-5.4", True),
-        ("gpt-5.4", "gpt-5.4-2026-03-05", True),
-        ("gpt-4", "gpt-4-0613", True),
-        ("claude-haiku-4-5", "claude-haiku-4-5@20251001", True),
-        ("gemini-3.5-flash", "models/gemini-3.5-flash", True),
-        ("gemini-3.5-flash", "gemini-3.5-flash-001", True),
-        ("gemini-3.5-flash", "gemini-3.5-flash-preview-05-20", True),
-        ("gemini-flash-latest", "gemini-3.5-flash", True),
-        ("Qwen/Qwen3-VL", "qwen3-vl", True),
-        ("gpt-5.4", "gpt-5.4-mini", False),
-        ("gpt-5.4", "gpt-5.4-mini-2026-03-05", False),
-        ("gpt-5", "gpt-5.4", False),
-        ("gemini-2.5-flash", "gemini-3.5-flash-lite", False),
-        ("gemini-3.5-flash", "gemini-3.5-flash-lite", False),
-    ],
-)
+
+@pytest.mark.parametrize(("asked", "answered", "is_same"), rows("a_dated_snapshot_is_the_same_model"))
 def test_a_dated_snapshot_is_the_same_model(asked: str, answered: str, is_same: bool) -> None:
     assert is_same_model(asked, answered) is is_same
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
-from visioneval import CaseFiles, Grade, GraderError, GradingContext, TaskType, TestCase, read_records
+from visioneval import CaseFiles, Grade, GraderError, GradingContext, TestCase, read_records
 from visioneval.cli import app
 from visioneval.graders.pixels import LocalityGrader, ReferenceGrader
 from visioneval.graders.pixels.color import comparable, on_backgrounds
@@ -354,14 +354,12 @@ def test_judges_get_the_transparency_of_an_image(tmp_path: Path, kind: str) -> N
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "GIF"])
 def test_models_get_the_transparency_of_an_input(tmp_path: Path, kind: str) -> None:
     """A model can only keep what it gets."""
-    from visioneval.providers.gemini.generator import _inline
     from visioneval.providers.inputs import accepted_image
 
     path = tmp_path / "image"
     path.write_bytes(encoded(logo(), kind))
-    for data in (accepted_image(path)[1], _inline(path).inline_data.data):
-        alpha = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))[..., 3]
-        assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
+    alpha = np.asarray(Image.open(io.BytesIO(accepted_image(path)[1])).convert("RGBA"))[..., 3]
+    assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
 
 
 def test_a_zoomed_view_has_the_transparency_of_the_image() -> None:
@@ -398,32 +396,6 @@ def test_opaque_images_and_mid_tones_are_read_once() -> None:
 
     for image in (flattened(logo()), logo((120, 130, 140, 255), mark=None), Image.new("RGBA", SIZE, NOTHING)):
         assert ocr.backgrounds(image) == ("white",)
-
-
-def test_expect_alpha_is_checked_with_the_suite(problems: Any) -> None:
-    def suite(expect: str) -> str:
-        return (
-            f"name: d\ncases: [{{id: a, prompt: x, expect: {expect}}}]\nmodels: [{{provider: mock}}]\n"
-            "graders: [{key: file, type: properties}]\nverdict: [file]\n"
-        )
-
-    for good in ("{alpha: any}", "{alpha: true}", "{alpha: false, format: jpeg}", "{alpha: any, format: jpeg}"):
-        assert problems(suite(good)) == []
-    for bad in ("maybe", "1", "'true'", "[any]"):
-        (unknown,) = problems(suite(f"{{alpha: {bad}}}"))
-        assert unknown.startswith("suite.yaml:2:")
-        assert "write true, false or any" in unknown
-    (impossible,) = problems(suite("{alpha: true, format: jpg}"))
-    assert "a jpeg has no transparency" in impossible
-
-
-def test_a_rule_on_alpha_needs_an_expectation_or_an_edit(problems: Any) -> None:
-    text = (
-        "name: d\ncases: [{id: a, prompt: x}]\nmodels: [{provider: mock}]\n"
-        "graders: [{key: file, type: properties}]\nverdict: [file, file.alpha]\n"
-    )
-    (problem,) = problems(text)
-    assert "expect.alpha or an image to edit" in problem
 
 
 def test_a_suite_fails_flattened_edits_until_it_accepts_any(tmp_path: Path) -> None:
@@ -475,11 +447,3 @@ def test_graders_whose_results_changed_have_a_version() -> None:
     ]
     assert versions == ["6", "5", "3", "7"]
     assert TextGrader(type="text", key="k", extract="judge").version is None
-
-
-def test_the_task_decides_about_edits() -> None:
-    config = PropertiesGrader(type="properties", key="file")
-    case = TestCase(id="c", prompt="p", images=[{"path": "a.png"}])
-    assert case.task_type is TaskType.IMAGE_EDITING
-    assert config.omissible(case) == {"file.alpha"}
-    assert "file.alpha" not in config.metrics(TestCase(id="c", prompt="p"))

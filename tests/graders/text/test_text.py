@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grading
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from suite_text import suite
 
 from visioneval import Grade, TestCase
 from visioneval.graders.text import TextGrader
@@ -128,20 +126,6 @@ def test_scores_are_the_declared_metrics(sign: Any) -> None:
         case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected} if expected else {}})
         declared = TextGrader(type="text", key="copy").metrics(case)
         assert graded(sign("SALE"), expected).scores.keys() == declared.keys()
-
-
-def copy_suite(extra: str) -> str:
-    return suite(
-        cases=f"cases: [{{id: one, prompt: a sign, expect: {{text: {{required: [SALE], extra: {extra}}}}}}}]",
-        graders="graders: [{key: copy, type: text}]",
-        verdict="verdict: [copy, copy.doubtful_extra == 0]",
-    )
-
-
-def test_a_rule_can_fail_doubtful_signs(problems: Callable[..., list[str]]) -> None:
-    assert problems(copy_suite("forbid")) == []
-    (problem,) = problems(copy_suite("allow"))
-    assert "only for cases with expect.text.extra: forbid" in problem
 
 
 def flyer(path: Path, *lines: str) -> Path:

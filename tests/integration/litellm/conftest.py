@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from visioneval import CaseFiles, GenerationRequest, TaskType, TestCase
-from visioneval.providers import output_urls
-from visioneval.providers.litellm.config import LiteLLMProvider
+from visioneval.providers import image_replies
+from visioneval.providers.litellm import LiteLLMProvider
 from visioneval.providers.litellm.generator import LiteLLMGenerator
 
 KEY = "sk-fake-0123456789abcdef"
@@ -41,7 +41,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", KEY)
     for name in ("FAL_AI_API_KEY", "STABILITY_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "sk-not-named-0123456789")
-    monkeypatch.setattr(output_urls, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(image_replies, "WAITS_S", (0.0, 0.0))
 
 
 @pytest.fixture(scope="session")

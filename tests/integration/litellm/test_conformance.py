@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance import VARIABLE, GenerationConformance, JudgeConformance, Scene
 
-from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
+from visioneval.providers.litellm import LiteLLMJudge, LiteLLMProvider
 from visioneval.providers.litellm.generator import LiteLLMGenerator, open_judge
 
 FAULTS = {

@@ -17,7 +17,7 @@ from conftest import FORMS, KEY
 from test_image_forms import answer_of, error, url_of
 
 from visioneval import CaseFiles, bounds
-from visioneval.providers.litellm.guard import Trace
+from visioneval.providers.litellm.worker import Trace
 
 Generate = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from conftest import FORMS, KEY
 from web_pages import Page, web
 
 from visioneval import CaseFiles, ProviderError
-from visioneval.providers import output_urls
+from visioneval.providers import image_replies
 
 Generate = Callable[..., Any]
 SIGNED = "?sig=s3cr3t"
@@ -105,7 +105,7 @@ def test_an_address_on_another_host_is_not_fetched(generate: Generate, url: str,
 def test_an_address_that_cannot_be_read(
     generate: Generate, monkeypatch: pytest.MonkeyPatch, page: Page, message: str
 ) -> None:
-    monkeypatch.setattr(output_urls, "MAX_BYTES", 1000)
+    monkeypatch.setattr(image_replies, "MAX_BYTES", 1000)
     with web(image=page) as files, fal_with(f"{files.url}/image.png{SIGNED}") as base_url:
         generated = generate(FORMS["fal"], base_url, output_hosts=["127.0.0.1"])
     problem = generated.unusable or generated.outputs[0].problem  # another redirect may come later

@@ -12,9 +12,9 @@ from conftest import KEY
 
 from visioneval import CellRef, Question, Reply
 from visioneval.providers.base import ImagePart, Tool
-from visioneval.providers.conversation import converse
-from visioneval.providers.litellm.config import LiteLLMJudge
+from visioneval.providers.litellm import LiteLLMJudge
 from visioneval.providers.litellm.generator import open_judge
+from visioneval.providers.questions import converse
 
 SCHEMA = {
     "type": "object",

@@ -22,14 +22,14 @@ from fake_api import FakeAPI, Fault
 from test_image_forms import answer_of
 
 from visioneval import ProviderError
-from visioneval.providers.litellm.config import LiteLLMProvider
-from visioneval.providers.litellm.process import FAILURE, Environment, LiteLLMConnection, LiteLLMProcess, process_for
+from visioneval.providers.litellm import LiteLLMProvider
+from visioneval.providers.litellm.generator import FAILURE, Environment, LiteLLMConnection, LiteLLMProcess, process_for
 from visioneval.providers.openai.connection import encoded
 
 Call = Callable[[Awaitable[Any]], Any]
 PARENT = """\
 import asyncio
-from visioneval.providers.litellm.process import FAILURE, Environment, process_for
+from visioneval.providers.litellm.generator import FAILURE, Environment, process_for
 
 async def main():
     process = process_for(Environment())

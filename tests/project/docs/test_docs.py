@@ -15,7 +15,7 @@ from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, config_of
-from visioneval.providers.mock.config import MockParams
+from visioneval.providers.mock import MockParams
 from visioneval.records import between_cells, labels
 from visioneval.records import questions as question_file
 from visioneval.records.model import JudgeAnswer

@@ -63,7 +63,7 @@ ABOUT_OLD_MODELS = {
         "gpt-4.1",
         "gpt-5",
     },  # without reasoning; without temperature
-    "visioneval/providers/gemini/config.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
+    "visioneval/providers/gemini/__init__.py": {"gemini-omni", "gemini-omni-1.1", "gemini-omni-flash"},
 }
 """By file: models that have ended or will end, and beginnings of names, which are what the file is about."""
 

@@ -15,7 +15,7 @@ from visioneval.installation import suite_folders
 from visioneval.settings import SUITE_FILE
 from visioneval.suite.model import json_schema
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("measured_once")]
 
 
 NEEDS_NO_KEY = ("editing", "gecko_offline", "generation", "quickstart", "videos")
@@ -31,13 +31,13 @@ def test_init_suites_run_and_pass(template: str, tmp_path: Path) -> None:
     done = runner.invoke(app, ["run", suite, "--runs", str(tmp_path / "runs")])
     assert done.exit_code == 0, done.output
     (folder,) = (tmp_path / "runs").iterdir()
-    verdicts = {record.model_label: [] for record in read_records(folder)}
+    verdicts: dict[str, list[Verdict]] = {}
     for record in read_records(folder):
-        verdicts[record.model_label].append(record.verdict)
-    assert all(verdict is not Verdict.ERROR for custom in verdicts.values() for verdict in custom)
+        verdicts.setdefault(record.model_label, []).append(record.verdict)
+    assert not any(Verdict.ERROR in of_run for of_run in verdicts.values())
     if template == "quickstart":
         assert set(verdicts.pop("mock,flaw=none")) == {Verdict.PASS}
-        assert all(Verdict.FAIL in custom for custom in verdicts.values()), "a flaw that nobody caught"
+        assert all(Verdict.FAIL in of_run for of_run in verdicts.values()), "a flaw that nobody caught"
         assert len(verdicts) == 7
 
 

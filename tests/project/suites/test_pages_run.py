@@ -41,7 +41,7 @@ def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
     return ran
 
 
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None) -> None:
     monkeypatch.chdir(tmp_path)
     commands = [command for command, _ in run_page((ROOT / "README.md").read_text(encoding="utf-8"), tmp_path)]
     assert commands[:3] == ["init", "run", "validate"]
@@ -52,7 +52,7 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None) -> None:
     monkeypatch.chdir(tmp_path)
     ran = run_page((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), tmp_path)
     assert ("compare", 1) in ran

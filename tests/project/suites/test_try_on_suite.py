@@ -50,8 +50,7 @@ def run(local_api: FakeAPI, tmp_path: Path) -> Any:
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
     def run_suite(*flags: str) -> tuple[int, str, Path, list[Record]]:
-        arguments = ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags]
-        done = CliRunner().invoke(app, arguments)
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), *flags])
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
 

@@ -83,26 +83,25 @@ def test_each_step_of_a_scale_is_described_in_words(name: str) -> None:
         assert all(len(text.split()) >= 4 for text in item.anchors.values()), key
 
 
-def run_offline(name: str, folder: Path, *flaws: str, case: str = "*") -> list[Record]:
-    """Runs a workflow on the mock, with its local graders and the rules over them."""
+def run_offline(name: str, folder: Path, flaw: str, *types: str) -> list[Record]:
+    """Runs a workflow on the mock, with its local graders, or those of some types, and the rules over them."""
     shutil.copytree(SUITES / name, folder / name)
     data: dict[str, Any] = yaml.safe_load((folder / name / "suite.yaml").read_text(encoding="utf-8"))
-    data["graders"] = [grader for grader in data["graders"] if grader["type"] != "rubric"]
+    local = [grader for grader in data["graders"] if grader["type"] != "rubric"]
+    data["graders"] = [grader for grader in local if not types or grader["type"] in types]
     for grader in data["graders"]:
         if grader["type"] == "text":
             grader["extract"] = "ocr"  # also where a judge reads signs that OCR does not distinguish
     keys = {grader["key"] for grader in data["graders"]}
     rules = [rule if isinstance(rule, str) else rule["rule"] for rule in data["verdict"]]
     data["verdict"] = [rule for rule in rules if parse_rule(rule).metric.partition(".")[0] in keys]
-    params = {"size": SIZE}
-    data["models"] = [{"provider": "mock", "label": flaw, "params": {**params, "flaw": flaw}} for flaw in flaws]
+    data["models"] = [{"provider": "mock", "params": {"size": SIZE, "flaw": flaw}}]
     data["gates"] = ["pass_rate >= 0"]
     for key in ("judges", "labels"):
         data.pop(key, None)
     path = folder / name / "suite.yaml"
     path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
-    arguments = ["run", str(path), "--runs", str(folder / "runs"), "--case", case]
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, ["run", str(path), "--runs", str(folder / "runs")])
     assert done.exit_code in (0, 3), done.output  # 3: OCR cannot tell whether a ™ is there
     (run_folder,) = (folder / "runs").iterdir()
     return list(read_records(run_folder))
@@ -121,7 +120,7 @@ def test_a_workflow_runs_offline_and_its_stand_ins_pass(name: str, tmp_path: Pat
     [("ui_mockups", "typo"), ("marketing", "typo"), ("marketing", "extra_text"), ("logo_edits", "missing_line")],
 )
 def test_wrong_copy_fails(name: str, flaw: str, tmp_path: Path) -> None:
-    records = run_offline(name, tmp_path, flaw)
+    records = run_offline(name, tmp_path, flaw, "text")
     failed = {record.test_id for record in records if record.verdict is Verdict.FAIL}
     with_copy = {case.id for case in shipped_suite(name).cases if case.expect.text}
     assert failed == with_copy - {"mark"}, "the mark has no copy of its own to miss"

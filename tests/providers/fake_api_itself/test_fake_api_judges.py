@@ -22,31 +22,9 @@ from fake_api.samples import (
     respond,
     response_format,
 )
+from tables import rows_of
 
-
-def test_responses_answer_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None:
-    reply = respond(client, text=response_format(SCHEMA), reasoning={"effort": "low"}, instructions="Be strict.")
-    assert instance_error(json.loads(reply.output_text), SCHEMA) is None
-    assert [item.type for item in reply.output] == ["reasoning", "message"]
-    assert reply.usage.output_tokens_details.reasoning_tokens > 0
-    asked = asked_judge(api)
-    assert asked.text == "Be strict.\nJudge this."
-    assert [(image.size, image.mime, image.detail) for image in asked.images] == [((64, 48), "image/png", "high")]
-    assert (asked.schema, asked.schema_name, asked.strict) == (SCHEMA, "grades", True)
-
-
-def test_chat_answers_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None:
-    reply = chat(client, response_format=chat_format(SCHEMA))
-    assert instance_error(json.loads(reply.choices[0].message.content), SCHEMA) is None
-    assert reply.choices[0].finish_reason == "stop"
-    asked = asked_judge(api)
-    assert (asked.text, asked.images[0].detail, asked.endpoint) == ("Be strict.\nJudge this.", "low", "chat")
-
-
-def test_a_script_judges_the_parts_of_a_request(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
-    script.judge(lambda request: {"verdict": "FAIL", "quality": len(request.images), "tags": []})
-    output = respond(client, text=response_format(SCHEMA)).output_text
-    assert json.loads(output) == {"verdict": "FAIL", "quality": 1, "tags": []}
+rows = rows_of(__file__)
 
 
 def ask_alone(script: Script, **params: Any) -> None:
@@ -65,24 +43,7 @@ def test_a_script_that_breaks_a_strict_schema_is_the_tests_fault(script: Script)
         ask_alone(script, text=response_format(SCHEMA))
 
 
-def without(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != key}
-
-
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        (without(SCHEMA, "additionalProperties"), "'additionalProperties' is required"),
-        ({**SCHEMA, "required": ["verdict", "quality"]}, "Missing 'tags'"),
-        ({**SCHEMA, "required": ["verdict", "quality", "tags", "more"]}, "Extra required key 'more'"),
-        ({"type": "array", "items": {"type": "string"}}, 'type: "object"'),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"type": "array"}}}, "missing items"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"description": "?"}}}, "must have a 'type' key"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"type": "string", "minLength": 1}}}, "minLength"),
-        ({**SCHEMA, "properties": {**SCHEMA["properties"], "tags": {"$ref": "#/$defs/none"}}}, "reference can only"),
-        ({**SCHEMA, "allOf": []}, "'allOf' is not permitted"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "words"), rows("strict_schema_rules"))
 def test_strict_schema_rules(client: openai.OpenAI, schema: dict[str, Any], words: str) -> None:
     with pytest.raises(openai.BadRequestError, match="Invalid schema for response_format 'grades'") as caught:
         respond(client, text=response_format(schema))
@@ -105,21 +66,7 @@ def test_strict_schemas_nest_and_refer() -> None:
         check_strict(schema)
 
 
-@pytest.mark.parametrize(
-    ("params", "param"),
-    [
-        ({"extra_body": {"colour": "red"}}, "colour"),
-        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
-        ({"reasoning": {"depth": 1}}, "reasoning.depth"),
-        ({"model": "gpt-4.1", "reasoning": {"effort": "low"}}, "reasoning.effort"),
-        ({"reasoning": {"effort": "low"}, "temperature": 0}, "temperature"),
-        ({"max_output_tokens": 4}, "max_output_tokens"),
-        ({"text": {"format": {"type": "json_object"}}}, "input"),
-        ({"text": {"format": {"type": "json_schema", "name": "a b", "schema": SCHEMA}}}, "text.format.name"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]}, "input[0].content[0].type"),
-    ],
-)
+@pytest.mark.parametrize(("params", "param"), rows("a_bad_question_is_named"))
 def test_a_bad_question_is_named(client: openai.OpenAI, params: Any, param: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         respond(client, **params)
@@ -152,31 +99,10 @@ def test_bad_detail_is_refused(client: openai.OpenAI) -> None:
         respond(client, input=[{"role": "user", "content": [part]}])
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"max_tokens": 10}, "max_completion_tokens"),
-        ({"model": "gpt-5", "temperature": 0}, "does not support 0"),
-        ({"response_format": {"type": "json_object"}}, "must contain the word 'json'"),
-        ({"messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'"),
-        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}, "preceeding message"),
-        ({"extra_body": {"colour": 1}}, "Unknown parameter: 'colour'"),
-    ],
-)
+@pytest.mark.parametrize(("params", "words"), rows("a_bad_chat_is_refused"))
 def test_a_bad_chat_is_refused(client: openai.OpenAI, params: Any, words: str) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
         chat(client, **params)
-
-
-def test_a_lesser_server_does_not_do_every_format() -> None:
-    lesser = FakeAPI(models=["my-vlm"], chat_formats=["text"], chat_tools=False)
-    with lesser as api, openai.OpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client:
-        assert chat(client, model="my-vlm", temperature=0, max_tokens=50).choices[0].message.content
-        with pytest.raises(openai.BadRequestError) as caught:
-            chat(client, model="my-vlm", response_format=chat_format(SCHEMA))
-        assert caught.value.param == "response_format"
-        with pytest.raises(openai.BadRequestError):
-            chat(client, model="my-vlm", tools=[{"type": "function", "function": {"name": "crop"}}])
 
 
 RESPONSES_TOOL = {"type": "function", "name": "crop", "description": "Zoom", "parameters": CROP, "strict": True}
@@ -204,22 +130,6 @@ def test_responses_tool_calls_go_both_ways(api: FakeAPI, script: Script, client:
     ]:
         with pytest.raises(openai.BadRequestError, match=words):
             client.responses.create(input=items, **params)
-
-
-def test_responses_continue_from_the_previous_response(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
-    script.judge(crop_then_judge)
-    params: dict[str, Any] = {"model": "gpt-5.4", "tools": [RESPONSES_TOOL]}
-    first = client.responses.create(input="Look.", **params)
-    answers: list[Any] = [
-        {"type": "function_call_output", "call_id": item.call_id, "output": "seen"}
-        for item in first.output
-        if item.type == "function_call"
-    ]
-    second = client.responses.create(input=answers, previous_response_id=first.id, **params)
-    assert json.loads(second.output_text)["quality"] == 2
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(input=answers, previous_response_id="resp_0", **params)
-    assert caught.value.code == "previous_response_not_found"
 
 
 def test_chat_tool_calls_go_both_ways(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:

@@ -8,6 +8,9 @@ import httpx2
 import pytest
 from fake_api import FakeAPI, Script
 from openai_document import DOCUMENT, invalid_bodies
+from tables import rows_of
+
+rows = rows_of(__file__)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DOCUMENT.is_file(), reason="../shared/data is not here")]
 
@@ -24,16 +27,7 @@ def problems(path: str, body: dict[str, Any]) -> list[str]:
     return list(invalid_bodies([request]))
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "at"),
-    [
-        ("/images/generations", {"model": "gpt-image-2", "prompt": "a tree", "quality": "ultra"}, "$.quality"),
-        ("/images/generations", {"model": "gpt-image-2", "prompt": ["a tree"]}, "$.prompt"),
-        ("/responses", {"model": "gpt-5.4", "input": [{**QUESTION, "role": "painter"}]}, "$.input"),
-        ("/responses", {"model": "gpt-5.4", "input": [QUESTION], "top_logprobs": 50}, "$.top_logprobs"),
-        ("/chat/completions", {"model": "gpt-5.4", "messages": []}, "$.messages"),
-    ],
-)
+@pytest.mark.parametrize(("path", "body", "at"), rows("an_invalid_body_is_noticed"))
 def test_an_invalid_body_is_noticed(path: str, body: dict[str, Any], at: str) -> None:
     errors = problems(path, body)
     assert errors

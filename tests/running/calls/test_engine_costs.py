@@ -10,8 +10,8 @@ from toys import LOOK, Toy
 
 from visioneval import Question
 from visioneval.providers.base import AddressPart, ImagePart, Tool, ToolCall, Turn, VideoPart
-from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.openai.config import OpenAIJudge, OpenAIProvider
+from visioneval.providers.gemini import GeminiProvider
+from visioneval.providers.openai import OpenAIJudge, OpenAIProvider
 from visioneval.running.calls.prices import (
     ANSWER_TOKENS,
     FRAME_TOKENS,

@@ -14,7 +14,7 @@ from visioneval import RunFormatError, read_records
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
 from visioneval.providers.gemini.generator import token_counts
 from visioneval.providers.openai.connection import flat_usage
-from visioneval.providers.openai.videos import _usage as usage_of_job
+from visioneval.providers.openai.generator import _usage as usage_of_job
 from visioneval.records.baselines import BaselineLine
 from visioneval.running.calls.outputs import CheckedMedia
 from visioneval.running.calls.prices import MOST_TOKENS, Prices, checked_usage

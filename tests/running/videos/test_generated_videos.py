@@ -17,9 +17,8 @@ from visioneval import CaseFiles, Generation, GenerationRequest, TaskType
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, OutputFile
-from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.openai.config import OpenAIProvider, longest_video_s
-from visioneval.providers.video_inputs import VideoInputs
+from visioneval.providers.gemini import GeminiProvider
+from visioneval.providers.openai import OpenAIProvider
 from visioneval.records.outputs import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.attempts import BrokenCodeError
@@ -29,7 +28,7 @@ from visioneval.running.calls.prices import Prices, bound_of, smallest_size
 from visioneval.running.keys import RateLimitKey
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.ray.worker import ExclusiveWriter
-from visioneval.suite.entries.providers import Price
+from visioneval.suite.entries.providers import Price, VideoInputs
 
 VIDEO, IMAGE = TaskType.VIDEO_GENERATION, TaskType.IMAGE_GENERATION
 CLOUD = {"project": "shop", "location": "us-central1"}
@@ -90,7 +89,7 @@ def test_an_openai_entry_generates_videos_only_where_it_says_so() -> None:
      ({"num_frames": 48, "fps": 24}, 2.0)],
 )  # fmt: skip
 def test_the_longest_video_of_a_server(params: dict[str, Any], expected: float) -> None:
-    assert longest_video_s(params) == expected
+    assert OpenAIProvider(provider="openai").longest_video_s(params) == expected
 
 
 @pytest.mark.parametrize(

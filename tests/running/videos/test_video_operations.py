@@ -287,7 +287,7 @@ class TestDownloads:
         """With and without a length. The limit is lowered, as the test would otherwise move 256 MB."""
         monkeypatch.setattr("visioneval.providers.replies.MAX_BYTES", 3_000_000)
         monkeypatch.setattr("visioneval.providers.replies.MEGABYTE", 1_000)
-        monkeypatch.setattr("visioneval.providers.openai.videos.MAX_BYTES", 3_000_000)
+        monkeypatch.setattr("visioneval.providers.openai.generator.MAX_BYTES", 3_000_000)
         head = f"HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\n{fields}\r\nconnection: close\r\n\r\n".encode()
         api.videos.content.append(Reply(200, b"", raw=[head, *[b"x" * 1_000_000] * 5]))
         write(runner, entry(api, "videos"))

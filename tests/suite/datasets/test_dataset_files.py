@@ -137,27 +137,6 @@ def test_parquet_without_the_extra(problems: Problems) -> None:
     )
 
 
-BAD_JSON = [
-    ("", "1:1: a JSON dataset must be an array of objects, or an object by id"),
-    ("7", "1:1: a JSON dataset must be an array of objects, or an object by id"),
-    ("[]", "1:1: the dataset has no rows"),
-    ('[{"id": "a", "prompt": "x"}\n {"id": "b"}]', "2:2: not JSON: expecting ',' delimiter or ']'"),
-    ('[{"id": "a", "prompt": "x"},\n {"id": NaN}]', "2:1: NaN is not valid JSON: write null or a quoted string"),
-    ('[{"id": "a", "prompt": "x"},\n {"id": "b", "id": "c"}]', "2:1: the key 'id' is duplicated"),
-    ('[{"id": "a", "prompt": "x"}', "1:28: not JSON: expecting ',' delimiter or ']'"),
-    ('[{"id": "a", "prompt": "x"}] 1', "1:30: not JSON: extra data"),
-    ('{"a": {"prompt": "x"},\n "a": {"prompt": "y"}}', "2:1: the key 'a' is duplicated"),
-    ('{"a": 1, 2: 3}', "1:11: not JSON: expecting a key in double quotes and ':'"),
-    ('[{"id": "\\ud800"}]', "1:1: invalid text: a lone surrogate (\\ud800)"),
-    ("[" + '{"id": ' + "[" * 100_000, "1:1: nested more than 60 levels deep"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), BAD_JSON)
-def test_bad_json(problems: Problems, text: str, message: str) -> None:
-    assert problems(fed("path: d.json, fields: {prompt: prompt}"), {"d.json": text}) == [f"d.json:{message}"]
-
-
 SEPARATED = {
     "sep": "sep=;\nid;prompt\na;a tree\nb;a bush\n",
     "in capitals": "SEP=;\nid;prompt\na;a tree\nb;a bush\n",

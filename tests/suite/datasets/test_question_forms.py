@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from suite_text import suite
 from toys import Toy
 
-from visioneval import SuiteError, read_records
+from visioneval import read_records
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.questions import GeckoQuestion, PinnedQuestions, question_list
 
@@ -68,31 +68,6 @@ def test_each_form_is_the_same_questions(load: Load, name: str) -> None:
     (case,) = load(gecko(f", questions: {FORMS[name]}")).suite.cases
     expected = [Q1, (*Q2[:2], "yes") if name in WITHOUT_ANSWERS else Q2]
     assert simple(case.questions) == expected[: 1 if name.startswith("one ") else 2]
-
-
-@pytest.mark.parametrize(
-    ("text", "lost"),
-    [
-        ("Question: Is there a cup?\nVerdict: no\nIs it full?\nIs it red?", "Is it full?"),
-        ("Question: Is there a cup?\nAnswer: no\nIs it full?", "Is it full?"),
-        ("Question: Is there a cup? Verdict: no Is it full?", "Verdict: no Is it full?"),
-        ("Verdict: no\nIs it full?", "Verdict: no"),
-        ("Answer: no Question: Is there a cup?", "Answer: no"),
-        ("<question>Question: Is there a cup? Verdict: no</question>\nIs it full?", "Is it full?"),
-        ("<question>Is it full?</question><question>Question: Is there a cup?", "Is it full?"),
-    ],
-)
-def test_text_of_no_question_is_refused(load: Load, tmp_path: Path, text: str, lost: str) -> None:
-    message = f"questions: {lost!r} belongs to no question: write 'Question:' before each question"
-    for written in (json.dumps(text), json.dumps([text])):
-        with pytest.raises(SuiteError) as refused:
-            load(gecko(f", questions: {written}"))
-        assert [problem.message for problem in refused.value.problems] == [message]
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "one", "prompt": "a cup", "q": text}))
-    rows = "{path: rows.jsonl, fields: {id: id, prompt: prompt, questions: q}}"
-    with pytest.raises(SuiteError) as refused:
-        load(gecko(cases=f"cases: [{{dataset: {rows}}}]"))
-    assert [problem.message for problem in refused.value.problems] == [message]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from web_pages import Page, web
 
 from visioneval import read_records
 from visioneval.cli import app
-from visioneval.providers.files import generator as files
+from visioneval.providers import files
 from visioneval.suite.loading import tables
 
 pytestmark = pytest.mark.slow

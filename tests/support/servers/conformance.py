@@ -29,7 +29,7 @@ from visioneval import (
     read_records,
 )
 from visioneval.providers.base import ImagePart, Part, Tool
-from visioneval.providers.conversation import converse
+from visioneval.providers.questions import converse
 
 KEY = "sk-fake-0123456789abcdef"
 """The key of the fake API."""

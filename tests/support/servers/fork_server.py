@@ -33,7 +33,7 @@ IMPORTS = (
     "visioneval.graders.properties.grader",
     "visioneval.graders.rubric.grader",
     "visioneval.providers.gemini.generator",
-    "visioneval.providers.gemini.judge",
+    "visioneval.providers.gemini.generator",
     "visioneval.providers.openai.generator",
     "visioneval.providers.openai.judge",
 )

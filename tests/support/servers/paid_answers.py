@@ -39,18 +39,29 @@ TEXT = base64.b64encode(IMAGE).decode()
 
 @dataclass
 class Answers:
-    """What the server sends, and the bodies and keys of the generations that it got."""
+    """What the server sends, and the bodies of the calls that it got."""
 
     url: str = ""
     body: bytes = b""
     kind: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    forms: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)
+    """Instead of ``body`` and ``kind``, for calls with one of these names in brackets."""
     posts: list[bytes] = field(default_factory=list)
-    fetched: int = 0
 
-    def send(self, body: bytes | str | Mapping[str, Any] | list[Any], kind: str = "application/json") -> None:
-        self.body = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
-        self.kind = kind
+    def send(self, body: Any, kind: str = "application/json") -> None:
+        self.body, self.kind, self.forms = encoded(body), kind, {}
+
+    def send_each(self, forms: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Answers by name with a body, or with a body and its type. Returns a case for each name."""
+        pairs = {name: form if isinstance(form, tuple) else (form, "application/json") for name, form in forms.items()}
+        self.forms = {name: (encoded(body), kind) for name, (body, kind) in pairs.items()}
+        return [{"id": f"case{at:02}", "prompt": f"a tree [{name}]"} for at, name in enumerate(forms)]
+
+
+def encoded(body: Any) -> bytes:
+    """A body as bytes: JSON, unless it is bytes or a text."""
+    return body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
 
 
 @contextmanager
@@ -60,17 +71,17 @@ def answering() -> Iterator[Answers]:
 
     class Handler(QuietHandler):
         def get(self) -> None:
-            answers.fetched += 1
             self.reply(OTHER, 404 if "gone" in self.path else 200, "image/png")
 
         def post(self) -> None:
             answers.posts.append(self.body())
+            named = (form for name, form in answers.forms.items() if f"[{name}]".encode() in answers.posts[-1])
+            body, kind = next(named, (answers.body, answers.kind))
             self.send_response(200)
-            size = ("content-length", str(len(answers.body)))
-            for name, value in (("content-type", answers.kind), size, *answers.headers):
+            for name, value in (("content-type", kind), ("content-length", str(len(body))), *answers.headers):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answers.body)
+            self.wfile.write(body)
 
     with serving(Handler) as url:
         answers.url = url

@@ -19,7 +19,7 @@ from visioneval.graders.rubric import grader as rubric
 from visioneval.graders.text import grader as text_judge
 from visioneval.judging.ask import Check, read_reply
 from visioneval.providers.base import Tool, ToolCall
-from visioneval.providers.conversation import run_tool
+from visioneval.providers.questions import run_tool
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.suite.questions import GeckoQuestion
 

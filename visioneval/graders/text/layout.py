@@ -104,7 +104,14 @@ def follows(readings: Sequence[Reading]) -> tuple[tuple[int, ...], ...]:
 def _follows(corners: tuple[Corners, ...]) -> tuple[tuple[int, ...], ...]:
     """Remembered, as the same readings are compared several times in a second look."""
     boxes = _leveled_boxes(corners)
-    right = [_next_in_row(boxes, index) for index in range(len(boxes))]
+    right = []
+    for index, box in enumerate(boxes):
+        later = [
+            other
+            for other, other_box in enumerate(boxes)
+            if other != index and other_box.left + other_box.right > box.left + box.right and box.beside(other_box)
+        ]
+        right.append(min(later, key=lambda other: (boxes[other].left + boxes[other].right, other), default=None))
     runs = _runs(boxes, right)
     return tuple(_following(boxes, right, runs, index) for index in range(len(boxes)))
 
@@ -144,16 +151,6 @@ def _turned_box(corners: Corners, cos: float, sin: float) -> _Box:
     xs = [x * cos + y * sin for x, y in corners]
     ys = [y * cos - x * sin for x, y in corners]
     return _Box(min(xs), min(ys), max(xs), max(ys))
-
-
-def _next_in_row(boxes: Sequence[_Box], index: int) -> int | None:
-    box = boxes[index]
-    later = [
-        other
-        for other, other_box in enumerate(boxes)
-        if other != index and other_box.left + other_box.right > box.left + box.right and box.beside(other_box)
-    ]
-    return min(later, key=lambda other: (boxes[other].left + boxes[other].right, other), default=None)
 
 
 def _runs(boxes: Sequence[_Box], right: Sequence[int | None]) -> list[list[int]]:

@@ -377,7 +377,10 @@ def shown_characters(image: Image.Image, text: str, columns: Sequence[float]) ->
     positions = [position for position, char in enumerate(text) if not char.isspace()]
     if len(positions) != len(columns):
         return ()
-    ink = _ink(image)
+    gray = np.asarray(image.convert("L"), dtype=np.float64)
+    paper = np.median(np.concatenate([gray[0], gray[-1], gray[:, 0], gray[:, -1]]))
+    ink: Ink = np.abs(gray - paper)
+    ink /= max(float(ink.max()), 1.0)
     labels = cv2.connectedComponentsWithStats((ink > 0.5).astype(np.uint8), connectivity=8)[2][1:]
     glyphs = {
         position: glyph
@@ -417,15 +420,6 @@ def _mixed(text: str) -> list[int]:
 
 def _is_marked(glyph: _Glyph | None) -> bool:
     return glyph is not None and glyph.height >= _MIN_HEIGHT and glyph.center_ink >= _MARKED
-
-
-def _ink(image: Image.Image) -> Ink:
-    """How much each pixel differs from the border, from 0 to 1."""
-    gray = np.asarray(image.convert("L"), dtype=np.float64)
-    paper = np.median(np.concatenate([gray[0], gray[-1], gray[:, 0], gray[:, -1]]))
-    ink: Ink = np.abs(gray - paper)
-    ink /= max(float(ink.max()), 1.0)
-    return ink
 
 
 def _glyph(ink: Ink, components: Any, x: float) -> _Glyph | None:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 from urllib.parse import urlsplit
 
 import google.auth
@@ -21,13 +20,12 @@ from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
-from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, is_quota_spent, read_error
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, is_quota_spent, read_error, retry_after
 from visioneval.providers.image_replies import unusable
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.reply_json import read_answer
-from visioneval.providers.retry_after import retry_after
-from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
+from visioneval.suite.remote import GeminiOptions, is_vertex_host
 
 # A reason of a newer API is kept by its name; the SDK would warn on standard error.
 warnings.filterwarnings("ignore", r".* is not a valid \w+$", UserWarning, r"google\.genai\.")
@@ -59,7 +57,20 @@ def client_for(options: GeminiOptions) -> genai.Client:
     """
     try:
         if options.google is not None:
-            return _vertex(options.google, options.base_url)
+            cloud = options.google
+            try:
+                credentials, _ = google.auth.default(scopes=_SCOPES)
+            except GoogleAuthError as error:
+                message = f"Vertex AI: no credentials for the project {cloud.project!r}: {error}"
+                raise UsageError(message) from None
+            http = _http(options.base_url or cloud.url, VERTEX_API_VERSION)
+            return genai.Client(
+                vertexai=True,
+                project=cloud.project,
+                location=cloud.location,
+                credentials=credentials,
+                http_options=http,
+            )
         key = os.environ.get(options.key_variable)
         if not key:
             raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'the Gemini API'}")
@@ -67,20 +78,6 @@ def client_for(options: GeminiOptions) -> genai.Client:
         return genai.Client(vertexai=False, api_key=key, http_options=http)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise UsageError(f"gemini: cannot create a client: {error}") from None
-
-
-def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
-    try:
-        credentials, _ = google.auth.default(scopes=_SCOPES)
-    except GoogleAuthError as error:
-        raise UsageError(f"Vertex AI: no credentials for the project {cloud.project!r}: {error}") from None
-    return genai.Client(
-        vertexai=True,
-        project=cloud.project,
-        location=cloud.location,
-        credentials=credentials,
-        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
-    )
 
 
 def _http(base_url: str, api_version: str) -> types.HttpOptions:
@@ -99,7 +96,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         headers=ACCEPT_ENCODING,
         event_hooks={
             "request": [_restrict_host(urlsplit(base_url).hostname or "")],
-            "response": [check_reply(), _raise_error, _note_reply],
+            "response": [check_reply, _raise_error, _note_reply],
         },
     )
     return types.HttpOptions(
@@ -168,9 +165,8 @@ def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
     async def check(request: httpx2.Request) -> None:
         is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
         if not is_allowed:
-            raise ProviderError(
-                f"blocked a request to {request.url.host!r}: calls may only go to {host!r}", kind="invalid"
-            )
+            message = f"blocked a request to {request.url.host!r}: calls may only go to {host!r}"
+            raise ProviderError(message, kind="invalid")
 
     return check
 
@@ -184,35 +180,26 @@ def provider_errors() -> Iterator[None]:
         wait = retry_after(error.code, getattr(error.response, "headers", None) or {}, _reply(error))
         raise ProviderError(_message(error), kind=_kind(error), retry_after=wait) from None
     except GoogleAuthError as error:
-        is_retryable = isinstance(error, TransportError) or error.retryable
-        raise ProviderError(
-            f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
-        ) from None
+        kind: ProviderErrorKind = "transient" if isinstance(error, TransportError) or error.retryable else "auth"
+        raise ProviderError(f"Vertex AI: {error}"[:_MAX_MESSAGE], kind=kind) from None
     except httpx2.ProxyError as error:  # "407 Proxy Authentication Required"
         raise refused_by_proxy(str(error)) from None
     except (httpx2.HTTPError, OSError) as error:
-        raise _no_answer(error) from None
+        message = f"no answer: {type(error).__name__}{f': {error}' if str(error) else ''}"
+        if isinstance(error, httpx2.ReadTimeout):
+            message = f"no answer within {TIMEOUT_S} s, after which Gemini's client gives up whatever timeout_s says"
+        elif isinstance(error, httpx2.RemoteProtocolError) and "complete message body" in str(error):
+            message = f"no answer: {CLOSED}"
+        is_sent = not isinstance(error, NEVER_SENT)
+        raise ProviderError(message, kind="transient", may_be_billed=is_sent) from None
     except json.JSONDecodeError as error:
         message = f"the answer is not JSON: it {beginning(error.doc)}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
-    except (errors.UnknownApiResponseError, ValidationError) as error:
+    except (errors.UnknownApiResponseError, ValidationError, RecursionError, UnicodeDecodeError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
-        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
-    except (RecursionError, UnicodeDecodeError) as error:
-        message = f"the answer could not be read: {error}"
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except ValueError as error:
         raise ProviderError(f"invalid parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
-
-
-def _no_answer(error: Exception) -> ProviderError:
-    """The error of a call whose connection failed, or was lost, and so may be billed."""
-    message = f"no answer: {type(error).__name__}{f': {error}' if str(error) else ''}"
-    if isinstance(error, httpx2.ReadTimeout):
-        message = f"no answer within {TIMEOUT_S} s, after which Gemini's client gives up whatever timeout_s says"
-    elif isinstance(error, httpx2.RemoteProtocolError) and "complete message body" in str(error):
-        message = f"no answer: {CLOSED}"
-    return ProviderError(message, kind="transient", may_be_billed=not isinstance(error, NEVER_SENT))
 
 
 @contextmanager
@@ -262,16 +249,12 @@ def _kind(error: errors.APIError) -> ProviderErrorKind:
         return "refused"
     if is_quota_spent(error.code, reply):
         return "quota"
-    reasons = (str(detail.get("reason", "")) for detail in _details(error))
+    body = error.details if isinstance(error.details, Mapping) else {}
+    inner = body.get("error")
+    details = inner.get("details") if isinstance(inner, Mapping) else None
+    reasons = (str(detail.get("reason", "")) for detail in details or () if isinstance(detail, Mapping))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
         return "auth"
     if error.code == 429:
         return "rate_limit"
     return "transient" if error.code in (408, 409) or error.code >= 500 else "invalid"
-
-
-def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
-    body = error.details if isinstance(error.details, Mapping) else {}
-    inner = body.get("error")
-    details = inner.get("details") if isinstance(inner, Mapping) else None
-    return [detail for detail in details or () if isinstance(detail, Mapping)]

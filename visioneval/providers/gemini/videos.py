@@ -24,12 +24,12 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import fetch, is_denied
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import is_quota_spent, read_error
-from visioneval.providers.gemini.config import veo_inputs_problem
+from visioneval.providers.gemini import veo_inputs_problem
 from visioneval.providers.gemini.connection import operation_errors, paid_errors, raw_replies
 from visioneval.providers.image_replies import UnusableImageError, decoded_media, unusable
 from visioneval.providers.inputs import accepted_image
 from visioneval.providers.refusals import is_refusal
-from visioneval.providers.video_inputs import VideoInputs
+from visioneval.suite.entries.providers import VideoInputs
 from visioneval.suite.remote import GoogleCloud
 
 _NAME = re.compile(
@@ -85,7 +85,12 @@ class VeoVideos:
             reasons = "; ".join(answer.rai_media_filtered_reasons or ()) or "no reason is given"
             raise OperationError(f"the video was filtered: {reasons}"[:_MAX_MESSAGE], kind="refused")
         folder = request.params.get("output_gcs_uri")
-        outputs = [await _bytes_of(name, video, folder) for video in videos[: len(request.samples)]]
+        outputs = [
+            (video.video_bytes or b"")
+            if video.video_bytes or not video.uri
+            else await bucket_video(name, video.uri, folder)
+            for video in videos[: len(request.samples)]
+        ]
         seconds = request.params.get("duration_seconds")
         usage = {VIDEO_MS: 1000 * seconds * len(outputs)} if isinstance(seconds, int) and outputs else None
         reply = None if outputs else replies[-1]
@@ -126,13 +131,6 @@ def _request(
 def _image(path: Path) -> types.Image:
     _, data, mime = accepted_image(path)
     return types.Image(image_bytes=data, mime_type=mime)
-
-
-async def _bytes_of(name: str, video: types.Video, folder: object) -> bytes:
-    """The bytes in an answer, or those behind the address in a bucket that it names."""
-    if video.video_bytes or not video.uri:
-        return video.video_bytes or b""
-    return await bucket_video(name, video.uri, folder)
 
 
 _RUNNING = ("in_progress", "queued")
@@ -179,8 +177,13 @@ class OmniVideos:
                 generation = Generation(outputs=(decoded_media(video.data),))
             except UnusableImageError as error:
                 generation = Generation(unusable=f"the video: {error}", reply=reply)
+        elif video is not None and video.uri and video.uri.startswith("gs://"):
+            folder = request.params.get("output_gcs_uri")
+            generation = Generation(outputs=(await bucket_video(name, video.uri, folder),))
         elif video is not None and video.uri:
-            generation = await self._download(name, video.uri, request)
+            if request.scratch is None:
+                raise ProviderError("a video by address needs a folder for it", kind="invalid")
+            generation = await developer_video(self._client, name, video.uri, Path(request.scratch) / "video")
         if generation is None:
             return None
         usage = _usage(interaction)
@@ -189,19 +192,15 @@ class OmniVideos:
             usage[VIDEO_MS] = 1000 * seconds
         return replace(generation, usage=usage or None, run_params=dict(request.params))
 
-    async def _download(self, name: str, uri: str, request: GenerationRequest) -> Generation | None:
-        if uri.startswith("gs://"):
-            return Generation(outputs=(await bucket_video(name, uri, request.params.get("output_gcs_uri")),))
-        if request.scratch is None:
-            raise ProviderError("a video by address needs a folder for it", kind="invalid")
-        return await developer_video(self._client, name, uri, Path(request.scratch) / "video")
-
 
 def _body(request: GenerationRequest) -> dict[str, Any]:
     params = dict(request.params)
     inputs = VideoInputs.of(request.files.images)
     paths = [path for path in (inputs.first_frame, inputs.last_frame, *inputs.references, *inputs.styles) if path]
-    parts: list[dict[str, Any]] = [_image_part(path) for path in paths]
+    parts = [
+        {"type": "image", "data": pybase64.b64encode(data).decode(), "mime_type": mime}
+        for _, data, mime in map(accepted_image, paths)
+    ]
     task = "image_to_video" if inputs.first_frame else "reference_to_video" if paths else None
     duration = params.get("duration_seconds")
     video_format = {
@@ -234,11 +233,6 @@ def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _image_part(path: Path) -> dict[str, Any]:
-    _, data, mime = accepted_image(path)
-    return {"type": "image", "data": pybase64.b64encode(data).decode(), "mime_type": mime}
-
-
 @contextmanager
 def _interaction_errors(name: str) -> Iterator[None]:
     """Like ``operation_errors``. The SDK wraps what its transport raises in errors that are not public."""
@@ -254,13 +248,15 @@ def _interaction_errors(name: str) -> Iterator[None]:
 
 def _failure(name: str, interaction: Interaction) -> OperationError:
     """Why an interaction has not completed."""
-    texts = [f"{error.code or ''} {error.message or ''}".strip() for error in interaction.errors or ()]
-    steps = (getattr(step, "error", None) for step in interaction.steps or ())
-    statuses = [error for error in steps if error is not None]
+    errors = interaction.errors or ()
+    statuses: list[Any] = [
+        error for step in interaction.steps or () if (error := getattr(step, "error", None)) is not None
+    ]
+    texts = [f"{error.code or ''} {error.message or ''}".strip() for error in errors]
     texts += [str(error.message or "") for error in statuses]
     message = "; ".join(filter(None, texts)) or f"its status is {interaction.status}"
-    codes = [status.code for status in statuses] or [error.code for error in interaction.errors or ()]
-    return operation_error(name, next(iter(codes), None), message)
+    first = next(iter((*statuses, *errors)), None)
+    return operation_error(name, first and first.code, message)
 
 
 def _usage(interaction: Interaction) -> dict[str, int]:
@@ -288,9 +284,8 @@ async def bucket_video(name: str, uri: str, folder: object) -> bytes:
     Raises ``OperationError`` if there is no such object, or if the answer names one elsewhere.
     """
     if not isinstance(folder, str) or not uri.startswith(f"{folder.rstrip('/')}/") or "/../" in uri:
-        raise OperationError(
-            f"the operation {name} names its video by an address that is not below output_gcs_uri", kind="invalid"
-        )
+        message = f"the operation {name} names its video by an address that is not below output_gcs_uri"
+        raise OperationError(message, kind="invalid")
     try:
         return await asyncio.to_thread(fetch, uri, MAX_BYTES)
     except UsageError as error:

@@ -13,8 +13,11 @@ import os
 import re
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,19 +25,194 @@ import httpx
 import litellm
 import orjson
 from aiohttp import web
+from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
 from litellm.types.router import GenericLiteLLMParams
 from litellm.types.utils import all_litellm_params
 from pybase64 import b64decode, b64encode_as_string
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, ProviderErrorKind
-from visioneval.media.network import refused_by_proxy
+from visioneval.media.network import refused_by_proxy, tls_context
 from visioneval.providers.error_replies import read_error
-from visioneval.providers.litellm.config import CLOUD_NAMES
-from visioneval.providers.litellm.guard import TRACE, Trace, install
-from visioneval.providers.litellm.process import FAILURE, is_setting
+from visioneval.providers.litellm import CLOUD_NAMES
+from visioneval.providers.litellm.generator import FAILURE, is_setting
 from visioneval.providers.refusals import is_refusal
+from visioneval.providers.replies import ACCEPT_ENCODING, ReplyContent
 from visioneval.suite.remote import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a call did: its requests, and the last reply. ``host`` is the only one that it may reach, if it is set."""
+
+    host: str | None = None
+    posts: set[str] = field(default_factory=set)
+    status: int | None = None
+    headers: httpx.Headers = field(default_factory=httpx.Headers)
+    body: bytes = b""
+    """Of the last reply, if it was read."""
+    failure: Exception | None = None
+    """Why a request had no reply."""
+    problem: ProviderError | None = None
+    """Why a request was blocked, or its reply was."""
+
+    @contextmanager
+    def call(self, request: httpx.Request) -> Iterator[None]:
+        """Notes a request, and why it has no usable reply.
+
+        Raises ``ProviderError`` for a request to another host, and ``RepeatedError`` for a call that was made.
+        """
+        if self.host is not None and request.url.host != self.host:
+            message = f"blocked a request to {request.url.host!r}: calls may only go to {self.host!r}"
+            self.problem = ProviderError(message, kind="invalid")
+            raise self.problem
+        url = str(request.url)
+        if request.method == "POST":
+            if url in self.posts:
+                raise RepeatedError
+            self.posts.add(url)
+        self.status, self.failure, self.body = None, None, b""
+        request.headers.update(ACCEPT_ENCODING)
+        try:
+            yield
+        except ProviderError as error:
+            self.problem = error
+            raise
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def answered(self, response: httpx.Response) -> None:
+        """Notes the head of a reply. Raises ``ProviderError`` for a redirect, or a reply over the limit."""
+        self.status, self.headers = response.status_code, httpx.Headers(response.headers)
+        response.stream = _Stream(response.stream, ReplyContent(response))
+
+    def end(self, response: httpx.Response) -> httpx.Response:
+        """Notes the body of a reply that has been read, as those of errors always are."""
+        self.body = response.content if response.is_closed else b""
+        if response.is_error:
+            response.headers["x-should-retry"] = "false"  # to OpenAI's SDK
+        return response
+
+
+TRACE: ContextVar[Trace] = ContextVar("trace")
+
+
+class RepeatedError(Exception):
+    """LiteLLM or an SDK in it sends a call again: retries are the engine's."""
+
+
+class GuardedClient(httpx.AsyncClient):
+    """Sends each call once, to where it may go."""
+
+    def __init__(self) -> None:
+        super().__init__(**_options(), event_hooks={"response": [_check]})
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Raises ``RepeatedError`` and ``ProviderError`` besides the errors of httpx."""
+        trace = TRACE.get()
+        with trace.call(request):
+            response = await super().send(request, **{**options, "follow_redirects": False})
+            if response.is_error:
+                await response.aread()
+        return trace.end(response)
+
+
+class GuardedThreadClient(httpx.Client):
+    """The same for providers that LiteLLM calls in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(**_options(), event_hooks={"response": [_check_in_thread]})
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Raises ``RepeatedError`` and ``ProviderError`` besides the errors of httpx."""
+        trace = TRACE.get()
+        with trace.call(request):
+            response = super().send(request, **{**options, "follow_redirects": False})
+            if response.is_error:
+                response.read()
+        return trace.end(response)
+
+
+def _options() -> dict[str, Any]:
+    """Connections are not kept: an idle one may be dead and fail the next call."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    return {"verify": tls_context(), "limits": limits, "timeout": None, "follow_redirects": False}
+
+
+async def _check(response: httpx.Response) -> None:
+    TRACE.get().answered(response)
+
+
+def _check_in_thread(response: httpx.Response) -> None:
+    TRACE.get().answered(response)
+
+
+class _Stream(httpx.AsyncByteStream, httpx.SyncByteStream):
+    def __init__(self, wire: Any, content: ReplyContent) -> None:
+        self._wire = wire
+        self._content = content
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._content.read(self._wire)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._content.read_in_thread(self._wire)
+
+    async def aclose(self) -> None:
+        await self._wire.aclose()
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+class GuardedHandler(AsyncHTTPHandler):
+    """LiteLLM's own client, around a guarded one."""
+
+    def create_client(self, *_: Any, **__: Any) -> httpx.AsyncClient:
+        return GuardedClient()
+
+    async def single_connection_post_request(self, *_: Any, **__: Any) -> Any:
+        """LiteLLM calls it to repeat a call whose connection was lost, while it handles that error."""
+        raise  # noqa: PLE0704
+
+
+class GuardedClients:
+    """Stands in for LiteLLM's cache of clients, so that it creates none of its own.
+
+    The clients of OpenAI's SDK are cached, as they use ``litellm.aclient_session``.
+    """
+
+    def __init__(self, others: Any) -> None:
+        self._handler = GuardedHandler()
+        self._thread_handler = HTTPHandler(client=GuardedThreadClient())
+        self._others = others
+
+    def get_cache(self, key: str, **options: Any) -> Any:
+        """The guarded client for the name of any."""
+        if key.startswith("async_httpx_client"):
+            return self._handler
+        return self._thread_handler if key.startswith("httpx_client") else self._others.get_cache(key, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._others, name)
+
+
+def install() -> None:
+    """Makes LiteLLM's calls use guarded clients, and turns off what is the engine's or nobody's."""
+    litellm.disable_aiohttp_transport = True
+    litellm.aclient_session = GuardedClient()
+    litellm.client_session = GuardedThreadClient()
+    litellm.in_memory_llm_clients_cache = GuardedClients(litellm.in_memory_llm_clients_cache)
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    litellm.telemetry = False
+    litellm.cache = None
+    litellm.num_retries = 0
+    litellm.callbacks = []
+    litellm.success_callback = []
+    litellm.failure_callback = []
+
 
 _TIMEOUT_S = 86_400.0
 """The engine ends calls; this is above its longest timeout."""
@@ -72,8 +250,17 @@ async def _edit(body: Body) -> web.Response:
 
 
 async def _chat(body: Body) -> web.Response:
-    """The answer as OpenAI's chat API gives it, with the refusal where that has it."""
-    _check_format(body)
+    """The answer as OpenAI's chat API gives it, with the refusal where that has it.
+
+    Refuses a reply format that the model lacks as a server would, so that the judge asks for a weaker one.
+    """
+    form, model = (body.get("response_format") or {}).get("type"), body["model"]
+    if form == "json_schema":
+        is_supported = litellm.supports_response_schema(model=model)
+    else:
+        is_supported = "response_format" in (litellm.get_supported_openai_params(model=model) or ())
+    if form is not None and not is_supported:
+        raise ProviderError(f"response_format {form}: not supported by {model}", kind="invalid")
     answer = await litellm.acompletion(**body, max_retries=0, num_retries=0)
     data: Body = answer.model_dump(mode="json")
     for choice in data.get("choices") or ():
@@ -126,17 +313,6 @@ def _bytes_of(data_url: str) -> bytes:
     return b64decode(data_url.partition(",")[2])
 
 
-def _check_format(body: Body) -> None:
-    """Refuses a reply format that the model lacks as a server would, so that the judge asks for a weaker one."""
-    form, model = (body.get("response_format") or {}).get("type"), body["model"]
-    if form == "json_schema":
-        is_supported = litellm.supports_response_schema(model=model)
-    else:
-        is_supported = "response_format" in (litellm.get_supported_openai_params(model=model) or ())
-    if form is not None and not is_supported:
-        raise ProviderError(f"response_format {form}: not supported by {model}", kind="invalid")
-
-
 def _answering(call: Callable[[Body], Awaitable[web.Response]]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
         base, key = request.headers["x-base-url"], request.headers["x-key"]
@@ -159,7 +335,10 @@ def _answering(call: Callable[[Body], Awaitable[web.Response]]) -> Callable[[web
             error = ProviderError("LiteLLM cancelled its own call", kind="transient", may_be_billed=True)
             return _failed(error, trace, [], is_chat=True)
         except Exception as error:  # each provider in LiteLLM has its own
-            return _failed(error, trace, _secrets(key), is_chat=call is _chat)
+            named = environment_secrets([name for name in os.environ if not is_setting(name)])
+            keys = [key] if len(key) >= SHORTEST_ENVIRONMENT_SECRET else []
+            secrets = sorted({*named, *keys}, key=len, reverse=True)  # a long one may contain a short one
+            return _failed(error, trace, secrets, is_chat=call is _chat)
 
     return answer
 
@@ -203,11 +382,10 @@ def _of_answer(error: Exception, answer: bytes, *, is_chat: bool) -> ProviderErr
 
 def _unsent(error: Exception) -> ProviderError:
     """Of a call that LiteLLM did not send: it needs another parameter, or a key."""
-    message = _text(error)
+    message = f"LiteLLM did not send the call: {_text(error)}"
     if _MISSING_KEY.search(message):
-        hint = "set api_key_env, or env for several variables"
-        return ProviderError(f"LiteLLM did not send the call: {message}: {hint}", kind="auth")
-    return ProviderError(f"LiteLLM did not send the call: {message}", kind="invalid")
+        return ProviderError(f"{message}: set api_key_env, or env for several variables", kind="auth")
+    return ProviderError(message, kind="invalid")
 
 
 def _text(error: BaseException) -> str:
@@ -216,13 +394,6 @@ def _text(error: BaseException) -> str:
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter
     return text
-
-
-def _secrets(key: str) -> list[str]:
-    """The key and the values of the variables that the entry names, the longest first."""
-    named = [name for name in os.environ if not is_setting(name)]
-    secrets = {*environment_secrets(named), *([key] if len(key) >= SHORTEST_ENVIRONMENT_SECRET else ())}
-    return sorted(secrets, key=len, reverse=True)
 
 
 def _without(secrets: list[str], text: str) -> str:

@@ -1,1 +1,108 @@
-"""The mock provider: plain layouts that are rendered locally, with or without a planted flaw."""
+"""The configuration of the mock provider, and the graders that detect its flaws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from visioneval.suite.case import SIZE, Size, pixel_size
+from visioneval.suite.entries.providers import GeneratingProvider
+from visioneval.suite.messages import model_problems
+from visioneval.types import Frozen, TaskType
+
+Flaw = Literal[
+    "none",
+    "typo",
+    "missing_line",
+    "extra_text",
+    "spill",
+    "drift",
+    "blank",
+    "wrong_size",
+    "frozen",
+    "black",
+    "flicker",
+    "short",
+]
+
+_OF_VIDEOS = ("frozen", "black", "flicker", "short")
+_SEEN: Mapping[TaskType, Mapping[str, str]] = {
+    TaskType.IMAGE_GENERATION: {
+        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
+        "blank": "text properties",
+        "wrong_size": "properties",
+    },
+    TaskType.IMAGE_EDITING: {
+        **dict.fromkeys(("typo", "missing_line"), "text"),
+        **dict.fromkeys(("spill", "drift"), "locality"),
+        "extra_text": "text locality",
+        "blank": "text properties locality",
+        "wrong_size": "properties locality",
+    },
+    TaskType.VIDEO_GENERATION: {
+        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
+        **dict.fromkeys(("wrong_size", *_OF_VIDEOS), "video"),
+        "blank": "text video",
+    },
+}
+SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
+    task: {flaw: frozenset(seen.get(flaw, "").split()) for flaw in get_args(Flaw)} for task, seen in _SEEN.items()
+}
+"""The grader types that detect a flaw, if the case gives them something to measure.
+
+``text`` needs the line in ``expect.text.required``, and for ``extra_text`` either a forbidden line or
+``extra: forbid``. ``properties`` and ``video`` need ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``,
+and ``video`` needs its option ``duration`` to see ``short``. ``locality`` needs an editable mask. A flaw with nothing
+to act on, such as a typo where the case has no copy, renders as ``none``; so does a flaw of videos in an image of a
+suite that also has videos.
+"""
+_VIDEO_PARAMS = frozenset({"seconds", "frame_rate", "audio"})
+VIDEO_SIZE = "320x180"
+"""The default size of a video."""
+
+
+class MockParams(Frozen):
+    """The parameters of a mock. ``seconds``, ``frame_rate`` and ``audio`` are those of a video."""
+
+    model: Literal["mock"] = "mock"
+    flaw: Flaw = "none"
+    size: Size = "1024x1024"
+    """Of a generation; an edit keeps the size of its base image. Default of a video: ``VIDEO_SIZE``."""
+    seed: int = 0
+    seconds: Annotated[float, Field(gt=0, le=60)] = 1.5
+    frame_rate: Annotated[int, Field(ge=1, le=60)] = 12
+    audio: bool = False
+    """Whether a video has a soundtrack: a quiet tone."""
+
+    @property
+    def of_images(self) -> dict[str, Any]:
+        """The parameters that an image depends on."""
+        return self.model_dump(exclude=set(_VIDEO_PARAMS))
+
+
+class MockProvider(GeneratingProvider):
+    """A stand-in that renders plain layouts: no model. It shows that graders and rules work."""
+
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
+    stand_in: ClassVar[bool] = True
+    is_free: ClassVar[bool] = True
+
+    provider: Literal["mock"]
+
+    def unused_params(self, params: Mapping[str, Any], tasks: Set[TaskType]) -> Iterator[tuple[str, str]]:
+        """What is for videos only, if no case is about one, and a size that no video of it can have."""
+        if TaskType.VIDEO_GENERATION in tasks:
+            size = params.get("size")
+            is_used = params.get("flaw") != "wrong_size"
+            if is_used and isinstance(size, str) and SIZE.fullmatch(size) and any(at % 2 for at in pixel_size(size)):
+                yield "size", f"a video needs an even width and height, not {size}"
+            return
+        if params.get("flaw") in _OF_VIDEOS:  # a run may be a stranger's: the value may not be hashable
+            yield "flaw", f"a flaw of videos, {params['flaw']!r}, but all cases of this model run are about images"
+        for name in sorted(_VIDEO_PARAMS & params.keys()):
+            yield name, f"{name} is for videos, but all cases of this model run are about images: remove it"
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from model_problems(MockParams, params)

@@ -44,10 +44,8 @@ def repaint_regions(base: Image.Image, mask: Image.Image, lines: Sequence[str], 
         return repaint(base, mask, next(iter(lines), None), dice)
     regions = _separate_regions(mask)
     if len(regions) < len(lines):
-        raise ProviderError(
-            f"mock: metadata.text has {len(lines)} lines, but the mask has {len(regions)} separate regions",
-            kind="invalid",
-        )
+        message = f"mock: metadata.text has {len(lines)} lines, but the mask has {len(regions)} separate regions"
+        raise ProviderError(message, kind="invalid")
     image = base
     for number, region in enumerate(regions):
         image = repaint(image, region, lines[number] if number < len(lines) else "", dice)
@@ -195,12 +193,8 @@ def _largest_box(inside: NDArray[np.bool_]) -> Box:
     best = max(_boxes(cells), key=lambda box: (box[2] - box[0]) * (box[3] - box[1]), default=None)
     if best is None:
         return left, top, right, bottom
-    return (
-        left + best[0] * step,
-        top + best[1] * step,
-        min(right, left + best[2] * step),
-        min(bottom, top + best[3] * step),
-    )
+    farthest = min(right, left + best[2] * step), min(bottom, top + best[3] * step)
+    return left + best[0] * step, top + best[1] * step, *farthest
 
 
 def _boxes(cells: NDArray[np.bool_]) -> Iterator[Box]:
@@ -261,10 +255,10 @@ def _most_distant(colours: tuple[Color, ...], ground: Color) -> Color:
 
 def _contrast(first: Color, second: Color) -> float:
     """The contrast ratio of WCAG 2.2: 1 (none) to 21."""
-    dark, light = sorted(map(_luminance, (first, second)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: Color) -> float:
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    luminances = []
+    for colour in (first, second):
+        red, green, blue = (
+            v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)
+        )
+        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)

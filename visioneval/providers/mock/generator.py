@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +27,7 @@ from visioneval.media.images import (
     room_for,
 )
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.mock import video
-from visioneval.providers.mock.config import VIDEO_SIZE, MockParams
+from visioneval.providers.mock import VIDEO_SIZE, MockParams
 from visioneval.providers.mock.edit import (
     add_line,
     blot,
@@ -40,7 +38,7 @@ from visioneval.providers.mock.edit import (
     spill,
     tinted,
 )
-from visioneval.providers.mock.page import PageCopy, draw_page, flat, other_size, rounded
+from visioneval.providers.mock.page import PageCopy, draw_page, flat, other_size, render_video, rounded, video_size
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.case import ExpectText, TestCase, pixel_size
 from visioneval.types import TaskType
@@ -85,34 +83,29 @@ class Mock:
 
 def _generate(request: GenerationRequest) -> Generation:
     params = _params(request)
-    if request.task_type is TaskType.VIDEO_GENERATION:
-        return _generate_videos(request, params)
-    size = pixel_size(params.size)
-    if params.flaw == "wrong_size":
-        size = other_size(size)
-    _check_size(size)
+    is_video = request.task_type is TaskType.VIDEO_GENERATION
+    if is_video:
+        params = params if "size" in request.params else params.model_copy(update={"size": VIDEO_SIZE})
+        size = video_size(params)
+    else:
+        size = pixel_size(params.size)
+        size = other_size(size) if params.flaw == "wrong_size" else size
+    try:
+        check_size(*size)
+    except ImageError as error:
+        raise ProviderError(f"mock: {error}", kind="invalid") from None
+    render = _video if is_video else _image
     with IN_MEMORY.reserve(size[0] * size[1]):
-        outputs = tuple(
-            _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
-        )
-    return Generation(outputs=outputs, run_params=params.of_images)
+        outputs = tuple(render(request, params, size, sample) for sample in request.samples)
+    return Generation(outputs=outputs, run_params=params.model_dump() if is_video else params.of_images)
 
 
-def _generate_videos(request: GenerationRequest, params: MockParams) -> Generation:
-    params = params if "size" in request.params else params.model_copy(update={"size": VIDEO_SIZE})
-    size = video.video_size(params)
-    _check_size(size)
-    with IN_MEMORY.reserve(size[0] * size[1]):
-        outputs = tuple(_generate_video(request, params, size, sample) for sample in request.samples)
-    return Generation(outputs=outputs, run_params=params.model_dump())
-
-
-def _generate_video(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
+def _video(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
     dice = Dice(params.seed, sample, request.prompt)
     if params.flaw == "blank":
-        return video.render(flat(size, dice), (0, 0, *size), params, SOFTWARE)
+        return render_video(flat(size, dice), (0, 0, *size), params, SOFTWARE)
     page, art = draw_page(size, _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice), dice)
-    return video.render(page, art, params, SOFTWARE)
+    return render_video(page, art, params, SOFTWARE)
 
 
 def _edit(request: GenerationRequest) -> Generation:
@@ -129,20 +122,21 @@ def _edit(request: GenerationRequest) -> Generation:
     return Generation(outputs=outputs, run_params=params.of_images | {"size": size})
 
 
-def _generation(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> Image.Image:
+def _image(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
     dice = Dice(params.seed, sample, request.prompt)
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
     page, art = draw_page(size, copy, dice)
+    is_transparent = _alpha(request.case)
     if params.flaw == "blank":
-        return _blank_image(flat(size, dice), _alpha(request.case))
-    if params.flaw == "spill":
+        page = _blank_image(flat(size, dice), is_transparent)
+    elif params.flaw == "spill":
         radius = max(1, min(art[2] - art[0], art[3] - art[1]) // 2)
         page = blot(page, (art[0] - radius, art[1] - radius, art[0] + radius, art[1] + radius))
     elif params.flaw == "drift":
         page = tinted(page)
-    if _alpha(request.case):
+    if is_transparent and params.flaw != "blank":
         page.putalpha(_sticker(size))
-    return page
+    return _encode(page, request.case, "png")
 
 
 def _alpha(case: TestCase) -> bool | None:
@@ -209,15 +203,16 @@ def _edited(
         removed = dice.pick("missing", len(lines))
         lines = (*lines[:removed], "", *lines[removed + 1 :])
     image = repaint_regions(base.rgb, base.mask, lines, dice)
-    changes: dict[str, Callable[[], Image.Image]] = {
-        "extra_text": lambda: add_line(image, base.mask, _unexpected_line(text)),
-        "spill": lambda: spill(image, base.mask),
-        "drift": lambda: drift(image),
-    }
-    image = changes[flaw]() if flaw in changes else image
+    if flaw == "extra_text":
+        image = add_line(image, base.mask, _unexpected_line(text))
+    elif flaw == "spill":
+        image = spill(image, base.mask)
+    elif flaw == "drift":
+        image = drift(image)
     alpha = _edit_alpha(image, base, _alpha(request.case))
     if alpha is not None:
-        image = _with_base_colors(image, base) if base.rgba is not None else image
+        if base.rgba is not None:  # the base's original colors, not those on white, where nothing changed
+            image = Image.composite(image, base.rgba.convert("RGB"), _changed(image, base))
         image.putalpha(alpha)
     return image if flaw != "wrong_size" else image.resize(other_size(image.size), Image.Resampling.LANCZOS)
 
@@ -231,12 +226,6 @@ def _edit_alpha(image: Image.Image, base: _Base, is_transparent: bool | None) ->
     inner = ImageOps.expand(base.mask, 2, 0).filter(ImageFilter.MinFilter(5))
     rim = ImageChops.subtract(base.mask, inner.crop((2, 2, base.mask.width + 2, base.mask.height + 2)))
     return ImageChops.invert(rim)
-
-
-def _with_base_colors(image: Image.Image, base: _Base) -> Image.Image:
-    """The edit with the base's original colors, not those on white, where nothing changed."""
-    assert base.rgba is not None
-    return Image.composite(image, base.rgba.convert("RGB"), _changed(image, base))
 
 
 def _changed(image: Image.Image, base: _Base) -> Image.Image:
@@ -270,11 +259,8 @@ def _lines_to_draw(case: TestCase) -> tuple[str, ...]:
     if isinstance(stated, list) and all(isinstance(line, str) and line for line in stated):
         return tidy(stated)
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError(
-            "mock: metadata.text must be a string, the text to render in the mask, or a list of strings, one for each "
-            "separate region of the mask",
-            kind="invalid",
-        )
+        message = "mock: metadata.text must be a string, the text to render in the mask, or a list of strings, one for"
+        raise ProviderError(f"{message} each separate region of the mask", kind="invalid")
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
     return tidy(lines[:1])
 
@@ -288,21 +274,13 @@ def _params(request: GenerationRequest) -> MockParams:
         raise ProviderError(f"mock: {where}: {first['msg']}", kind="invalid") from None
 
 
-def _check_size(size: tuple[int, int]) -> None:
-    try:
-        check_size(*size)
-    except ImageError as error:
-        raise ProviderError(f"mock: {error}", kind="invalid") from None
-
-
 def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
     """Encodes the file in the format that the case expects, else in ``usual``. Raises ``ProviderError``."""
     kind = case.expect.format or usual
     if image.mode == "RGBA" and kind in _OPAQUE:
         if case.expect.format is not None:
-            raise ProviderError(
-                f"mock: expect.alpha requires transparency, which {kind} does not support", kind="invalid"
-            )
+            message = f"mock: expect.alpha requires transparency, which {kind} does not support"
+            raise ProviderError(message, kind="invalid")
         kind = "png"
     buffer = io.BytesIO()
     try:

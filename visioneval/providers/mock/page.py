@@ -1,17 +1,27 @@
-"""The mock's generated images: a plain flyer with a small landscape, text, a card and a button."""
+"""What the mock generates: a plain flyer with a small landscape, text, a card and a button; and videos of it."""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
 
+import cv2
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval.errors import ProviderError
+from visioneval.installation import needs
+from visioneval.providers.mock import MockParams
 from visioneval.providers.mock.text import MIN_SIZE, Color, Dice, Setting, set_line
+from visioneval.suite.case import pixel_size
 
 Box = tuple[int, int, int, int]
+Pixels = NDArray[np.uint8]
 
 _ART_SHARES = (0.14, 0.08, 0.03)
 """Shares of a page's height for the landscape above the copy, tried in order until the copy fits."""
@@ -21,6 +31,18 @@ _COMFORTABLE = 14
 """Pixels: letter size below which the landscape and the gaps are reduced."""
 _MAX_SMOOTH_PIXELS = 8_000_000
 """Larger shapes are drawn without smooth edges, to limit memory."""
+_PAN = 0.25
+"""The share of the landscape's width that passes by each second."""
+_DIMMED = 0.8
+"""The brightness of every second frame of a video that flickers."""
+_FLAWED_FROM = 0.4
+"""The share of a video after which it freezes or turns black."""
+_SHORT = 0.25
+"""The share of the requested duration that a short video has."""
+_SAMPLE_RATE = 16_000
+_AUDIO_FRAME = 1024
+_TONE_HZ = 440
+_VOLUME = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +134,11 @@ def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.
 
 def _hazy_palette(palette: _Palette) -> _Palette:
     """The palette with landscape colors close to the sky: without copy, OCR mistakes clear shapes for letters."""
-    sun, far_hill_color, near_hill_color = (
-        _mix(palette.sky, colour) for colour in (palette.sun, palette.far_hill, palette.near_hill)
-    )
-    return replace(palette, sun=sun, far_hill=far_hill_color, near_hill=near_hill_color)
-
-
-def _mix(ground: Color, colour: Color) -> Color:
-    red, green, blue = (round(0.8 * a + 0.2 * b) for a, b in zip(ground, colour, strict=True))
-    return red, green, blue
+    hazy: dict[str, Color] = {}
+    for name in ("sun", "far_hill", "near_hill"):
+        red, green, blue = (round(0.8 * a + 0.2 * b) for a, b in zip(palette.sky, getattr(palette, name), strict=True))
+        hazy[name] = (red, green, blue)
+    return replace(palette, **hazy)
 
 
 def flat(size: tuple[int, int], dice: Dice) -> Image.Image:
@@ -138,9 +156,7 @@ def other_size(size: tuple[int, int]) -> tuple[int, int]:
 
 def smooth_mask(size: tuple[int, int], paint: Callable[[ImageDraw.ImageDraw, int], None]) -> Image.Image:
     """An ``L`` mask with smooth edges; ``paint`` draws with 255, every length multiplied by its second argument."""
-    scale = (
-        4 if size[0] * size[1] * 16 <= _MAX_SMOOTH_PIXELS else 2 if size[0] * size[1] * 4 <= _MAX_SMOOTH_PIXELS else 1
-    )
+    scale = next((scale for scale in (4, 2) if size[0] * size[1] * scale**2 <= _MAX_SMOOTH_PIXELS), 1)
     mask = Image.new("L", (size[0] * scale, size[1] * scale), 0)
     paint(ImageDraw.Draw(mask), scale)
     return mask.reduce(scale) if scale > 1 else mask
@@ -169,9 +185,8 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
             break
     if best is None:
         count = len(copy.small) + len(copy.required) + len(copy.extra)
-        raise ProviderError(
-            f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
-        )
+        message = f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size"
+        raise ProviderError(message, kind="invalid")
     art, column, parts, gap, _ = best
     if art[2] - art[0] == size[0]:  # the landscape is above the column and takes the free space
         space = column[1] - art[3]
@@ -220,34 +235,29 @@ def _height(parts: Sequence[_Part], gap: int) -> int:
 def _parts(
     copy: PageCopy, unit: int, spacing: float, width: int, columns: int, palette: _Palette
 ) -> list[_Part] | None:
-    title, body, action = _roles(copy.required)
+    lines = copy.required
+    has_action = len(lines) > 1 and len(lines[-1]) <= 28
+    end = len(lines) - 1 if has_action else len(lines)
     tight_unit = unit * spacing
     pad = round(tight_unit * 0.55)
-    groups = (
+    groups = (  # with a title, a body and a call to action
         (copy.small, 0.85, _Part((), palette.accent, gap=round(tight_unit / 6))),
-        (title, 1.1 + spacing, _Part((), palette.ink)),
-        (body, 1.0, _Part((), palette.ink, gap=round(tight_unit / 2), pad=pad, frame=_CARD, columns=columns)),
-        (action, 1.1, _Part((), _CARD, pad=round(tight_unit * 0.4), frame=palette.accent)),
+        (lines[:1], 1.1 + spacing, _Part((), palette.ink)),
+        (lines[1:end], 1.0, _Part((), palette.ink, gap=round(tight_unit / 2), pad=pad, frame=_CARD, columns=columns)),
+        (lines[end:], 1.1, _Part((), _CARD, pad=round(tight_unit * 0.4), frame=palette.accent)),
         (copy.extra, 0.85, _Part((), palette.ink, gap=round(tight_unit / 6))),
     )
     parts = []
-    for lines, scale, part in groups:
+    for group, scale, part in groups:
         size = max(MIN_SIZE, round(unit * scale))
         room = (width - 4 * part.pad) // part.columns - (unit if part.columns > 1 else 0)
-        settings = [set_line(line, size, room) for line in lines]
+        settings = [set_line(line, size, room) for line in group]
         fitted = tuple(setting for setting in settings if setting is not None)
-        if len(fitted) < len(lines):
+        if len(fitted) < len(group):
             return None
         if fitted:
             parts.append(replace(part, lines=fitted))
     return parts
-
-
-def _roles(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The title, the body and the call to action, in the order of the copy."""
-    has_action = len(lines) > 1 and len(lines[-1]) <= 28
-    end = len(lines) - 1 if has_action else len(lines)
-    return lines[:1], lines[1:end], lines[end:]
 
 
 def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred: bool) -> None:
@@ -295,3 +305,93 @@ def _draw_art(page: Image.Image, box: Box, palette: _Palette, dice: Dice) -> Non
 
 def _polygon_mask(size: tuple[int, int], points: Sequence[tuple[float, float]]) -> Image.Image:
     return smooth_mask(size, lambda pen, k: pen.polygon([(k * x, k * y) for x, y in points], fill=255))
+
+
+def video_size(params: MockParams) -> tuple[int, int]:
+    """The size of a video in pixels. Raises ``ProviderError`` if it is odd, which its encoding does not support."""
+    size = pixel_size(params.size)
+    if params.flaw == "wrong_size":
+        width, height = other_size(size)
+        size = (width + width % 2, height + height % 2)
+    if size[0] % 2 or size[1] % 2:
+        raise ProviderError(f"mock: a video needs an even width and height, not {params.size}", kind="invalid")
+    return size
+
+
+def render_video(page: Image.Image, art: Box, params: MockParams, software: str) -> bytes:
+    """An MP4 of a page whose landscape, in the box ``art``, moves. Raises ``ProviderError``."""
+    try:
+        import av
+    except ImportError:
+        raise ProviderError(f"mock: {needs('video')}", kind="invalid") from None
+    target = io.BytesIO()
+    try:
+        with av.open(target, "w", format="mp4", container_options={"fflags": "+bitexact"}) as container:
+            container.metadata["comment"] = software
+            stream: Any = container.add_stream("libx264", rate=Fraction(params.frame_rate))
+            stream.width, stream.height, stream.pix_fmt = *page.size, "yuv420p"
+            # one thread and a fixed quantizer: else the same request would not always give the same bytes
+            stream.codec_context.thread_count = 1
+            stream.options = {"preset": "ultrafast", "qp": "18"}
+            audio: Any = container.add_stream("aac", rate=_SAMPLE_RATE, layout="mono") if params.audio else None
+            for pixels in _frames(np.asarray(page.convert("RGB")), art, params):
+                container.mux(stream.encode(_video_frame(pixels)))
+            container.mux(stream.encode())
+            if audio is not None:
+                _add_tone(container, audio, _frame_count(params) / params.frame_rate)
+    except (av.FFmpegError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ProviderError(f"mock: the video cannot be encoded: {reason}", kind="invalid") from None
+    return target.getvalue()
+
+
+def _video_frame(pixels: Pixels) -> Any:
+    """RGB pixels as a frame, converted by OpenCV: FFmpeg's conversion does not always give the same bytes."""
+    import av
+
+    height, width, _ = pixels.shape
+    frame = av.VideoFrame(width, height, "yuv420p")
+    planes = cv2.cvtColor(pixels, cv2.COLOR_RGB2YUV_I420).ravel()
+    sizes = [height * width, height * width // 4, height * width // 4]
+    for plane, values in zip(frame.planes, np.split(planes, np.cumsum(sizes)[:-1]), strict=True):
+        rows = np.zeros((plane.height, plane.line_size), np.uint8)
+        rows[:, : plane.width] = values.reshape(plane.height, plane.width)
+        plane.update(rows.tobytes())
+    return frame
+
+
+def _frame_count(params: MockParams) -> int:
+    share = _SHORT if params.flaw == "short" else 1
+    return max(2, round(params.seconds * params.frame_rate * share))
+
+
+def _frames(page: Pixels, art: Box, params: MockParams) -> Iterator[Pixels]:
+    """The frames, each ``(height, width, 3)``."""
+    count = _frame_count(params)
+    flawed_from = round(count * _FLAWED_FROM)
+    for number in range(count):
+        is_flawed = number >= flawed_from
+        if params.flaw == "black" and is_flawed:
+            yield np.zeros_like(page)
+            continue
+        moment = flawed_from if params.flaw == "frozen" and is_flawed else number
+        frame = page.copy()
+        shift = round((art[2] - art[0]) * _PAN * (moment / params.frame_rate))
+        frame[art[1] : art[3], art[0] : art[2]] = np.roll(page[art[1] : art[3], art[0] : art[2]], shift, axis=1)
+        if params.flaw == "flicker" and number % 2:
+            frame = (frame * _DIMMED).astype(np.uint8)
+        yield frame
+
+
+def _add_tone(container: Any, stream: Any, seconds: float) -> None:
+    """Adds a tone, in whole frames of the encoder: what it reads past the end of its input would differ each time."""
+    import av
+
+    count = math.ceil(seconds * _SAMPLE_RATE / _AUDIO_FRAME)
+    times = np.arange(count * _AUDIO_FRAME) / _SAMPLE_RATE
+    samples = (np.sin(2 * np.pi * _TONE_HZ * times) * _VOLUME).astype(np.float32)
+    for number, part in enumerate(samples.reshape(count, 1, _AUDIO_FRAME)):
+        frame = av.AudioFrame.from_ndarray(part, format="fltp", layout="mono")
+        frame.sample_rate, frame.pts, frame.time_base = _SAMPLE_RATE, number * _AUDIO_FRAME, Fraction(1, _SAMPLE_RATE)
+        container.mux(stream.encode(frame))
+    container.mux(stream.encode())

@@ -18,12 +18,11 @@ from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
-from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, is_quota_spent, read_error
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, is_quota_spent, read_error, retry_after
 from visioneval.providers.image_replies import PaidAnswer, answer_of, begins_like_json, unusable
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.reply_json import read_answer
-from visioneval.providers.retry_after import retry_after
 
 _STATUS_BY_NAME = {
     401: {"invalid_api_key", "authentication_error"},
@@ -68,9 +67,8 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     except (aiohttp.ClientError, HttpProcessingError, httpx2.HTTPError, OSError) as error:  # also while streaming
         raise _no_answer(client, error) from None
     except (openai.OpenAIError, ValueError, RecursionError) as error:
-        raise _provider_error(
-            client, f"the answer could not be read: {error}", "transient", may_be_billed=True
-        ) from None
+        message = f"the answer could not be read: {error}"
+        raise _provider_error(client, message, "transient", may_be_billed=True) from None
 
 
 def _no_answer(client: openai.AsyncOpenAI, error: BaseException) -> ProviderError:
@@ -275,6 +273,15 @@ def client_for(options: Server) -> openai.AsyncOpenAI:
         raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
     check_key(options.key_variable, key)
     proxy_for(options.base_url or BASE_URL)  # raises for one that cannot be used
+    http = _HTTPClient(
+        verify=tls_context(),
+        limits=LIMITS,
+        follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={"response": [check_reply]},
+    )
+    for name in ("accept", "connection", "user-agent"):  # the SDK's take their place; the second is HTTP's default
+        http.headers.pop(name, None)
     left_out = {f"X-Stainless-{name}": openai.omit for name in _MACHINE}
     with without_openai_variables():
         return openai.AsyncOpenAI(
@@ -283,7 +290,7 @@ def client_for(options: Server) -> openai.AsyncOpenAI:
             timeout=TIMEOUT,
             max_retries=0,
             default_headers=cast("Mapping[str, str]", left_out),  # the SDK takes omit, only not in this type
-            http_client=_http_client(),
+            http_client=http,
         )
 
 
@@ -325,16 +332,3 @@ def _with_large_headers(transport: Any) -> httpx2.AsyncBaseTransport:
 
     transport.get_client = session
     return cast("httpx2.AsyncBaseTransport", transport)
-
-
-def _http_client() -> httpx2.AsyncClient:
-    client = _HTTPClient(
-        verify=tls_context(),
-        limits=LIMITS,
-        follow_redirects=False,
-        headers=ACCEPT_ENCODING,
-        event_hooks={"response": [check_reply()]},
-    )
-    for name in ("accept", "connection", "user-agent"):  # the SDK's take their place; the second is HTTP's default
-        client.headers.pop(name, None)
-    return client

@@ -1,19 +1,25 @@
-"""Generation and editing with OpenAI's Images API, or with a compatible server."""
+"""Generation and editing with OpenAI's Images API, and videos with ``/v1/videos``, or with a compatible server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import httpx2
 import openai
 
-from visioneval.providers.base import Download, Generation, GenerationRequest
+from visioneval.errors import OperationError, ProviderError, StorageError
+from visioneval.media.images import MAX_BYTES
+from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Download, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import read_error
-from visioneval.providers.image_replies import is_image, reading
-from visioneval.providers.inputs import Upload, uploads
-from visioneval.providers.masks import mask_use
+from visioneval.providers.image_replies import AllowedHosts, is_image, read_output, read_outputs, reading, unusable
+from visioneval.providers.inputs import Upload, accepted_image, mask_use, uploads
+from visioneval.providers.openai import inputs_problem
 from visioneval.providers.openai.connection import (
     BASE_URL,
     Connection,
@@ -21,12 +27,14 @@ from visioneval.providers.openai.connection import (
     data_url,
     encoded,
     flat_usage,
+    kind_of_error,
     paid_answer,
     provider_errors,
+    read_json,
+    status_of_error,
 )
-from visioneval.providers.openai.videos import OpenAIVideos
-from visioneval.providers.output_urls import AllowedHosts, read_output, read_outputs
 from visioneval.providers.refusals import moderated, moderated_images
+from visioneval.suite.entries.providers import VideoInputs
 from visioneval.suite.remote import MaskMode
 
 
@@ -109,10 +117,9 @@ class OpenAIGenerator:
             usage = None if is_cut_off else flat_usage(fields.get("usage")) or None
             if why := moderated(fields) or moderated_images(fields.get("data")):
                 return Generation(refused=why, usage=usage, run_params=sent)
-            outputs, problem = await read_outputs(
-                fields.get("data"), self._allowed, len(request.samples), is_cut_off=is_cut_off
-            )
-            if fields.get("error") and len(outputs) < len(request.samples):
+            count = len(request.samples)
+            outputs, problem = await read_outputs(fields.get("data"), self._allowed, count, is_cut_off=is_cut_off)
+            if fields.get("error") and len(outputs) < count:
                 words = read_error(fields).message
                 problem = "; ".join(filter(None, (problem, f"the answer has an error: {words}")))
         return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply)
@@ -120,11 +127,128 @@ class OpenAIGenerator:
 
 def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:
     """The body of an edit in xAI's form: ``image`` for one image, ``images`` for several."""
-    parts = [_image(image) for image in images]
-    body = {**params, "prompt": prompt, **({"images": parts} if len(parts) > 1 else {"image": parts[0]})}
-    return encoded({**body, "mask": _image(mask)} if mask is not None else body)
+    files = [*images, *((mask,) if mask is not None else ())]
+    parts = [{"type": "image_url", "url": data_url(data, mime)} for _, data, mime in files]
+    masks = {"mask": parts.pop()} if mask is not None else {}
+    return encoded(
+        {**params, "prompt": prompt, **({"images": parts} if len(parts) > 1 else {"image": parts[0]}), **masks}
+    )
 
 
-def _image(upload: Upload) -> dict[str, Any]:
-    _, data, mime = upload
-    return {"type": "image_url", "url": data_url(data, mime)}
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,1000}")
+_RUNNING = ("queued", "in_progress", "pending", "processing", "running")
+_WEB_TYPES = ("text/", "application/json", "application/xhtml")
+_MAX_MESSAGE = 500
+
+
+class OpenAIVideos:
+    """Begins and polls the jobs of a server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def begin(self, request: GenerationRequest) -> str | Generation:
+        """Sends the prompt and the first frame as a form."""
+        inputs = VideoInputs.of(request.files.images)
+        if problem := inputs_problem(inputs):
+            raise ProviderError(problem, kind="invalid")
+        frame = None if inputs.first_frame is None else await asyncio.to_thread(accepted_image, inputs.first_frame)
+        client = await self._connection.client()
+        with provider_errors(client):
+            answer = await self._create(client, request, frame)
+        job = paid_answer(answer).data
+        name = job.get("id") if isinstance(job, dict) else None
+        if not name or not isinstance(name, str):
+            raise unusable("the answer names no video", answer.content)
+        if not _is_id(name):
+            raise unusable(f"{name!r:.200} is no video", answer.content)
+        return name
+
+    async def _create(
+        self, client: openai.AsyncOpenAI, request: GenerationRequest, frame: Upload | None
+    ) -> httpx2.Response:
+        texts = {name: str(value) for name, value in request.params.items() if name != "extra"}
+        for name, value in (request.params.get("extra") or {}).items():  # what only one server knows
+            texts[str(name)] = str(value).lower() if isinstance(value, bool) else str(value)
+        return await client.post(
+            "/videos",
+            body={**texts, "prompt": request.prompt},
+            files={} if frame is None else {"input_reference": frame},
+            options={"headers": {"Content-Type": "multipart/form-data"}},
+            cast_to=httpx2.Response,
+        )
+
+    async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
+        """The video, once its job has ended. Raises ``OperationError`` if it has none."""
+        if not _is_id(name):
+            raise OperationError(f"{name!r:.200} is no video", kind="invalid")
+        client = await self._connection.client()
+        with _job_errors(client, name):
+            job = read_json(await client.get(f"/videos/{name}", cast_to=httpx2.Response))
+        status = job.get("status")
+        if status in _RUNNING:
+            return None
+        if status != "completed":
+            error = read_error({"error": job.get("error")})
+            text = (error.message if job.get("error") else "no reason is given")[:_MAX_MESSAGE]
+            kind = kind_of_error(status_of_error(error, 400), error)
+            message = text if kind == "refused" else f"the video {name} ended as {status!r:.40}: {text}"
+            raise OperationError(message, kind=kind)
+        if why := moderated(job) or moderated(job.get("video")):
+            raise OperationError(why, kind="refused")
+        path = Path(request.scratch or ".") / "video"
+        with _job_errors(client, name):
+            await _download(client, name, path)
+        return Generation(outputs=(OutputFile(path),), usage=_usage(job), run_params=dict(request.params))
+
+
+def _is_id(name: str) -> bool:
+    """Whether a name is a part of a URL's path."""
+    return _ID.fullmatch(name) is not None and set(name) != {"."}
+
+
+@contextmanager
+def _job_errors(client: openai.AsyncOpenAI, name: str) -> Iterator[None]:
+    """Like ``provider_errors``, for a job that the server may have forgotten."""
+    with provider_errors(client):
+        try:
+            yield
+        except openai.APIStatusError as error:
+            if error.status_code not in (404, 410):
+                raise
+            reason = read_error(error.response.text).message[:200]
+            raise OperationError(
+                f"the video {name} has expired or is unknown: {error.status_code}: {reason}", kind="invalid"
+            ) from None
+
+
+async def _download(client: openai.AsyncOpenAI, name: str, path: Path) -> None:
+    """Streams the video to a file of at most ``MAX_BYTES``."""
+    with warnings.catch_warnings():  # of OpenAI's own service, which has ended
+        warnings.simplefilter("ignore", DeprecationWarning)
+        download = client.videos.with_streaming_response.download_content(name)
+    async with download as response:
+        kind = response.headers.get("content-type", "")
+        if kind.startswith(_WEB_TYPES):
+            message = f"the server sends {kind.split(';')[0]!r:.60} instead of the video {name}"
+            raise ProviderError(message, kind="invalid", may_be_billed=True)
+        size = 0
+        with path.open("wb") as file:
+            async for data in response.iter_bytes(1 << 20):
+                size += len(data)
+                if size > MAX_BYTES:
+                    message = f"the video {name} is over the limit of {MAX_BYTES:,} bytes"
+                    raise ProviderError(message, kind="invalid", may_be_billed=True)
+                try:
+                    file.write(data)
+                except OSError as error:
+                    raise StorageError(f"{path}: cannot write a video: {error.strerror or error}") from error
+
+
+def _usage(job: Mapping[str, Any]) -> dict[str, int] | None:
+    seconds = str(job.get("seconds") or "")
+    try:
+        milliseconds = 1000 * float(seconds)
+    except ValueError:
+        return None
+    return {VIDEO_MS: round(milliseconds)} if 0 < milliseconds <= MOST_VIDEO_MS else None

@@ -14,8 +14,7 @@ from typing import Any
 
 from visioneval.errors import NOT_CACHED, AuthError, ProviderError, QuotaError, VisionEvalError
 from visioneval.providers.base import CellRef, Judge, Part, Question, Reply, ToolCall
-from visioneval.providers.conversation import converse
-from visioneval.providers.image_limits import ScaledPart, fitted, scaled_images
+from visioneval.providers.questions import ScaledPart, converse, fitted, scaled_images
 from visioneval.records.model import digest
 from visioneval.running.calls.attempts import BrokenCodeError, PaidCall, as_reply, describe_error, reply_of
 from visioneval.running.calls.calls import Calls

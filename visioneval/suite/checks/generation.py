@@ -44,9 +44,14 @@ def id_problems(suite: Suite) -> Problems:
 
 
 def text_problems(suite: Suite, texts: CaseTexts, *, known_models: bool) -> Problems:
-    """Prompts and criteria that cannot be rendered, or are empty. Adds the others to ``texts``."""
-    if known_models:
-        yield from prompt_problems(suite)
+    """Prompts that are missing although a model generates or reads images for their case, and prompts and criteria that
+    cannot be rendered, or are empty. Adds the others to ``texts``.
+    """
+    for index, case in enumerate(suite.cases if known_models else ()):
+        if not case.prompt and any(entry.has_outputs and entry.does(case.task_type) for entry in suite.models):
+            is_written = "prompt" in case.model_fields_set
+            loc: Loc = ("cases", index, "prompt") if is_written else ("cases", index)
+            yield loc, "prompt: must not be empty" if is_written else "the key 'prompt' is missing"
     for name in RESERVED:
         if name in suite.vars:
             yield ("vars", name, "[key]"), f"the name {name!r} is reserved for templates: rename the variable"
@@ -65,15 +70,6 @@ def text_problems(suite: Suite, texts: CaseTexts, *, known_models: bool) -> Prob
             texts[case.id] = prompt, rendered["criteria"]
 
 
-def prompt_problems(suite: Suite) -> Problems:
-    """Cases without a prompt that some model generates or reads images for."""
-    for index, case in enumerate(suite.cases):
-        if not case.prompt and any(entry.has_outputs and entry.does(case.task_type) for entry in suite.models):
-            is_written = "prompt" in case.model_fields_set
-            loc: Loc = ("cases", index, "prompt") if is_written else ("cases", index)
-            yield loc, "prompt: must not be empty" if is_written else "the key 'prompt' is missing"
-
-
 _PARAMETER = PROMPT_PART.strip(",=")
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s?(?:metadata\.)?(\w+)\s?\}(?!\})")
 _LITERAL = re.compile(r"(?<!\{)\{\s?((?:case|metadata|expect)\.[\w.]+|prompt)\s?\}(?!\})")
@@ -86,8 +82,8 @@ def prompt_entry_problems(suite: Suite, texts: CaseTexts) -> Iterator[tuple[Loc,
         if entry.label in labels[:index]:
             yield ("prompts", index, "label"), f"two prompts are labeled {entry.label!r}"
         if entry.when is not None:
-            messages = empty_scope(SuiteContext(suite, ()), entry.when)
-            yield from ((("prompts", index, "when"), message) for message in messages)
+            for message in empty_scope(SuiteContext(suite, ()), entry.when):
+                yield ("prompts", index, "when"), message
         yield from _template_problems(entry, suite, texts, ("prompts", index, "template"))
     for index, model in enumerate(suite.models):
         named = (model.prompts or ()) if isinstance(model, GeneratingProvider) else ()
@@ -135,7 +131,7 @@ def _prompted_cases(entry: PromptEntry, suite: Suite) -> Iterator[TestCase]:
             yield case
 
 
-def brace_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def brace_warnings(suite: Suite) -> Problems:
     """Yields prompts of cases that name a variable in single braces, where each name is first."""
     reported: set[str] = set()
     for index, case in enumerate(suite.cases):
@@ -149,7 +145,7 @@ def brace_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
                 yield ("cases", index, "prompt"), f"{literal[0]!r} is not replaced: write '{{{{ {name} }}}}'"
 
 
-def prompt_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def prompt_warnings(suite: Suite) -> Problems:
     """Yields prompts that no model is sent."""
     used = {prompt.label for model in suite.models for prompt in suite.prompts_of(model)}
     if suite.prompts and not used:
@@ -162,10 +158,7 @@ def prompt_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
             yield ("prompts", index, "when"), "no case matches all conditions, so no model run has this prompt"
 
 
-OWN_IMAGES = ("images", "masks", "outputs")
-
-
-def output_of_problems(cases: Sequence[TestCase]) -> Iterator[tuple[Loc, str]]:
+def output_of_problems(cases: Sequence[TestCase]) -> Problems:
     """Everything that can be wrong with ``output_of``."""
     by_id = {case.id: case for case in cases}
     for index, case in enumerate(cases):
@@ -184,23 +177,19 @@ def _output_of(case: TestCase, by_id: Mapping[str, TestCase]) -> Iterator[tuple[
     elif source is case:
         yield "output_of", f"{name!r} is this case: name another case"
     elif source.output_of is not None:
-        yield (
-            "output_of",
-            f"{name!r} generates no image because it has 'output_of' too: name the case that generates the image",
-        )
+        reason = f"{name!r} generates no image because it has 'output_of' too"
+        yield "output_of", f"{reason}: name the case that generates the image"
     elif source.task_type != case.task_type:
-        yield (
-            "task",
-            f"the image comes from {name!r}, whose task is {source.task_type}: use the same task or remove 'task'",
-        )
-    for key in OWN_IMAGES:
+        reason = f"the image comes from {name!r}, whose task is {source.task_type}"
+        yield "task", f"{reason}: use the same task or remove 'task'"
+    for key in ("images", "masks", "outputs"):
         if getattr(case, key):
             yield key, f"this case uses the image of {name!r}: remove {key!r}"
     if case.expect.refusal:
         yield "expect", f"this case generates nothing, so no model can refuse it: move 'refusal' to {name!r}"
 
 
-def turn_problems(suite: Suite, runs: Sequence[tuple[int, ModelRun]]) -> Iterator[tuple[Loc, str]]:
+def turn_problems(suite: Suite, runs: Sequence[tuple[int, ModelRun]]) -> Problems:
     """Turns without one output to edit: of a case that is no edit, after a refusal, or of several outputs per call.
 
     ``runs`` are the model runs, each with the index of its entry.
@@ -237,7 +226,12 @@ def expand_models(
     yield from too_many
     for index, entry in enumerate(suite.models):
         loc = ("models", index)
-        refusals = list(_entry_problems(entry, folder, trust, loc))
+        refusals = []
+        if entry.needs_trust and not trust.everything:
+            message = untrusted_code_message(entry.provider_name, getattr(entry, "options", None))
+            refusals.append(((*loc, "provider"), message))
+        if check := check_of(PROVIDERS, entry.provider_name, "problems"):
+            refusals += [((*loc, *key), message) for key, message in check(entry, folder, trust)]
         yield from refusals
         if refusals or too_many:
             continue
@@ -249,34 +243,21 @@ def expand_models(
             key, message = entry.source_problem(str(error))
             yield (*loc, *key), message
         else:
-            yield from _run_problems(entry, entry_runs, loc, folder, is_complete="cases" not in broken)
+            if check := check_of(PROVIDERS, entry.provider_name, "run_problems"):
+                yield from (((*loc, *key), message) for key, message in check(entry, folder))
+            yield from _run_problems(entry, entry_runs, loc, is_complete="cases" not in broken)
             runs.extend((index, run) for run in entry_runs)
 
 
-def _entry_problems(entry: BaseProvider, folder: Path, trust: Trust, loc: Loc) -> Problems:
-    if entry.needs_trust and not trust.everything:
-        yield (*loc, "provider"), untrusted_code_message(entry.provider_name, getattr(entry, "options", None))
-    if check := check_of(PROVIDERS, entry.provider_name, "problems"):
-        yield from (((*loc, *key), message) for key, message in check(entry, folder, trust))
-
-
-def _run_problems(
-    entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, folder: Path, *, is_complete: bool
-) -> Problems:
-    if check := check_of(PROVIDERS, entry.provider_name, "run_problems"):
-        yield from (((*loc, *key), message) for key, message in check(entry, folder))
+def _run_problems(entry: BaseProvider, runs: Sequence[ModelRun], loc: Loc, *, is_complete: bool) -> Problems:
     if not runs and is_complete:
         reason = f"no output is labeled {entry.label!r}" if entry.label else "no case has an existing output"
         if isinstance(entry, GeneratingProvider):
             reason = "none of its prompts applies to a case of its tasks"
         yield loc, f"this entry has no model run: {reason}"
-    grid = entry.grid if isinstance(entry, GeneratingProvider) else {}
-    reported: set[tuple[str, str]] = set()
-    for run in runs:
-        for problem in entry.param_problems(run.params):
-            if problem not in reported:
-                reported.add(problem)
-                yield (*loc, "grid" if problem[0] in grid else "params", problem[0]), problem[1]
+    grid = getattr(entry, "grid", {})
+    for name, message in dict.fromkeys(problem for run in runs for problem in entry.param_problems(run.params)):
+        yield (*loc, "grid" if name in grid else "params", name), message
 
 
 def run_label_problems(runs: Sequence[tuple[int, ModelRun]]) -> Problems:
@@ -286,10 +267,8 @@ def run_label_problems(runs: Sequence[tuple[int, ModelRun]]) -> Problems:
         if _CONTROL.search(label) or label != label.strip() or not label:
             yield loc, f"the label {label!r} must be one line of text without leading or trailing spaces"
         elif len(label) > _LONGEST_LABEL:
-            yield (
-                loc,
-                f"the label {label[:40]!r}... is over {_LONGEST_LABEL} characters long: shorten the label or the grid",
-            )
+            message = f"the label {label[:40]!r}... is over {_LONGEST_LABEL} characters long"
+            yield loc, f"{message}: shorten the label or the grid"
         elif label in first:
             yield loc, f"two model runs are labeled {label!r}: set a different 'label' for each entry"
         elif count > 1:
@@ -307,10 +286,8 @@ def task_problems(view: SuiteContext) -> Problems:
             yield ("models", index), "this model supports no task of this suite's cases"
     for index, case in enumerate(view.suite.cases):
         if not is_supported[case.task_type]:
-            yield (
-                ("cases", index),
-                f"no model of this suite supports {case.task_type}: add such a model or remove the case",
-            )
+            message = f"no model of this suite supports {case.task_type}"
+            yield ("cases", index), f"{message}: add such a model or remove the case"
         elif index not in covered and case.output_of is None:
             yield ("cases", index), "no entry of 'prompts' applies to this case: add one without 'when'"
         if case.task_type == TaskType.IMAGE_EDITING and not case.edits_image and not case.output_of:
@@ -326,23 +303,21 @@ def generation_problems(context: SuiteContext, entries: Sequence[int]) -> Proble
     with_images = (index for index, case in enumerate(suite.cases) if case.images)
     videos = {index for index in with_images if tasks[index] is TaskType.VIDEO_GENERATION}
     sized = {
-        at for at, case in enumerate(suite.cases) if case.expect.size == "requested" and _measures_size(suite, case)
+        at
+        for at, case in enumerate(suite.cases)
+        if case.expect.size == "requested"
+        and any(grader.is_for(case) and f"{grader.key}.size" in grader.metrics(case) for grader in suite.graders)
     }
     problems: dict[tuple[Loc, str], None] = {}
     for index, run, (_, cases) in zip(entries, context.runs, context.labels, strict=True):
-        if cases:
-            problems |= dict.fromkeys(_unused_params(suite, index, run, {tasks[at] for at in cases}))
+        grid = getattr(suite.models[index], "grid", {})
+        for name, message in run.config.unused_params(run.params, {tasks[at] for at in cases}) if cases else ():
+            problems[("models", index, "grid" if name in grid else "params", name), message] = None
         for at in sorted(videos & cases):
             if message := run.config.inputs_problem(run.params, suite.cases[at]):
                 problems[("cases", at, "images"), message] = None
         problems |= dict.fromkeys(_unknown_sizes(run, sorted(sized & cases)))
     yield from problems
-
-
-def _measures_size(suite: Suite, case: TestCase) -> bool:
-    """Whether a grader compares the size of a case's output with the expected one."""
-    graders = (grader for grader in suite.graders if grader.is_for(case))
-    return any(f"{grader.key}.size" in grader.metrics(case) for grader in graders)
 
 
 def _unknown_sizes(run: ModelRun, cases: Sequence[int]) -> Problems:
@@ -360,13 +335,6 @@ def _unknown_sizes(run: ModelRun, cases: Sequence[int]) -> Problems:
         yield ("cases", at, "expect", "size"), f"{message}: write the size, as in 1024x1536"
 
 
-def _unused_params(suite: Suite, index: int, run: ModelRun, tasks: set[TaskType]) -> Problems:
-    entry = suite.models[index]
-    grid = entry.grid if isinstance(entry, GeneratingProvider) else {}
-    for name, message in run.config.unused_params(run.params, tasks):
-        yield ("models", index, "grid" if name in grid else "params", name), message
-
-
 def no_image_problems(context: SuiteContext) -> Problems:
     """Graders that need an image where a model run has none."""
     suite = context.suite
@@ -380,11 +348,8 @@ def no_image_problems(context: SuiteContext) -> Problems:
             is_recorded = bool(judges) and all(judge is not None and judge.is_recorded for judge in judges)
             reads_records = grader.grades_records and is_recorded
             if not reads_records and any(grader.is_for(case) and grader.metrics(case) for case in cases):
-                message = (
-                    f"the grader {grader.key!r} needs images, but this model has none (outputs: none): use only gecko"
-                    " or rubric graders with a recorded judge"
-                )
-                yield ("models", index, "outputs"), message
+                message = f"the grader {grader.key!r} needs images, but this model has none (outputs: none)"
+                yield ("models", index, "outputs"), f"{message}: use only gecko or rubric graders with a recorded judge"
 
 
 Call = tuple[str, str | None]
@@ -396,16 +361,7 @@ def limit_problems(suite: Suite, runs: Sequence[ModelRun]) -> Iterator[tuple[Loc
     generations: list[Call] = [(entry.provider_name, None) for entry in suite.models]
     generations += [(run.provider, _text(run.params.get("model"))) for run in runs]
     judges = {key: (judge.provider_name, _text(getattr(judge, "model", None))) for key, judge in suite.judges.items()}
-    yield from _unknown_names(suite, [*generations, *judges.values()])
-    yield from _image_prices(suite, generations, judges)
-
-
-def _text(model: Any) -> str | None:
-    return str(model) if model else None
-
-
-def _unknown_names(suite: Suite, calls: Sequence[Call]) -> Iterator[tuple[Loc, str]]:
-    """Names that are probably misspelled."""
+    calls = [*generations, *judges.values()]
     providers, models = {provider for provider, _ in calls}, {model for _, model in calls if model}
     both = {f"{provider}:{model}" for provider, model in calls if model}
     for key, entries, allowed in (
@@ -415,6 +371,11 @@ def _unknown_names(suite: Suite, calls: Sequence[Call]) -> Iterator[tuple[Loc, s
         for name in entries:
             if name not in allowed:
                 yield (key, name), f"{key}: the suite calls no provider or model {name!r}{did_you_mean(name, allowed)}"
+    yield from _image_prices(suite, generations, judges)
+
+
+def _text(model: Any) -> str | None:
+    return str(model) if model else None
 
 
 def _image_prices(

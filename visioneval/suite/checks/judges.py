@@ -18,7 +18,7 @@ from visioneval.plugins import JUDGES, check_of
 from visioneval.suite.checks.generation import CaseTexts
 from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judges import BaseJudge, JudgeTemplate, combinations_of
+from visioneval.suite.entries.judges import JudgeTemplate, combinations_of
 from visioneval.suite.files import Trust
 from visioneval.suite.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.model import Suite, template_folders
@@ -26,51 +26,48 @@ from visioneval.suite.remote import Remote
 from visioneval.templates.render import Templates, set_values, shown_values
 from visioneval.types import Metric
 
+Finding = tuple[Loc, str] | Problem | SuiteWarning
 
-def judge_problems(
-    suite: Suite, folder: Path, trust: Trust, texts: CaseTexts
-) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+
+def judge_problems(suite: Suite, folder: Path, trust: Trust, texts: CaseTexts) -> Iterator[Finding]:
     """Problems of ``judges:``, of hosts that would receive a key, and of graders that use a judge, with warnings."""
     for index, entry in enumerate(suite.models):
         if isinstance(entry, Remote):
             yield from ((("models", index, key), problem) for key, problem in _remote(entry, trust))
     for name, judge in suite.judges.items():
-        for found_problem in _judge(judge, folder, trust):
-            yield (
-                found_problem
-                if isinstance(found_problem, Problem)
-                else (("judges", name, *found_problem[0]), found_problem[1])
-            )
-    yield from panel_problems(suite)
+        loc = ("judges", name)
+        if judge.needs_trust and not trust.everything:
+            options = getattr(judge, "options", None)
+            yield (*loc, "provider"), untrusted_code_message(judge.provider_name, options)
+        if isinstance(judge, Remote):
+            yield from (((*loc, key), problem) for key, problem in _remote(judge, trust))
+        if check := check_of(JUDGES, judge.provider_name, "problems"):
+            yield from (_located(problem, loc) for problem in check(judge, folder, trust))
+    for index, grader in enumerate(suite.graders):
+        for key, message in (*_panel_judges(suite, grader), *_panel_options(suite, grader)):
+            yield ("graders", index, *key), message
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal
         return
     yield from _templates(suite, folder, trust, texts)
 
 
-def recorded_answer_problems(
-    view: SuiteContext, folder: Path, trust: Trust
-) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+def recorded_answer_problems(view: SuiteContext, folder: Path, trust: Trust) -> Iterator[Finding]:
     """Recorded answers that the run could not use, with warnings about cells without one."""
     for name, judge in view.suite.judges.items():
         if check := check_of(JUDGES, judge.provider_name, "answer_problems"):
             graders = [grader for grader in view.suite.graders if name in grader.judge_names]
-            for entry in check(judge, folder, trust, view, graders):
-                if isinstance(entry, Problem):
-                    yield entry
-                elif isinstance(entry, SuiteWarning):
-                    yield SuiteWarning(("judges", name, *entry.loc), entry.message)
-                else:
-                    yield ("judges", name, *entry[0]), entry[1]
+            found = check(judge, folder, trust, view, graders)
+            yield from (_located(problem, ("judges", name)) for problem in found)
 
 
-def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem]:
-    if judge.needs_trust and not trust.everything:
-        yield ("provider",), untrusted_code_message(judge.provider_name, getattr(judge, "options", None))
-    if isinstance(judge, Remote):
-        yield from (((key,), problem) for key, problem in _remote(judge, trust))
-    if check := check_of(JUDGES, judge.provider_name, "problems"):
-        yield from check(judge, folder, trust)
+def _located(problem: Finding, loc: Loc) -> Finding:
+    """The same problem in the suite, where its path is below ``loc``. One in another file has its position."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, SuiteWarning):
+        return SuiteWarning((*loc, *problem.loc), problem.message)
+    return (*loc, *problem[0]), problem[1]
 
 
 def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
@@ -98,13 +95,13 @@ def _templates(suite: Suite, folder: Path, trust: Trust, texts: CaseTexts) -> It
         for template in declared.values():
             if file_problems(template.name):
                 continue  # reported if a case uses it
-            for finding in template_findings(template, templates, suite.vars, shown.get(template.name, {})):
-                loc = ("graders", index, template.option)
-                if finding.is_error:
-                    yield loc, finding.message
-                elif finding.message not in warned:
-                    warned.add(finding.message)
-                    yield SuiteWarning(loc, finding.message)
+            loc = ("graders", index, template.option)
+            for message, is_error in _template_findings(template, templates, suite.vars, shown.get(template.name, {})):
+                if is_error:
+                    yield loc, message
+                elif message not in warned:
+                    warned.add(message)
+                    yield SuiteWarning(loc, message)
         for name, message in case_problems:
             yield ("graders", index, declared[name].option if name in declared else "template"), message
 
@@ -149,12 +146,11 @@ def _case_problems(
 
 def _file_problems(template: str, *, templates: Templates, trust: Trust) -> list[str]:
     """Why a template, or a template that it includes, cannot or must not be read."""
-    shipped = builtin("prompts")
     try:
         files = templates.files(template)
     except TemplateError as error:
         return [_about(template, error)]
-    suite_files = [path for path in files.values() if not path.is_relative_to(shipped)]
+    suite_files = [path for path in files.values() if not path.is_relative_to(builtin("prompts"))]
     return [refusal for path in suite_files if (refusal := trust.refusal(str(path), path.parent))]
 
 
@@ -193,13 +189,6 @@ def _about(template: str, error: TemplateError) -> str:
     return str(error) if template in str(error) else f"{template}: {error}"
 
 
-def panel_problems(suite: Suite) -> Problems:
-    """Yields unknown and repeated judges, and options of a panel that do not fit it."""
-    for index, grader in enumerate(suite.graders):
-        for key, message in (*_panel_judges(suite, grader), *_panel_options(suite, grader)):
-            yield ("graders", index, *key), message
-
-
 def _panel_judges(suite: Suite, grader: BaseGrader) -> Problems:
     names = grader.judge_names
     is_list = not isinstance(getattr(grader, "judge", None), str)
@@ -209,17 +198,12 @@ def _panel_judges(suite: Suite, grader: BaseGrader) -> Problems:
             yield key, f"the panel names the judge {name!r} twice"
         elif name not in suite.judges:
             yield key, f"there is no judge {name!r} under 'judges'{did_you_mean(name, suite.judges)}"
-        elif twin := next((other for other in names[:position] if _is_same(suite, other, name)), None):
-            yield (
-                key,
-                f"{twin!r} and {name!r} are the same model with the same settings, so they would share every answer",
-            )
-
-
-def _is_same(suite: Suite, first: str, second: str) -> bool:
-    judges = [suite.judges.get(name) for name in (first, second)]
-    options = [None if judge is None else judge.answering_options for judge in judges]
-    return options[0] is not None and options[0] == options[1]
+        else:
+            options = suite.judges[name].answering_options
+            others = (other for other in names[:position] if other in suite.judges)
+            if twin := next((other for other in others if suite.judges[other].answering_options == options), None):
+                same = f"{twin!r} and {name!r} are the same model with the same settings"
+                yield key, f"{same}, so they would share every answer"
 
 
 def _panel_options(suite: Suite, grader: BaseGrader) -> Problems:
@@ -239,14 +223,14 @@ def _panel_options(suite: Suite, grader: BaseGrader) -> Problems:
             return
 
 
-def panel_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def panel_warnings(suite: Suite) -> Problems:
     """Yields panels that can split evenly: an even number of judges with a yes-or-no metric."""
     for index, grader in enumerate(suite.graders):
         judges = len(grader.judge_names)
         if not grader.has_panel or judges % 2:
             continue
-        answers = {name: metric for name, metric in _metrics(suite, grader).items() if metric.type != "number"}
-        for name, metric in islice(answers.items(), 1):
+        answers = ((name, metric) for name, metric in _metrics(suite, grader).items() if metric.type != "number")
+        for name, metric in islice(answers, 1):
             odd = "cannot" if metric.type == "bool" else "is split more rarely"
             message = f"{judges} judges can be split on {name!r}, which is then not measured; an odd number {odd}"
             yield ("graders", index, "judge"), message
@@ -262,12 +246,8 @@ _MEANT = {"image_description": "prompt"}
 """Names that other tools use for a variable."""
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateFinding:
-    """Something wrong with a template. A run with it is possible unless it is an error."""
-
-    message: str
-    is_error: bool
+TemplateFinding = tuple[str, bool]
+"""Something wrong with a template, and whether it is an error: else a run with it is possible."""
 
 
 @dataclass(slots=True)
@@ -283,12 +263,9 @@ class ShownVariables:
         return self.has_value - self.shown
 
 
-def template_findings(
-    template: JudgeTemplate,
-    templates: Templates,
-    variables: Mapping[str, Any],
-    cases: Mapping[str, ShownVariables],
-) -> list[TemplateFinding]:
+def _template_findings(
+    template: JudgeTemplate, templates: Templates, variables: Mapping[str, Any], cases: Mapping[str, ShownVariables]
+) -> Iterator[TemplateFinding]:
     """The findings about a readable template; none if it cannot be parsed, which rendering reports.
 
     ``cases`` are those that it was rendered for.
@@ -296,24 +273,18 @@ def template_findings(
     try:
         used, literals = templates.names_in(template.name)
     except TemplateError:
-        return []
-    findings = [_literal(template, literal, cases) for literal in literals]
+        return
+    for literal in literals:  # a name in single braces, which a judge would see as it is
+        variable = _MEANT.get(literal, literal)
+        advice = f"write '{{{{ {variable} }}}}'"
+        if variable in template.hidden:
+            advice = f"remove it, because this grader does not show {variable!r}"
+        is_needed = variable in (*template.must_show, *template.instead)
+        is_missing = any(variable in case.unshown for case in cases.values())
+        yield f"{template.name}: '{{{literal}}}' is not replaced: {advice}", is_needed and is_missing
     if RULES in used and RULES not in variables:
-        message = f"{template.name}: {RULES!r} is not set: verdict rules are never shown to a judge"
-        findings.append(TemplateFinding(message, is_error=True))
-    return [*findings, *_unshown(template, cases, {_MEANT.get(literal, literal) for literal in literals})]
-
-
-def _literal(template: JudgeTemplate, literal: str, cases: Mapping[str, ShownVariables]) -> TemplateFinding:
-    """A name in single braces, which a judge would see as it is."""
-    variable = _MEANT.get(literal, literal)
-    advice = f"write '{{{{ {variable} }}}}'"
-    if variable in template.hidden:
-        advice = f"remove it, because this grader does not show {variable!r}"
-    is_needed = variable in (*template.must_show, *template.instead)
-    is_missing = any(variable in case.unshown for case in cases.values())
-    message = f"{template.name}: '{{{literal}}}' is not replaced: {advice}"
-    return TemplateFinding(message, is_error=is_needed and is_missing)
+        yield f"{template.name}: {RULES!r} is not set: verdict rules are never shown to a judge", True
+    yield from _unshown(template, cases, {_MEANT.get(literal, literal) for literal in literals})
 
 
 def _unshown(
@@ -328,9 +299,12 @@ def _unshown(
     blind = [case for case in asked if not cases[case].shown & enough]
     if template.must_show and blind:
         if not enough & named:
-            yield TemplateFinding(
-                f"{template.name}: {_shows_nothing(template)}{_of_cases(blind, asked)}", is_error=True
-            )
+            first, *others = (*template.must_show, *template.instead)
+            neither = f"shows neither {first!r} nor {' nor '.join(map(repr, others))}"
+            names = neither if others else f"does not show {first!r}"
+            intended = " (a judge of the output alone needs 'show: [output]')" if template.can_hide_all else ""
+            message = f"{template.name}: {names}, so the judge never sees what was asked{intended}"
+            yield f"{message}{_of_cases(blind, asked)}", True
         return
     for name in template.must_show:
         asked = [case for case, variables in cases.items() if name in variables.has_value]
@@ -339,23 +313,14 @@ def _unshown(
             rest = ", ".join(shown for shown in template.show if shown != name)
             intended = f" (if that is intended: 'show: [{rest}]')" if rest else ""
             message = f"{template.name}: does not show {name!r}, so the judge never sees it{intended}"
-            yield TemplateFinding(f"{message}{_of_cases(missing, asked)}", is_error=False)
+            yield f"{message}{_of_cases(missing, asked)}", False
     for name in template.ids:
         if missing := [case for case, variables in cases.items() if name in variables.unshown]:
             variable, _, key = name.partition(".")
-            message = (
-                f"{template.name}: does not show the {key!r} of all {variable}, which the judge's answers must name"
-            )
-            yield TemplateFinding(f"{message}{_of_cases(missing, list(cases))}", is_error=True)
+            message = f"{template.name}: does not show the {key!r} of all {variable}"
+            yield f"{message}, which the judge's answers must name{_of_cases(missing, list(cases))}", True
 
 
 def _of_cases(affected: Sequence[str], cases: Sequence[str]) -> str:
     """The first affected case, unless all cases are affected."""
     return f" (case {affected[0]!r})" if len(affected) < len(cases) else ""
-
-
-def _shows_nothing(template: JudgeTemplate) -> str:
-    first, *others = (*template.must_show, *template.instead)
-    names = f"shows neither {first!r} nor {' nor '.join(map(repr, others))}" if others else f"does not show {first!r}"
-    intended = " (a judge of the output alone needs 'show: [output]')" if template.can_hide_all else ""
-    return f"{names}, so the judge never sees what was asked{intended}"

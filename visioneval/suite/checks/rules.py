@@ -86,13 +86,7 @@ class SuiteContext:
 
 def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
     """Problems of every scope, verdict rule and gate. ``is_complete``: no invalid verdict rule was dropped."""
-    problems = [
-        *_scopes(view),
-        *_duplicate_metrics(view),
-        *_two_meanings(view),
-        *_suite_rules(view),
-        *_case_rules(view),
-    ]
+    problems = [*_scopes(view), *_shared_names(view), *_verdict_rules(view)]
     yield from problems
     yield from metric_problems(view)
     if is_complete:
@@ -100,23 +94,26 @@ def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
     yield from _gates(view)
 
 
-def _suite_rules(view: SuiteContext) -> Problems:
+def _verdict_rules(view: SuiteContext) -> Problems:
+    for loc, rule, cases in _all_rules(view):
+        of_scope = _unknown_labels(view, rule) if loc[0] == "cases" else _without_cells(view, rule, rule.rule)
+        yield from ((loc, message) for message in (*of_scope, *_rule(view, rule, cases)))
+
+
+def _all_rules(view: SuiteContext) -> Iterator[tuple[Loc, VerdictRule, Sequence[int]]]:
+    """The verdict rules of the suite and of its cases, each with its place and the indices of the cases it is for."""
+    cases = view.suite.cases
     for index, rule in enumerate(view.suite.verdict):
-        cases = view.cases_in(rule)
-        if not cases and view.has_cells and not any(empty_scope(view, rule)):
-            yield (
-                ("verdict", index),
-                f"{rule.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
-            )
-        affected = [case_index for case_index in cases if view.suite.cases[case_index].verdict is None]
-        yield from ((("verdict", index), message) for message in _rule(view, rule, affected))
-
-
-def _case_rules(view: SuiteContext) -> Problems:
-    for case_index, case in enumerate(view.suite.cases):
+        yield ("verdict", index), rule, [at for at in view.cases_in(rule) if cases[at].verdict is None]
+    for at, case in enumerate(cases):
         for index, rule in enumerate(case.verdict or ()):
-            messages = [*_unknown_labels(view, rule), *_rule(view, rule, [case_index])]
-            yield from ((("cases", case_index, "verdict", index), message) for message in messages)
+            yield ("cases", at, "verdict", index), rule, [at]
+
+
+def _without_cells(view: SuiteContext, scope: Scope, text: str) -> Iterator[str]:
+    """A rule or gate that matches no cell, although each part of its scope matches something."""
+    if not view.cases_in(scope) and view.has_cells and not any(empty_scope(view, scope)):
+        yield f"{text!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)"
 
 
 def _scopes(view: SuiteContext) -> Problems:
@@ -152,33 +149,27 @@ def _unknown_labels(view: SuiteContext, scope: When) -> Iterator[str]:
             yield f"no model run is labeled {pattern!r}{did_you_mean(pattern, labels)}"
 
 
-def _duplicate_metrics(view: SuiteContext) -> Problems:
-    """Metrics that two graders write for one case: a cell has one score per metric."""
-    reported: set[tuple[int, str]] = set()
-    for written in view.written:
-        for name, writers in written.items():
-            for index, _ in writers[1:]:
-                first = view.suite.graders[writers[0][0]].key
-                if (index, name) not in reported and view.suite.graders[index].key != first:
-                    reported.add((index, name))
-                    yield (
-                        ("graders", index),
-                        f"the grader {first!r} writes the metric {name!r} too: give this grader another key or scope",
-                    )
-
-
-def _two_meanings(view: SuiteContext) -> Problems:
-    """Metrics of one name that mean two things in two cases: their mean would mean nothing."""
+def _shared_names(view: SuiteContext) -> Problems:
+    """Metrics that two graders write for one case, as a cell has one score per metric; then metrics of one name that
+    mean two things in two cases, as their mean would mean nothing.
+    """
+    graders = view.suite.graders
+    twice: dict[tuple[int, str], str] = {}
     first: dict[str, tuple[int, Metric]] = {}
-    reported: set[tuple[int, str]] = set()
-    for written in view.written:
-        for name, writers in written.items():
-            for index, metric in writers[:1]:
-                other, meaning = first.setdefault(name, (index, metric))
-                if metric != meaning and (index, name) not in reported:
-                    reported.add((index, name))
-                    of_other = f"{describe_meaning(meaning)} of the grader {view.suite.graders[other].key!r}"
-                    yield ("graders", index), f"{name!r} is {describe_meaning(metric)}, but {of_other}: use two names"
+    two_meanings: dict[tuple[int, str], str] = {}
+    for name, writers in (item for written in view.written for item in written.items()):
+        index, metric = writers[0]
+        key = graders[index].key
+        for again in (other for other, _ in writers[1:] if graders[other].key != key):
+            message = f"the grader {key!r} writes the metric {name!r} too: give this grader another key or scope"
+            twice.setdefault((again, name), message)
+        other, meaning = first.setdefault(name, (index, metric))
+        if metric != meaning:
+            of_other = f"{describe_meaning(meaning)} of the grader {graders[other].key!r}"
+            message = f"{name!r} is {describe_meaning(metric)}, but {of_other}: use two names"
+            two_meanings.setdefault((index, name), message)
+    for messages in (twice, two_meanings):
+        yield from ((("graders", index), message) for (index, _), message in messages.items())
 
 
 def metric_problems(view: SuiteContext) -> Problems:
@@ -204,7 +195,8 @@ def metric_problems(view: SuiteContext) -> Problems:
         for tag in entry.parsed.tags:
             if tag not in tags:
                 yield ("metrics", name), f"no case has the tag {tag!r}{did_you_mean(tag, tags)}"
-        if name not in {*taken, *reported} and name not in view.metric_names and not _is_blocked(name, reported, view):
+        is_blocked = not reported.isdisjoint(metrics.sources(name))  # by one that it reads
+        if name not in taken and name not in view.metric_names and not is_blocked:
             yield ("metrics", name), f"no case has all metrics that {name!r} reads: {', '.join(entry.parsed.names)}"
 
 
@@ -223,11 +215,6 @@ def _custom_metrics(written: Mapping[str, Metric], shares: Mapping[str, str]) ->
             yield f"it writes {name!r}, the name of a share of {shares[name]!r}: use another name"
         if low is not None and high is not None and low >= high:
             yield f"it writes {name!r} with a wrong range: {low:g} is not below {high:g}"
-
-
-def _is_blocked(name: str, reported: set[str], view: SuiteContext) -> bool:
-    """Whether a computed metric reads one that has a problem of its own."""
-    return not reported.isdisjoint(view.suite_metrics.sources(name))
 
 
 def _rule(view: SuiteContext, rule: VerdictRule, cases: Sequence[int]) -> Iterator[str]:
@@ -266,16 +253,7 @@ def _impossible(
 
 def idle_rules(view: SuiteContext) -> Problems:
     """Yields comparisons that every score within the range of their metric meets, in all their cases."""
-    of_suite = (
-        (("verdict", index), entry, [case for case in view.cases_in(entry) if view.suite.cases[case].verdict is None])
-        for index, entry in enumerate(view.suite.verdict)
-    )
-    of_cases = (
-        (("cases", case_index, "verdict", index), entry, [case_index])
-        for case_index, case in enumerate(view.suite.cases)
-        for index, entry in enumerate(case.verdict or ())
-    )
-    for loc, entry, cases in chain(of_suite, of_cases):
+    for loc, entry, cases in _all_rules(view):
         rule = parse_rule(entry.rule)
         metrics = _metrics_of(view, rule.metric, cases)
         if metrics and not any(can_fail(rule, metric) for metric in metrics):
@@ -303,7 +281,9 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
         if reason := _missing_input(view, name):
             yield f"{text!r}: no case has {name!r}: {reason}"
             return
-        if (of_word := _word_metric(view, name)) is not None:
+        metrics = chain.from_iterable(available.items() for available in view.available)
+        of_word = next((word for word, metric in metrics if name in metric.share_names(word).values()), None)
+        if of_word is not None:  # such as ``style: flat`` of ``style``
             advice = _advice(view, of_word, range(len(view.suite.cases)), "one_of", text)
             yield f"{text!r}: {of_word!r} is one word of a list, which no gate can read; {advice}"
             return
@@ -320,12 +300,6 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
     wrong = next(iter(sorted(types - fitting)), None)
     if required_type is not None and wrong is not None:
         yield f"{text!r}: {name!r} is {_TYPES[wrong]}; {_advice(view, name, cases, wrong, text)}"
-
-
-def _word_metric(view: SuiteContext, share: str) -> str | None:
-    """The metric of words, one of whose words has a share of this name, such as ``style: flat``."""
-    metrics = chain.from_iterable(available.items() for available in view.available)
-    return next((name for name, metric in metrics if share in metric.share_names(name).values()), None)
 
 
 def _advice(view: SuiteContext, name: str, cases: Sequence[int], kind: str, text: str) -> str:
@@ -381,11 +355,7 @@ def _gates(view: SuiteContext) -> Problems:
     for index, entry in enumerate(view.suite.gates):
         gate = parse_gate(entry.rule)
         cases = view.cases_in(entry)
-        if not cases and view.has_cells and not any(empty_scope(view, entry)):
-            yield (
-                ("gates", index),
-                f"{entry.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
-            )
+        yield from ((("gates", index), message) for message in _without_cells(view, entry, entry.rule))
         is_rate = gate.fn not in ("mean", "separation") and gate.quantile is None
         if is_rate and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is between 0 and 1"
@@ -393,11 +363,10 @@ def _gates(view: SuiteContext) -> Problems:
             yield ("gates", index), f"{entry.rule!r}: without 'graders' and 'verdict', nothing passes or fails"
         if gate.metric is not None:
             required = "number" if gate.quantile is not None else _METRIC_TYPES[gate.fn]
-            for message in _metric(view, gate.metric, cases, required, entry.rule):
-                yield ("gates", index), message
-        if gate.metric is not None and not is_rate and gate.fn != "separation":
-            for message in _impossible(view, gate.metric, gate.op, gate.threshold, cases, entry.rule):
-                yield ("gates", index), message
+            messages = [*_metric(view, gate.metric, cases, required, entry.rule)]
+            if not is_rate and gate.fn != "separation":
+                messages += _impossible(view, gate.metric, gate.op, gate.threshold, cases, entry.rule)
+            yield from ((("gates", index), message) for message in messages)
         yield from ((("gates", index, "weights"), message) for message in _weights(view, entry, cases))
         yield from ((("gates", index), message) for message in _aligned(view, entry, cases))
 
@@ -410,10 +379,8 @@ def _aligned(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Itera
         missing = "counterexamples (expect: {aligned: false})" if True in kinds else "aligned cases"
         yield f"{entry.rule!r}: its cases include no {missing}"
     if kinds == {False} and left_out(view.suite, [gate.metric or ""]).cases_of(gate.metric, entry):
-        yield (
-            f"{entry.rule!r}: without a scope it leaves out counterexamples, and all its cases are: name them with"
-            " 'cases', 'tags' or 'tasks'"
-        )
+        message = f"{entry.rule!r}: without a scope it leaves out counterexamples, and all its cases are"
+        yield f"{message}: name them with 'cases', 'tags' or 'tasks'"
 
 
 def _weights(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Iterator[str]:

@@ -67,16 +67,18 @@ def problems(
     if not broken:
         yield from limit_problems(suite, [run for _, run in runs])
     yield from id_problems(suite)
-    yield from file_problems(suite, folder, trust)
+    yield from _file_problems(suite, folder, trust)
     if "vars" not in broken:
         yield from text_problems(suite, texts, known_models="models" not in broken)
     if not broken & {"cases", "vars", "prompts"}:
         yield from prompt_entry_problems(suite, texts)
     yield from _graders(suite, trust)
+    yield from _of_graders("problems", suite, suite)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust, texts)
-    yield from label_problems(suite, folder, trust, broken)
-    yield from tracking_problems(suite, trust)
+    yield from _labels(suite, folder, trust, broken)
+    if suite.tracking is not None and not trust.everything and (problem := suite.tracking.untrusted_option()):
+        yield ("tracking", problem[0]), problem[1]
     suite_context = SuiteContext(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models", "prompts"} or len({index for index, _ in runs}) < len(suite.models):
         return
@@ -87,13 +89,19 @@ def problems(
     yield from generation_problems(suite_context, [index for index, _ in runs])
     yield from output_of_problems(suite.cases)
     yield from turn_problems(suite, runs)
-    yield from _graders_on_runs(suite_context, broken)
     if not broken & {"graders", "judges"}:
+        yield from no_image_problems(suite_context)
+        yield from _of_graders("run_problems", suite, suite_context)
         yield from recorded_answer_problems(suite_context, folder, trust)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
-        yield from (SuiteWarning(loc, message) for loc, message in idle_rules(suite_context))
-        yield from suite_warnings(suite)
+        warnings = (
+            *(idle_rules(suite_context), prompt_warnings(suite), brace_warnings(suite), panel_warnings(suite)),
+            *(_idle_gates(suite), _missing_references(suite), _misspelled_tags(suite), _of_servers(suite)),
+            *(_of_providers(suite), _missing_extras(suite), version_warnings(suite), _unreadable_addresses(suite)),
+            _of_graders("warnings", suite, suite),
+        )
+        yield from (SuiteWarning(loc, message) for of_kind in warnings for loc, message in of_kind)
 
 
 def _graders(suite: Suite, trust: Trust) -> Problems:
@@ -104,29 +112,19 @@ def _graders(suite: Suite, trust: Trust) -> Problems:
         keys.add(grader.key)
         if grader.needs_trust and not trust.everything:
             yield ("graders", index, "type"), untrusted_code_message(grader.type_name, getattr(grader, "options", None))
-    for name, graders in graders_by_type(suite).items():
-        if check := check_of(GRADERS, name, "problems"):
-            yield from check(suite, graders)
 
 
-def _graders_on_runs(view: SuiteContext, broken: frozenset[str]) -> Problems:
-    if broken & {"graders", "judges"}:
-        return
-    yield from no_image_problems(view)
-    for name, graders in graders_by_type(view.suite).items():
-        if check := check_of(GRADERS, name, "run_problems"):
-            yield from check(view, graders)
+def _of_graders(function: str, suite: Suite, subject: Suite | SuiteContext) -> Problems:
+    """What the function of this name, beside the options of each type of grader, finds about ``subject``."""
+    by_type: dict[str, list[tuple[int, BaseGrader]]] = {}
+    for index, grader in enumerate(suite.graders):
+        by_type.setdefault(grader.type_name, []).append((index, grader))
+    for name, graders in by_type.items():
+        if check := check_of(GRADERS, name, function):
+            yield from check(subject, graders)
 
 
-def tracking_problems(suite: Suite, trust: Trust) -> Iterator[tuple[Loc, str]]:
-    """A host, an account or a project that a suite without trust must not name."""
-    problem = None if suite.tracking is None or trust.everything else suite.tracking.untrusted_option()
-    if problem is not None:
-        key, message = problem
-        yield ("tracking", key), message
-
-
-def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[str]) -> Problems:
+def _labels(suite: Suite, folder: Path, trust: Trust, broken: frozenset[str]) -> Problems:
     """Every problem of ``labels``. ``broken`` names the top-level keys that are incomplete in this suite."""
     labels = suite.labels
     if labels is None or "labels" in broken:
@@ -138,8 +136,11 @@ def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[s
             for name in question.metrics:
                 if message := _metric(question, name, metrics, suite):
                     yield ("labels", "questions", index, "metric"), message
-    if labels.anchors is not None and (message := _anchors(labels.anchors, folder, trust)):
-        yield ("labels", "anchors"), message
+    if labels.anchors is not None:
+        if refusal := trust.refusal(labels.anchors, folder):
+            yield ("labels", "anchors"), refusal
+        elif not (folder / labels.anchors).is_file():
+            yield ("labels", "anchors"), f"{public_address(labels.anchors)}: there is no such file"
 
 
 def _keys(labels: Labels) -> Problems:
@@ -167,41 +168,19 @@ def _metric(question: LabelQuestion, name: str, metrics: dict[str, Metric], suit
     return metric_mismatch(question, name, metrics[name], rubric_scale(name, suite.graders))
 
 
-def _anchors(path: str, folder: Path, trust: Trust) -> str | None:
-    if refusal := trust.refusal(path, folder):
-        return refusal
-    return None if (folder / path).is_file() else f"{public_address(path)}: there is no such file"
-
-
-def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
-    """Yields warnings about prompts, panels and gates, and those that belong to one type of grader."""
-    checks = (
-        *(prompt_warnings, brace_warnings, panel_warnings, _idle_gates, _missing_references, _misspelled_tags),
-        *(_servers_without_path, _same_calls, _of_providers, _missing_extras, version_warnings, unreadable_addresses),
-    )
-    for check_suite in checks:
-        yield from (SuiteWarning(loc, message) for loc, message in check_suite(suite))
-    for name, graders in graders_by_type(suite).items():
-        if check := check_of(GRADERS, name, "warnings"):
-            yield from (SuiteWarning(loc, message) for loc, message in check(suite, graders))
-
-
-def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _idle_gates(suite: Suite) -> Problems:
     """Yields gates on errors that cannot fail."""
     for index, entry in enumerate(suite.gates):
         gate = parse_gate(entry.rule)
-        if (
-            gate.is_about_errors
-            and gate.has_side
-            and all(is_true(rate, gate.op, gate.threshold) for rate in (0.0, 1.0))
-        ):
+        always = all(is_true(rate, gate.op, gate.threshold) for rate in (0.0, 1.0))
+        if gate.is_about_errors and gate.has_side and always:
             is_replacing = entry.is_unrestricted and gate.op in ("<", "<=")
             replaced = ", and replaces the implied limit of 0" if is_replacing else ""
             advice = f"write '{gate.fn} <= 0.05', or another limit below 1"
             yield ("gates", index), f"{entry.rule!r} cannot fail{replaced}: {advice}"
 
 
-def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _missing_references(suite: Suite) -> Problems:
     """Yields graders whose judge is to see the reference, although no case has one."""
     for index, grader in enumerate(suite.graders):
         shown = getattr(grader, "show", None) or ()
@@ -209,7 +188,7 @@ def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:
             yield ("graders", index, "show"), "show lists 'reference', but no case of this grader has one"
 
 
-def _misspelled_tags(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _misspelled_tags(suite: Suite) -> Problems:
     """Yields tags that look like the one that comparisons protect, where they are first."""
     reported: set[str] = set()
     for index, case in enumerate(suite.cases):
@@ -219,15 +198,12 @@ def _misspelled_tags(suite: Suite) -> Iterator[tuple[Loc, str]]:
                 yield ("cases", index, "tags"), f"the tag {tag!r} protects nothing: comparisons know {MUST_PASS!r}"
 
 
-def _servers_without_path(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _of_servers(suite: Suite) -> Problems:
+    """Yields addresses without a path, and models that differ only in their server: a cache has one answer for both."""
     entries: list[tuple[Loc, object]] = [(("models", index), model) for index, model in enumerate(suite.models)]
     for loc, entry in [*entries, *((("judges", name), judge) for name, judge in suite.judges.items())]:
         if isinstance(entry, Remote) and (warning := entry.base_url_warning):
             yield (*loc, "base_url"), warning
-
-
-def _same_calls(suite: Suite) -> Iterator[tuple[Loc, str]]:
-    """Yields models that differ only in their server: a cache keeps one answer for both."""
     seen: list[tuple[object, BaseProvider]] = []
     for index, model in enumerate(suite.models):
         if isinstance(model, Remote):
@@ -239,7 +215,7 @@ def _same_calls(suite: Suite) -> Iterator[tuple[Loc, str]]:
             seen.append((calls, model))
 
 
-def _of_providers(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _of_providers(suite: Suite) -> Problems:
     """Yields the warnings that belong to one provider."""
     for index, model in enumerate(suite.models):
         if check := check_of(PROVIDERS, model.provider_name, "warnings"):
@@ -249,7 +225,7 @@ def _of_providers(suite: Suite) -> Iterator[tuple[Loc, str]]:
             yield from ((("judges", name, *loc), message) for loc, message in check(judge))
 
 
-def _missing_extras(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _missing_extras(suite: Suite) -> Problems:
     """Yields what has to be installed before videos and text can be read, or results be sent."""
     videos = (index for index, case in enumerate(suite.cases) if case.task is TaskType.VIDEO_GENERATION)
     if (index := next(videos, None)) is not None and not can_read_videos():
@@ -259,14 +235,6 @@ def _missing_extras(suite: Suite) -> Iterator[tuple[Loc, str]]:
         yield from ((("graders", index, "type"), needs(extra)) for extra in extras - {"video"} if not has_extra(extra))
     if suite.tracking is not None and (problem := suite.tracking.missing_client):
         yield ("tracking", "to"), problem
-
-
-def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:
-    """The graders of each type, with their indices in the suite."""
-    by_type: dict[str, list[tuple[int, BaseGrader]]] = {}
-    for index, grader in enumerate(suite.graders):
-        by_type.setdefault(grader.type_name, []).append((index, grader))
-    return by_type
 
 
 _INVERTED = 0.75
@@ -286,35 +254,20 @@ class _ImageFiles:
 
     def look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         """Size and whether the image has alpha, or why it cannot be used."""
-        if path not in self.seen:
-            self.seen[path] = self._look(path)
+        if path in self.seen:
+            return self.seen[path]
+        full, refusal = self.folder / path, self.trust.refusal(path, self.folder)
+        try:
+            if refusal is None:
+                images.identify(full)
+                check_still(full)
+            self.seen[path] = refusal or (images.size_of(full), images.has_alpha(full))
+        except ImageError as error:
+            self.seen[path] = f"{public_address(path)}: {error}"
         return self.seen[path]
 
-    def one_sided(self, path: str) -> str | None:
-        """Why a mask with alpha separates nothing."""
-        if path not in self.shares:
-            self.shares[path] = images.mask_shares(self.folder / path)
-        shares = self.shares[path]
-        if not shares.opaque:
-            return f"{path} has no opaque pixel: mark what must not change with opaque pixels"
-        if not shares.clear:
-            only = ", only partly transparent ones" if shares.partial else ""
-            return f"{path} has no transparent pixel (alpha 0){only}: mark what may change"
-        return None
 
-    def _look(self, path: str) -> tuple[tuple[int, int], bool] | str:
-        full = self.folder / path
-        try:
-            if refusal := self.trust.refusal(path, self.folder):
-                return refusal
-            images.identify(full)
-            check_still(full)
-            return images.size_of(full), images.has_alpha(full)
-        except ImageError as error:
-            return f"{public_address(path)}: {error}"
-
-
-def file_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning | SuiteNote]:
+def _file_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning | SuiteNote]:
     files = _ImageFiles(folder, trust)
     for index, case in enumerate(suite.cases):
         for loc, message in _case_files(case, files):
@@ -351,13 +304,12 @@ def _percent(share: float) -> str:
 
 
 def _case_files(case: TestCase, files: _ImageFiles) -> Problems:
-    named: list[tuple[Loc, str]] = [
-        (("images", position, "path"), image.path) for position, image in enumerate(case.images)
-    ]
-    if case.reference:
-        named.append((("reference",), case.reference))
     masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
-    named.extend((("masks", name), path) for name, path in masks.items())
+    named: list[tuple[Loc, str]] = [
+        *((("images", position, "path"), image.path) for position, image in enumerate(case.images)),
+        *([(("reference",), case.reference)] if case.reference else []),
+        *((("masks", name), path) for name, path in masks.items()),
+    ]
     bad = [(loc, found) for loc, path in named if isinstance(found := files.look(path), str)]
     yield from bad
     for label, paths in case.outputs.items():
@@ -384,13 +336,21 @@ def _mask(path: str, base: str | None, files: _ImageFiles) -> str | None:
         return f"{path} is {size[0]} x {size[1]} pixels, but the base image is {base_size[0]} x {base_size[1]}"
     if not has_alpha:
         return f"{path} has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
-    return files.one_sided(path)
+    if path not in files.shares:
+        files.shares[path] = images.mask_shares(files.folder / path)
+    shares = files.shares[path]
+    if not shares.opaque:
+        return f"{path} has no opaque pixel: mark what must not change with opaque pixels"
+    if not shares.clear:
+        only = ", only partly transparent ones" if shares.partial else ""
+        return f"{path} has no transparent pixel (alpha 0){only}: mark what may change"
+    return None
 
 
 _MODULES = {"gs": "gcsfs", "s3": "s3fs", "hf": "huggingface_hub"}
 
 
-def unreadable_addresses(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _unreadable_addresses(suite: Suite) -> Problems:
     """Yields, once for each scheme, the first address that nothing on this machine can read."""
     missing = {scheme for scheme in BUCKETS if not is_installed(_MODULES[scheme])}
     for loc, address in _addresses(suite) if missing else ():
@@ -399,7 +359,7 @@ def unreadable_addresses(suite: Suite) -> Iterator[tuple[Loc, str]]:
             yield loc, needs_extra(scheme)
 
 
-def _addresses(suite: Suite) -> Iterator[tuple[Loc, str]]:
+def _addresses(suite: Suite) -> Problems:
     """The addresses of existing outputs that are read, and of folders in which a model leaves its videos."""
     for index, case in enumerate(suite.cases):
         graders = [grader for grader in suite.graders if grader.is_for(case)]
@@ -409,11 +369,7 @@ def _addresses(suite: Suite) -> Iterator[tuple[Loc, str]]:
                 if output.path and not (is_left and all(grader.needs_no_bytes for grader in graders)):
                     yield ("cases", index, "outputs", label, at), output.path
     for index, entry in enumerate(suite.models):
-        yield from ((("models", index, *loc), address) for loc, address in _of_entry(entry))
-
-
-def _of_entry(entry: BaseProvider) -> Iterator[tuple[Loc, str]]:
-    params = getattr(entry, "params", {})
-    for key, value in (("path", getattr(entry, "path", None)), ("output_gcs_uri", params.get("output_gcs_uri"))):
-        if isinstance(value, str):
-            yield (("params",) if key in params else ()) + (key,), value
+        if isinstance(path := getattr(entry, "path", None), str):
+            yield ("models", index, "path"), path
+        if isinstance(address := getattr(entry, "params", {}).get("output_gcs_uri"), str):
+            yield ("models", index, "params", "output_gcs_uri"), address

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -88,14 +89,41 @@ class Price(Frozen):
 
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
+LAST_FRAME, REFERENCE, STYLE = "last_frame", "reference", "style"
+"""The roles of images that are not the first frame of a video."""
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
-
 
 _MOST_BY_QUALITY = {"low": 512, "medium": 2_048}
 _USUAL_BY_QUALITY = {"low": 400, "medium": 1_600, "high": 6_200}
 """Of OpenAI's image models, for an image of 1024 x 1536 pixels; a square one takes a third less."""
 _HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts", "env", "machine_credentials")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInputs:
+    """The images of a case by what they are for a video."""
+
+    first_frame: Path | None
+    last_frame: Path | None
+    references: tuple[Path, ...]
+    styles: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, images: Iterable[tuple[str, Path]]) -> VideoInputs:
+        """Of images and roles: the first image without such a role is the first frame; the others are references."""
+        by_role: dict[str, list[Path]] = {LAST_FRAME: [], REFERENCE: [], STYLE: []}
+        others: list[Path] = []
+        for role, path in images:
+            by_role.get(role, others).append(path)
+        references = (*others[1:], *by_role[REFERENCE])
+        last_frame = next(iter(by_role[LAST_FRAME]), None)
+        return cls(others[0] if others else None, last_frame, references, tuple(by_role[STYLE]))
+
+    @classmethod
+    def of_case(cls, case: TestCase) -> VideoInputs:
+        """Of the images that a case names, whose files need not exist."""
+        return cls.of((image.role, Path(image.path)) for image in case.images)
 
 
 class BaseProvider(Frozen):

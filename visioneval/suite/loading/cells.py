@@ -12,7 +12,7 @@ import warnings
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Never
+from typing import Any
 from unicodedata import category
 
 from visioneval.suite.loading.document import MAX_DEPTH
@@ -21,21 +21,17 @@ MAX_DIGITS = 100
 """Digits of a whole number."""
 
 
-def _refuse_constant(text: str) -> Never:
-    raise ValueError(f"{text} is not valid JSON: write null or a quoted string")
-
-
-def _finite_float(text: str) -> float:
-    number = float(text)
-    if abs(number) == float("inf"):
+def _number(text: str) -> int | float:
+    """A number, or what Python's JSON reads as one."""
+    if text.lstrip("-") in ("NaN", "Infinity"):
+        raise ValueError(f"{text} is not valid JSON: write null or a quoted string")
+    if text.lstrip("-").isdigit():
+        if len(text) > MAX_DIGITS:
+            raise ValueError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
+        return int(text)
+    if math.isinf(number := float(text)):
         raise ValueError(f"the number {text} is too large")
     return number
-
-
-def _integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
-    return int(text)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -47,7 +43,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_float=_finite_float, parse_int=_integer, object_pairs_hook=_unique_keys
+    parse_constant=_number, parse_float=_number, parse_int=_number, object_pairs_hook=_unique_keys
 )
 """Raises ``ValueError`` (of which ``JSONDecodeError`` is one) and ``RecursionError``."""
 
@@ -128,7 +124,12 @@ def cell_items(text: str) -> Any:
     Raises ``ValueError`` if it could be either: a text in brackets, a list that is cut off, or a missing value.
     """
     plain = text.strip()
-    bare = _bare(plain)
+    # without the invisible characters before it and the quotes around it; a missing value in quotes is text
+    start = next((at for at, sign in enumerate(plain) if category(sign) not in ("Cf", "Cc")), 0)
+    bare = plain[start:].strip()
+    quote, inner = bare[:1], bare[1:-1].strip()
+    if quote in ("'", '"') and len(bare) > 1 and bare[-1] == quote and inner not in _MISSING:
+        bare = inner.replace(f"\\{quote}", quote)
     items = _items(bare)
     if items is not None and bare != plain:
         raise _ambiguous(plain, "in quotes, or after an invisible character")
@@ -153,16 +154,6 @@ def _ambiguous(text: str, why: object) -> ValueError:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     advice = 'write a list as ["a", "b"], and a text in brackets as ["[a]"]'
     return ValueError(f"{shown} may be a list or a text ({why}): {advice}")
-
-
-def _bare(text: str) -> str:
-    """A text without the invisible characters before it and the quotes around it. A missing value in quotes is text."""
-    start = next((at for at, sign in enumerate(text) if category(sign) not in ("Cf", "Cc")), 0)
-    bare = text[start:].strip()
-    quote, inner = bare[:1], bare[1:-1].strip()
-    if quote not in ("'", '"') or len(bare) == 1 or bare[-1] != quote or inner in _MISSING:
-        return bare
-    return inner.replace(f"\\{quote}", quote)
 
 
 def is_python(cell: Any) -> bool:

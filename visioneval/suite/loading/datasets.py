@@ -34,13 +34,11 @@ from visioneval.suite.remote import SECRET_NAME, environment_secrets
 from visioneval.templates.render import render, text_sandbox
 from visioneval.templates.steps import TooMuchWorkError
 
-_SIGNS = ("{{", "{%")
-
 
 @lru_cache(maxsize=4096)
 def is_template(text: str) -> bool:
     """Whether a text contains an expression or a statement."""
-    return any(sign in text for sign in _SIGNS)
+    return "{{" in text or "{%" in text
 
 
 @lru_cache(maxsize=1024)
@@ -52,16 +50,6 @@ def uses_row(text: str) -> bool:
         return "row" in meta.find_undeclared_variables(text_sandbox().parse(text))
     except TemplateSyntaxError:
         return True  # rendering it reports the error
-
-
-def row_texts(value: Any) -> Iterator[str]:
-    """All texts in a value that read ``row``."""
-    if isinstance(value, str):
-        if uses_row(value):
-            yield value
-    elif isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from row_texts(item)
 
 
 @dataclass(slots=True)
@@ -226,10 +214,6 @@ class Table:
     base: Path | str
 
 
-_File = tuple[list[Row], str, str]
-"""The rows of a file, its path and its name in messages."""
-
-
 @dataclass(frozen=True, slots=True)
 class DatasetEntry:
     """A dataset at ``loc`` of a file in ``folder``. Problems are added to ``document``."""
@@ -253,9 +237,14 @@ class DatasetEntry:
             unfit.add(loc)
             self.report(loc, message, of_key=True)
         file = self._rows(spec, ())
-        rows = self._all_joined(spec, file) if file else None
-        if file is None or rows is None:
+        if file is None:
             return None
+        rows, path, name = file
+        before_joins = len(self.document.problems)
+        for index, join in enumerate(spec.join):
+            rows = self._joined(rows, name, join, ("join", index))
+        if len(self.document.problems) > before_joins:
+            return None  # the columns of a join would seem to be missing
         for loc, column in _named_columns(spec):
             is_text = loc[0] != "fields" or not str(loc[1]).startswith("metadata")  # metadata can be anything
             problem = missing_column(rows, column) or (image_column(rows, column) if is_text else None)
@@ -263,7 +252,6 @@ class DatasetEntry:
                 self.report(loc, problem)
         for loc, column in _images_in_templates(spec, rows):
             self.report(loc, holds_images(column))
-        _, path, name = file
         if len(self.document.problems) == before:
             rows = self._filtered(rows, spec.filter, name)
         if len(self.document.problems) > before:
@@ -274,16 +262,17 @@ class DatasetEntry:
         """Adds a problem at a path below the dataset."""
         self.document.problems.append(Problem(*self.source.position((*self.loc, *loc), of_key=of_key), message))
 
-    def _rows(self, file: TableFile, loc: Loc) -> _File | None:
-        """Reads a file; ``None`` if it cannot be read, which is reported."""
+    def _rows(self, file: TableFile, loc: Loc) -> tuple[list[Row], str, str] | None:
+        """The rows of a file, its path and its name in messages; ``None`` if it cannot be read, which is reported."""
         loc = (*loc, "path")
         try:
             written = self.variables.path(file.path)
             where: Path | str
-            path, where, refusal = written, written, self._refusal(written)
+            path, where = written, written
+            refusal = self.trust.refusal(written, self.folder, remote=True)
             if refusal is None:
                 path, where = located_table(written, self.folder)
-                refusal = self._refusal(path)
+                refusal = self.trust.refusal(path, self.folder, remote=True)
         except (TemplateError, UsageError) as error:
             self.report(loc, f"{self.label}: {public_address(file.path)}: {error}")
             return None
@@ -298,17 +287,6 @@ class DatasetEntry:
         except SuiteError as error:
             self.document.problems.extend(error.problems)
         return None
-
-    def _refusal(self, path: str) -> str | None:
-        return self.trust.refusal(path, self.folder, remote=True)
-
-    def _all_joined(self, spec: Rows, file: _File) -> list[Row] | None:
-        """The rows with the columns of all joins; ``None`` if one fails, as its columns would seem to be missing."""
-        rows, _, name = file
-        before = len(self.document.problems)
-        for index, join in enumerate(spec.join):
-            rows = self._joined(rows, name, join, ("join", index))
-        return rows if len(self.document.problems) == before else None
 
     def _joined(self, rows: list[Row], name: str, join: Join, loc: Loc) -> list[Row]:
         if join.many and join.name is None:

@@ -109,15 +109,36 @@ def _end_of(text: str) -> Position:
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
-def read_yaml(text: str, name: str) -> Any:
-    """Parses one YAML document. Raises ``SuiteError`` for syntax errors, duplicate keys, recursion and tags."""
-    return _parse(text, name, None)
+def read_yaml(text: str, name: str, positions: Positions | None = None) -> Any:
+    """Parses one YAML document, and adds the position of every key and value to ``positions``.
+
+    Raises ``SuiteError`` for syntax errors, duplicate keys, recursion and tags.
+    """
+    try:
+        return _Builder(yaml.parse(text, Loader=_LOADER), positions).document()
+    except _RefusedError as error:
+        problem = Problem(name, *error.position, str(error))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark and error.context_mark and mark.line > text.rstrip().count("\n"):
+            mark = error.context_mark  # the file ended: report where the unclosed part began
+        cause = str(error.problem or error.context)
+        line, column = _position(error.context_mark) if error.context_mark else (1, 1)
+        if cause in _CAUSES:
+            cause = _CAUSES[cause].format(opened=f"line {line}, column {column}")
+        cut = _cut_before(text, mark.line) if mark else ""
+        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {cause}{cut}")
+    except yaml.reader.ReaderError:
+        char = _NOT_TEXT.search(text)
+        position, code = (_end_of(text[: char.start()]), f" U+{ord(char[0]):04X}") if char else ((1, 1), "")
+        problem = Problem(name, *position, f"invalid YAML: remove the control character{code}")
+    raise SuiteError([problem])
 
 
 def read_positions(text: str, name: str) -> Positions:
     """The position of every key and value of the document."""
     positions = Positions()
-    _parse(text, name, positions)
+    read_yaml(text, name, positions)
     return positions
 
 
@@ -135,36 +156,11 @@ def cut_texts(text: str) -> Iterator[tuple[Loc, Position, str]]:
             yield path, positions.entries[path][1], comment[0].rstrip()
 
 
-def _parse(text: str, name: str, positions: Positions | None) -> Any:
-    try:
-        return _Builder(yaml.parse(text, Loader=_LOADER), positions).document()
-    except _RefusedError as error:
-        problem = Problem(name, *error.position, str(error))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        if mark and error.context_mark and mark.line > text.rstrip().count("\n"):
-            mark = error.context_mark  # the file ended: report where the unclosed part began
-        cause = _cause(error) + (_cut_before(text, mark.line) if mark else "")
-        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {cause}")
-    except yaml.reader.ReaderError:
-        char = _NOT_TEXT.search(text)
-        position, code = (_end_of(text[: char.start()]), f" U+{ord(char[0]):04X}") if char else ((1, 1), "")
-        problem = Problem(name, *position, f"invalid YAML: remove the control character{code}")
-    raise SuiteError([problem])
-
-
 def _cut_before(text: str, line: int) -> str:
     """A hint if the line before the one of a fault ends in a comment, which may cut a text of several lines."""
     above = text.split("\n")[line - 1].lstrip() if line else ""
     is_cut = (" #" in above or "\t#" in above) and not above.startswith("#")
     return f"; the text in line {line} ends at its comment (#), unless it is in quotes" if is_cut else ""
-
-
-def _cause(error: yaml.MarkedYAMLError) -> str:
-    cause = str(error.problem or error.context)
-    opened = _position(error.context_mark) if error.context_mark else (1, 1)
-    text = _CAUSES.get(cause)
-    return cause if text is None else text.format(opened=f"line {opened[0]}, column {opened[1]}")
 
 
 class _Builder:
@@ -211,9 +207,8 @@ class _Builder:
 
     def alias(self, event: Any, path: Loc) -> Any:
         if event.anchor in self.open:
-            raise _RefusedError(
-                f"the alias *{event.anchor} refers to itself: it is inside its own anchor", event.start_mark
-            )
+            message = f"the alias *{event.anchor} refers to itself: it is inside its own anchor"
+            raise _RefusedError(message, event.start_mark)
         if event.anchor not in self.anchors:
             raise _RefusedError(f"the anchor &{event.anchor} is not defined before this alias", event.start_mark)
         data, size, origin = self.anchors[event.anchor]
@@ -231,11 +226,8 @@ class _Builder:
             if self.positions is not None and isinstance(data, str) and not event.style:
                 self.positions.ends[path] = _position(event.end_mark)
             return data
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self.sequence(path)
-        return self.mapping(path)
-
-    def sequence(self, path: Loc) -> list[Any]:
+        if isinstance(event, yaml.MappingStartEvent):
+            return self.mapping(path)
         items: list[Any] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             items.append(self.value(event, (*path, len(items))))
@@ -253,18 +245,14 @@ class _Builder:
             if (merged is not None) if merges else key in data:
                 raise _RefusedError(f"the key {key!r} is duplicated", event.start_mark)
             value = self.value(next(self.events), (*path, key), event)
-            if merges:
-                merged = _merged(value, event)
-            else:
+            if not merges:
                 data[key] = value
+                continue
+            sources = value if isinstance(value, list) else [value]
+            if not all(isinstance(source, dict) for source in sources):
+                raise _RefusedError("'<<' needs a mapping or a list of mappings", event.start_mark)
+            merged = {name: item for source in reversed(sources) for name, item in source.items()}
         return {**merged, **data} if merged else data
-
-
-def _merged(value: Any, event: Any) -> dict[str, Any]:
-    sources = value if isinstance(value, list) else [value]
-    if not all(isinstance(source, dict) for source in sources):
-        raise _RefusedError("'<<' needs a mapping or a list of mappings", event.start_mark)
-    return {key: item for source in reversed(sources) for key, item in source.items()}
 
 
 def parse_scalar(text: str) -> Any:
@@ -279,9 +267,6 @@ def parse_scalar(text: str) -> Any:
         number = WrittenFloat(text)
         return number if abs(number) != float("inf") else text
     return text
-
-
-KEY_ERRORS = {"extra_forbidden"}
 
 
 @dataclass(slots=True)
@@ -302,10 +287,8 @@ class Source:
     def has(self, loc: Sequence[str | int]) -> bool:
         """Whether all of ``loc`` exists in the text, where a case's ``mask`` is short for ``masks``."""
         short = ["mask" if step == "masks" else step for step in loc]
-        return self._has(loc) or self._has(short)
-
-    def _has(self, loc: Sequence[str | int]) -> bool:
-        return all(self.positions.find(loc[:end])[2] for end in range(1, len(loc) + 1))
+        ends = range(1, len(loc) + 1)
+        return any(all(self.positions.find(path[:end])[2] for end in ends) for path in (loc, short))
 
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of the deepest part of ``loc`` that exists in the text."""
@@ -386,7 +369,7 @@ class Document:
     ) -> None:
         """Adds a problem for each entry of a pydantic ``errors()`` list, which checked the data at ``origin``."""
         for error in root_errors(errors):
-            loc, of_key = error_path(error, schema), error["type"] in KEY_ERRORS
+            loc, of_key = error_path(error, schema), error["type"] == "extra_forbidden"
             position = origin.position(loc, of_key=of_key) if origin else self.position(loc, of_key=of_key)
             self.problems.append(Problem(*position, explain(error, schema)))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -50,7 +51,7 @@ _NOT_SHARED = {
 }
 
 
-def replace_turns(document: Document) -> None:
+def _replace_turns(document: Document) -> None:
     """Replaces the cases with ``turns`` in ``document``. Cases whose turns are not valid are reported and left out."""
     cases: list[Any] = []
     origins: list[Origin] = []
@@ -145,28 +146,22 @@ def gather_cases(document: Document, trust: Trust) -> None:
     """
     entries = document.data.get("cases")
     if not isinstance(entries, list):
-        if hint := _list_with(entries):
-            document.report(("cases",), f"cases: expected a list: write {hint}")
+        name = entries.get("file") if isinstance(entries, dict) else entries
+        hint = _entry_with(name) if isinstance(name, str) else None
+        if isinstance(entries, dict) and "dataset" in entries:
+            hint = "{dataset: ...}"
+        if hint:  # a file or a dataset alone
+            document.report(("cases",), f"cases: expected a list: write [{hint}]")
             document.data = {**document.data, "cases": []}
         return
-    _Gatherer(document, trust, Variables(document.data.get("vars"))).walk(
-        document.source, entries, ("cases",), trust.folder
-    )
+    gatherer = _Gatherer(document, trust, Variables(document.data.get("vars")))
+    gatherer.walk(document.source, entries, ("cases",), trust.folder)
     task = document.data.get("task")
     if task in tuple(TaskType):
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
-    replace_turns(document)
+    _replace_turns(document)
     document.cases = with_inherited_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
-
-
-def _list_with(entry: object) -> str | None:
-    """The list that was meant by a file or a dataset alone; ``None`` for anything else."""
-    if isinstance(entry, dict) and "dataset" in entry:
-        return "[{dataset: ...}]"
-    name = entry.get("file") if isinstance(entry, dict) else entry
-    hint = _entry_with(name) if isinstance(name, str) else None
-    return f"[{hint}]" if hint else None
 
 
 def _entry_with(name: str) -> str | None:
@@ -181,6 +176,21 @@ def _is_table(name: str) -> bool:
     """Whether a file has rows; a JSON file may also be a list of cases."""
     suffix = PurePosixPath(name).suffix.lower()
     return suffix in SUFFIXES and suffix != ".json"
+
+
+def _read(
+    document: Document, trust: Trust, name: str, folder: Path, report: Callable[[str], None]
+) -> tuple[Source, Any] | None:
+    """A YAML file that a file in ``folder`` names, and its data; ``None`` if it cannot be read, which is reported."""
+    display_name = document.display_name(name, folder, trust.folder)
+    try:
+        source = Source(display_name, decode(read_bytes(folder / name), display_name))
+        return source, read_yaml(source.text, display_name)
+    except UsageError as error:
+        report(f"{public_address(name)}: {error}")
+    except SuiteError as error:
+        document.problems.extend(error.problems)
+    return None
 
 
 def render_output_paths(document: Document) -> None:
@@ -246,15 +256,10 @@ class _Gatherer:
         if str(path) in self.included:
             return self.report(source, loc, f"file: {shown} is already included")
         self.included.add(str(path))
-        display_name = self.document.display_name(name, folder, self.trust.folder)
-        try:
-            inner = Source(display_name, decode(read_bytes(folder / name), display_name))
-            cases = read_yaml(inner.text, display_name)
-        except UsageError as error:
-            return self.report(source, loc, f"file: {shown}: {error}")
-        except SuiteError as error:
-            self.document.problems.extend(error.problems)
+        content = _read(self.document, self.trust, name, folder, lambda why: self.report(source, loc, f"file: {why}"))
+        if content is None:
             return None
+        inner, cases = content
         if not isinstance(cases, list):
             return self.report(inner, (), "a case file must be a list: '- id: ...'")
         return self.walk(inner, cases, (), (folder / name).parent)
@@ -293,8 +298,11 @@ class _Pins:
     cases: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
     prompts: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
 
-    def of(self, case: TestCase, prompt: str | None) -> tuple[Origin, tuple[GeckoQuestion, ...]] | None:
+    def of(self, case: TestCase, suite: Suite) -> tuple[Origin, tuple[GeckoQuestion, ...]] | None:
         """The entry for a case, else the entry for its prompt."""
+        prompt = ""
+        with suppress(TemplateError):  # reported for the case itself
+            prompt = rendered(case, suite.vars)[0]
         return self.cases.get(case.id) or (self.prompts.get(prompt) if prompt else None)
 
 
@@ -316,29 +324,24 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
     if isinstance(file, QuestionRows):
         entries = _read_dataset(file, loc, document, trust)
     else:
-        entries = _read(str(file), loc, document, trust)
+        entries = _read_questions(str(file), loc, document, trust)
     if entries is None:
         return suite
-    pins = _checked(document, entries, grader, is_dataset=isinstance(file, QuestionRows))
-    return _merged(suite, document, pins, loc)
+    pins = _pins(document, entries, grader, is_dataset=isinstance(file, QuestionRows))
+    return _with_pins(suite, document, pins, loc)
 
 
-def _read(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | None:
+def _read_questions(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | None:
     if refusal := trust.refusal(name, trust.folder):
         document.report(loc, f"questions: {refusal}")
         return None
-    display_name = document.display_name(name, trust.folder, trust.folder)
-    try:
-        source = Source(display_name, decode(read_bytes(trust.folder / name), display_name))
-        entries = read_yaml(source.text, display_name)
-    except UsageError as error:
-        document.report(loc, f"questions: {public_address(name)}: {error}")
-    except SuiteError as error:
-        document.problems.extend(error.problems)
-    else:
-        if isinstance(entries, list):
-            return [(entry, Origin(source, (index,))) for index, entry in enumerate(entries)]
-        _report(document, Origin(source), (), "a question file must be a list: '- prompt: ...'")
+    content = _read(document, trust, name, trust.folder, lambda error: document.report(loc, f"questions: {error}"))
+    if content is None:
+        return None
+    source, entries = content
+    if isinstance(entries, list):
+        return [(entry, Origin(source, (index,))) for index, entry in enumerate(entries)]
+    _report(document, Origin(source), (), "a question file must be a list: '- prompt: ...'")
     return None
 
 
@@ -356,20 +359,16 @@ def _read_dataset(rows: QuestionRows, loc: Loc, document: Document, trust: Trust
     for (_, field_key), message in reader.faults.problems(table.name):
         entry.report(("fields", key if field_key == "id" else field_key), message)
     note_python(document, table.name, reader.python_lines)
-    return [
-        (
-            {key: group.case_id, "questions": raw_case(group).get("questions", [])},
-            Origin(table.name, line=group.first.line),
-        )
-        for group in groups[: rows.limit]
-    ]
+    used = groups[: rows.limit]
+    values = ({key: group.case_id, "questions": raw_case(group).get("questions", [])} for group in used)
+    return [(value, Origin(table.name, line=group.first.line)) for value, group in zip(values, used, strict=True)]
 
 
 def _report(document: Document, origin: Origin, loc: Loc, message: str) -> None:
     document.problems.append(Problem(*origin.position(loc), message))
 
 
-def _checked(document: Document, entries: _Entries, grader: BaseGrader, *, is_dataset: bool) -> _Pins:
+def _pins(document: Document, entries: _Entries, grader: BaseGrader, *, is_dataset: bool) -> _Pins:
     pins = _Pins(is_dataset)
     for raw, origin in entries:
         try:
@@ -380,25 +379,23 @@ def _checked(document: Document, entries: _Entries, grader: BaseGrader, *, is_da
         key, table = (entry.case, pins.cases) if entry.case else (entry.prompt, pins.prompts)
         if str(key) in table:
             _report(document, origin, (), f"an earlier entry already has the questions of {str(key)[:60]!r}")
-        duplicates = list(id_problems(entry.questions))
-        bad_dependencies = (
-            [] if duplicates or grader.drops_bad_dependencies else list(dependency_problems(entry.questions))
-        )
-        for question_index, message in (*duplicates, *bad_dependencies):
-            _report(document, origin, ("questions", question_index, "id" if duplicates else "depends_on"), message)
-        if not duplicates:  # reported once, at the position in the file
-            table[str(key)] = (
-                origin,
-                without_bad_dependencies(entry.questions) if bad_dependencies else entry.questions,
-            )
+        questions, duplicates = entry.questions, list(id_problems(entry.questions))
+        for question_index, message in duplicates:
+            _report(document, origin, ("questions", question_index, "id"), message)
+        if duplicates:
+            continue
+        bad_dependencies = [] if grader.drops_bad_dependencies else list(dependency_problems(questions))
+        for question_index, message in bad_dependencies:  # reported once, at the position in the file
+            _report(document, origin, ("questions", question_index, "depends_on"), message)
+        table[str(key)] = origin, without_bad_dependencies(questions) if bad_dependencies else questions
     return pins
 
 
-def _merged(suite: Suite, document: Document, pins: _Pins, loc: Loc) -> Suite:
+def _with_pins(suite: Suite, document: Document, pins: _Pins, loc: Loc) -> Suite:
     used: set[int] = set()
     cases = []
     for case in suite.cases:
-        pinned_entry = pins.of(case, _prompt(case, suite))
+        pinned_entry = pins.of(case, suite)
         if pinned_entry is not None:
             used.add(id(pinned_entry[0]))
         applies = pinned_entry is not None and case.questions is None
@@ -418,10 +415,3 @@ def _merged(suite: Suite, document: Document, pins: _Pins, loc: Loc) -> Suite:
         if id(origin) not in used:
             _report(document, origin, ("prompt",), f"no case has this prompt: {prompt[:80]!r}")
     return suite
-
-
-def _prompt(case: TestCase, suite: Suite) -> str | None:
-    try:
-        return rendered(case, suite.vars)[0]
-    except TemplateError:
-        return None  # reported for the case itself

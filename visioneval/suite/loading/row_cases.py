@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -133,7 +133,8 @@ class RowReader:
         """Remembers the columns of a source whose data in Python's notation was read."""
         if key not in _DATA and isinstance(source, str) and source in row.cells:
             return  # its text is not read as data
-        for path in _paths(source):
+        paths = source.values() if isinstance(source, Mapping) else [source] if isinstance(source, str) else source
+        for path in paths:
             column = column_of(path, row.cells)
             if column not in self.python_lines and is_python(row.cells.get(column)):
                 self.python_lines[column] = row.line
@@ -171,22 +172,15 @@ class RowReader:
         return filled
 
 
-def _paths(source: Any) -> Iterator[str]:
-    """The columns, paths and templates of a source."""
-    yield from source.values() if isinstance(source, Mapping) else [source] if isinstance(source, str) else source
-
-
 def _as_data(key: str, value: Any) -> Any:
     """The value of a key without templates, also in the turns of a case."""
     if key in TEMPLATE_KEYS and isinstance(value, str):
         return literal(value)
-    if key != "turns":
-        return value
-    return [literal(turn) if isinstance(turn, str) else _turn_data(turn) for turn in value]
-
-
-def _turn_data(turn: Any) -> Any:
-    return {key: _as_data(key, value) for key, value in turn.items()} if isinstance(turn, Mapping) else turn
+    if key == "turns":
+        return [_as_data("prompt" if isinstance(turn, str) else "turn", turn) for turn in value]
+    if key == "turn" and isinstance(value, Mapping):
+        return {name: _as_data(name, item) for name, item in value.items()}
+    return value
 
 
 def _as_text(value: Any) -> str:
@@ -372,14 +366,6 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
     return _with_own_ids(groups.values(), report)
 
 
-def _no_identity(reader: RowReader) -> str:
-    if reader.group_by:
-        return f"the row has no value in {' or '.join(map(repr, reader.group_by))}, which group_by needs"
-    if isinstance(reader.fields.get("id"), list | tuple):
-        return f"the row has no value in one of the columns of its ID: {', '.join(reader.fields['id'])}"
-    return "the row has no id and no prompt: fill in one of them"
-
-
 def _different(first: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     keys = (key for key in first.keys() | values.keys() if first.get(key) != values.get(key))
     return ", ".join(sorted({key.split(".")[0] for key in keys}))
@@ -393,6 +379,14 @@ def _with_own_ids(groups: Iterable[RowGroup], report: Report) -> list[RowGroup]:
         if line != group.first.line:
             report(group.first.line, f"the ID {group.case_id!r} is repeated: another case has it in line {line}")
     return list(first.values())
+
+
+def _no_identity(reader: RowReader) -> str:
+    if reader.group_by:
+        return f"the row has no value in {' or '.join(map(repr, reader.group_by))}, which group_by needs"
+    if isinstance(reader.fields.get("id"), list | tuple):
+        return f"the row has no value in one of the columns of its ID: {', '.join(reader.fields['id'])}"
+    return "the row has no id and no prompt: fill in one of them"
 
 
 def _gather(group: RowGroup, row: Row, values: FlatCase, report: Report) -> None:

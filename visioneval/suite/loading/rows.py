@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,17 +61,15 @@ class Row:
             value = self._at(path)
         except ValueError:
             return True
-        return path in self.cells or not (value is _MISSING or _is_null(value))
+        if isinstance(value, list) and value and all(item is None for item in value):
+            value = None
+        return path in self.cells or (value is not _MISSING and value is not None)
 
     def _at(self, path: str) -> Any:
         if path == NUMBER:
             return self.number
         steps = _steps(path)
         return _value_at(self.cells, steps) if len(steps) > 1 else _MISSING
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and bool(value) and all(item is None for item in value))
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +85,8 @@ def _value_at(value: Any, steps: Sequence[Any]) -> Any:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
             value = cell_data(value)
         if step is _EACH:
-            return _collected(value, steps[depth + 1 :])
+            items = list(value.values()) if isinstance(value, Mapping) else value
+            return _collected(items, steps[depth + 1 :]) if isinstance(items, list) else _MISSING
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else _MISSING
         else:
@@ -97,10 +96,7 @@ def _value_at(value: Any, steps: Sequence[Any]) -> Any:
     return value
 
 
-def _collected(value: Any, steps: Sequence[Any]) -> Any:
-    items = list(value.values()) if isinstance(value, Mapping) else value
-    if not isinstance(items, list):
-        return _MISSING
+def _collected(items: list[Any], steps: Sequence[Any]) -> list[Any]:
     collected: list[Any] = []
     for item in items:
         inner = _value_at(item, steps)
@@ -130,7 +126,10 @@ def missing_column(rows: Sequence[Row], column: str) -> str | None:
         return None
     for name in rows[0].binary if rows else ():
         if f"{column}.".startswith((f"{name}.", f"{name}[")):
-            return holds_images(name) if column == name else _beside_images(column, name)
+            if column == name:
+                return holds_images(name)
+            message = f"{column!r} is not read, as its column {name!r} holds images or other binary data"
+            return f"{message}: save them as files, and name another column with their paths as 'images' or 'output'"
     columns = {name for row in rows for name in row.cells}
     if len(_steps(column)) > 1 and _steps(column)[0] in columns:
         return f"no row has a value at {column!r}{did_you_mean(column, set(_paths(rows[:_COMPARED_ROWS])))}"
@@ -148,14 +147,6 @@ def holds_images(column: str) -> str:
     return (
         f"the column {column!r} holds images or other binary data, which are not read yet: save them as files, and name"
         " a column with their paths as 'images' or 'output'"
-    )
-
-
-def _beside_images(path: str, column: str) -> str:
-    """The message about a path in a column that is not read since it holds images too."""
-    return (
-        f"{path!r} is not read, as its column {column!r} holds images or other binary data: save them as files, and"
-        " name another column with their paths as 'images' or 'output'"
     )
 
 
@@ -216,7 +207,10 @@ def joined(
     Reports rows without a match, keys that match several rows, and columns that both files have.
     """
     matches = _by_key(others, other_name, join, report)
-    if clash := _clash(rows, others, join):
+    # a column that the join would replace, apart from those that are equal because they are compared
+    compared = {left for left, right in join.on.items() if left == right}
+    added = _names(others) - compared if join.name is None else {join.name}
+    if clash := min(_names(rows) & added, default=None):
         report(other_name, 1, f"both {name} and {other_name} have a column {clash!r}: change 'as' of the join")
         return []
     columns = {key: _columns(same, join) for key, same in matches.items()}
@@ -250,10 +244,10 @@ def _columns(same: Sequence[Row], join: Join) -> Mapping[str, Any]:
 
 
 def _by_key(others: Sequence[Row], other_name: str, join: Join, report: Report) -> dict[Key, list[Row]]:
-    on = dict.fromkeys(join.on.values(), "")
+    columns = list(dict.fromkeys(join.on.values()))
     matches: dict[Key, list[Row]] = {}
     for row in others:
-        if key := _key(row, {column: column for column in on}, other_name, report):
+        if key := _key(row, columns, other_name, report):
             same = matches.setdefault(key, [])
             if same and not join.many:
                 values = ", ".join(map(repr, key))
@@ -263,7 +257,7 @@ def _by_key(others: Sequence[Row], other_name: str, join: Join, report: Report) 
     return matches
 
 
-def _key(row: Row, on: Mapping[str, str], name: str, report: Report) -> Key:
+def _key(row: Row, on: Collection[str], name: str, report: Report) -> Key:
     """The values to compare as text, since all cells of a table are text; empty if one of them is missing."""
     try:
         values = tuple("" if (value := row.get(column)) is None else str(value) for column in on)
@@ -276,18 +270,8 @@ def _key(row: Row, on: Mapping[str, str], name: str, report: Report) -> Key:
     return values
 
 
-def _clash(rows: Sequence[Row], others: Sequence[Row], join: Join) -> str | None:
-    """A column that the join would replace, apart from those that are equal because they are compared."""
-    compared = {left for left, right in join.on.items() if left == right}
-    added = _names(others) - compared if join.name is None else {join.name}
-    return min(_names(rows) & added, default=None)
-
-
 def _names(rows: Sequence[Row]) -> set[str]:
     return {name for row in rows for name in row.cells}
-
-
-_MOST_KNOWN = 1000
 
 
 def filtered(rows: Sequence[Row], conditions: Mapping[str, Any], report: Callable[[int, str], None]) -> list[Row]:
@@ -310,15 +294,24 @@ def unmatched_values(rows: Sequence[Row], column: str, condition: Any) -> str | 
     cells = [cell for row in rows for cell in _items(row.get(column))]
     for value in values:
         if value is not None and not any(_equals(cell, value) for cell in cells):
-            known = {str(cell) for cell in cells[:_MOST_KNOWN] if cell not in (None, "")}
+            known = {str(cell) for cell in cells[:1000] if cell not in (None, "")}
             return f"no row has {format_value(value)} in {column!r}{did_you_mean(str(value), known)}"
     return None
 
 
 def _is_true(cell: Any, condition: Any, column: str) -> bool:
-    if isinstance(condition, Mapping):
-        return _is_within(cell, condition, column) and not ("not" in condition and _is_any(cell, condition["not"]))
-    return _is_any(cell, condition)
+    """Whether a cell meets a condition; an empty one is within no limits. Raises ``ValueError`` for other text."""
+    if not isinstance(condition, Mapping):
+        return _is_any(cell, condition)
+    if "min" in condition or "max" in condition:
+        if cell in (None, ""):
+            return False
+        number = _number(cell)
+        if number is None or number != number:  # NaN
+            raise ValueError(f"filter: {column} is {format_value(cell)}, which is not a number")
+        if not condition.get("min", float("-inf")) <= number <= condition.get("max", float("inf")):
+            return False
+    return not ("not" in condition and _is_any(cell, condition["not"]))
 
 
 def _is_any(cell: Any, values: Any) -> bool:
@@ -347,16 +340,3 @@ def _number(cell: Any) -> float | None:
         return None if isinstance(cell, bool) else float(cell)
     except (TypeError, ValueError):
         return None
-
-
-def _is_within(cell: Any, limits: Mapping[str, Any], column: str) -> bool:
-    """Whether a number is from ``min`` to ``max``; an empty cell is not. Raises ``ValueError`` for other text."""
-    if "min" not in limits and "max" not in limits:
-        return True
-    if cell in (None, ""):
-        return False
-    number = _number(cell)
-    if number is None or number != number:  # NaN
-        raise ValueError(f"filter: {column} is {format_value(cell)}, which is not a number")
-    lowest, highest = limits.get("min", float("-inf")), limits.get("max", float("inf"))
-    return bool(lowest <= number <= highest)

@@ -207,11 +207,9 @@ def _plain(value: Any, column: str) -> Any:
         return [_plain(item, column) for item in value]
     if isinstance(value, dict):
         return {str(key): _plain(item, column) for key, item in value.items()}
-    return value.isoformat() if isinstance(value, date | datetime | time) else _text(value)
-
-
-def _text(value: object) -> str:
-    return f"{value.total_seconds():g}" if isinstance(value, timedelta) else str(value)
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g}"
+    return value.isoformat() if isinstance(value, date | datetime | time) else str(value)
 
 
 MAX_BYTES = 1024 * 1024 * 1024
@@ -351,7 +349,9 @@ def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iter
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            yield Problem(name, line, 1, f"not a valid table: {_csv_fault(error)}")
+            is_long = "field limit" in str(error)
+            fault = f"a value has more than {MAX_CELL:,} characters" if is_long else error
+            yield Problem(name, line, 1, f"not a valid table: {fault}")
             return
         if cells is None:
             return
@@ -372,8 +372,3 @@ def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iter
                 return
             yield Problem(name, line, 1, message)
         line = before + reader.line_num + 1
-
-
-def _csv_fault(error: csv.Error) -> str:
-    text = str(error)
-    return f"a value has more than {MAX_CELL:,} characters" if "field limit" in text else text

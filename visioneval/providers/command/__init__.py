@@ -1,1 +1,0 @@
-"""The `command` provider: a custom program, started once per image."""

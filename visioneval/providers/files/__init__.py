@@ -1,1 +1,0 @@
-"""The `files` provider: existing images and videos."""

@@ -1,1 +1,0 @@
-"""The `recorded` judge: answers from a file."""
