@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import gc
 import importlib
+import inspect
 import itertools
 import os
 import re
@@ -19,6 +20,7 @@ import pytest
 import typer.testing
 from accessibility import axe
 from browser import browser, open_page
+from concurrency import run_with_timeout
 from fake_api import FakeAPI, LoggedRequest
 from fake_api.fixtures import api, client, gemini, script
 from hypothesis import HealthCheck, settings
@@ -147,6 +149,16 @@ def pytest_collection_finish() -> None:
     """Spares what is imported by now, a million objects, every later search for garbage."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine function in an event loop of its own, with a timeout."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run_with_timeout(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -293,19 +293,16 @@ def _tokens(text: str) -> Iterator[_Token]:
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
-            start = position + len(text[position:]) - len(text[position:].lstrip())
-            raise ValueError(f"character {start + 1} of the expression: {_unreadable(text[start:])}")
+            rest = text[position:].lstrip()
+            problem = f"unexpected {rest[:10]!r} (names with special characters need quotes)"
+            if rest[0] in "'\"":
+                problem = f"the quote {rest[0]} is not closed"
+            elif rest[0] == "=":
+                problem = "write == to compare"
+            raise ValueError(f"character {len(text) - len(rest) + 1} of the expression: {problem}")
         kind = str(match.lastgroup)
         yield _Token("name" if kind in ("single", "double") else kind, match[kind], match.start(kind) + 1)
         position = match.end()
-
-
-def _unreadable(rest: str) -> str:
-    if rest[0] in "'\"":
-        return f"the quote {rest[0]} is not closed"
-    if rest[0] == "=":
-        return "write == to compare"
-    return f"unexpected {rest[:10]!r} (names with special characters need quotes)"
 
 
 class _ExpressionParser:

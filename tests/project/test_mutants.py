@@ -21,7 +21,7 @@ def defined_tests(path: str) -> frozenset[str]:
     """The functions and classes of a file of tests, as node ids name them."""
     names = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
             names.update(f"{node.name}::{part.name}" for part in ast.walk(node) if isinstance(part, ast.FunctionDef))
     return frozenset(names)

@@ -22,8 +22,6 @@ MINUTE = pytest.approx(100_000, abs=3600)
 OPENROUTER = {"error": {"code": 429, "metadata": {"headers": {
     "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{SOON.timestamp() * 1000:.0f}",
 }}}}  # fmt: skip
-GEMINI = {"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}]}}
-PROXIED = {"error": {"message": f"GeminiException - {json.dumps(GEMINI)}", "code": "429"}}
 
 
 def retry_after(status: int, headers: Mapping[str, str], body: str = "") -> float | None:
@@ -33,28 +31,12 @@ def retry_after(status: int, headers: Mapping[str, str], body: str = "") -> floa
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({}, None),
-        ({"retry-after": "7"}, 7),
-        ({"Retry-After": "1m30s"}, 90),
+        *rows("headers"),
         ({"retry-after": format_datetime(SOON, usegmt=True)}, MINUTE),
         ({"retry-after": SOON.isoformat()}, MINUTE),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"retry-after-ms": "soon", "retry-after": "2"}, 2),
-        ({"x-ms-retry-after-ms": "60000"}, 60),
-        ({"retry-after": "20", "x-ratelimit-reset-requests": "40"}, 20),
-        ({"x-ratelimit-reset-requests": "1s"}, 1),
-        ({"x-ratelimit-reset-tokens": "6m0s"}, 360),
-        ({"x-ratelimit-reset-tokens": "120ms"}, 0.12),
-        ({"x-ratelimit-reset-tokens": "1h2m3s"}, 3723),
-        ({"x-ratelimit-reset-tokens": "2m59.56s"}, 179.56),
-        ({"x-rate-limit-reset-tokens": "55"}, 55),
         ({"x-ratelimit-reset": f"{SOON.timestamp():.0f}"}, MINUTE),
         ({"x-ratelimit-reset": f"{SOON.timestamp() * 1000:.0f}"}, MINUTE),
         ({"anthropic-ratelimit-requests-reset": SOON.isoformat().replace("+00:00", "Z")}, MINUTE),
-        ({"ratelimit-reset": "30"}, 30),
-        ({"ratelimit": '"default";r=0;t=50'}, 50),
-        ({"ratelimit": "limit=10, remaining=0, reset=50"}, 50),
-        ({"ratelimit": '"default";r=3;t=50'}, None),
     ],
 )
 def test_headers(headers: Mapping[str, str], seconds: float | None) -> None:
@@ -81,32 +63,8 @@ def test_a_limit_that_an_outage_mentions_does_not_delay_it() -> None:
 @pytest.mark.parametrize(
     ("body", "seconds"),
     [
-        ("Rate limit reached for m on requests per min: Limit 5. Please try again in 20s.", 20),
-        ("please slow down and try again after 51.81557421875 seconds.", 51.81557421875),
-        ("Try again in 2 minutes", 120),
-        ("Please try again in 1m30s. Visit", 90),
-        ("Please try again in 500ms.", 0.5),
-        ("Please try again in 7m12.5s.", 432.5),
-        ("rate limit of your current S0 pricing tier. Please retry after 60 seconds. Please go here", 60),
-        ("Please retry in 37.123s.", 37.123),
-        ("Rate limit of 50 per 86400s exceeded. Please wait 5000 seconds before retrying.", 5000),
-        ("Request was throttled. Expected available in 20 seconds.", 20),
-        ("Your rate limit resets in ~30s.", 30),
-        ("Your quota will reset after 5h59m59s.", 21_599),
-        ("try again later", None),
-        ("try again in 20 apples", None),
-        ("a limit of 5 seconds", None),
-        (json.dumps(GEMINI), 37),
-        (json.dumps(PROXIED), 37),
+        *rows("bodies"),
         (json.dumps(OPENROUTER), MINUTE),
-        (json.dumps({"detail": "throttled", "status": 429, "retry_after": 30}), 30),
-        (json.dumps({"retryAfter": "3s"}), 3),
-        (json.dumps({"metadata": {"retry_after_seconds": 2.5}}), 2.5),
-        (json.dumps({"retry_after": None}), None),
-        (json.dumps({"detail": [{"msg": "busy", "input": "Sale! Available in 3 days"}]}), None),
-        (json.dumps({"detail": [{"msg": "busy", "input": {"retry_after": 30, "prompt": "try again in 5 s"}}]}), None),
-        (json.dumps({"error": "busy", "prompt": "Sale! Available in 3 days"}), None),
-        ("<html><title>Busy</title><body>Available in 3 days</body></html>", None),
     ],
 )
 def test_bodies(body: str, seconds: float | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from labeled_runs import CLEAR, USABLE, label, run_info
 from record_factory import record
 from typer.testing import CliRunner
@@ -53,23 +54,7 @@ def human_labels(good: str, rater: str = "ann", **more: Any) -> list[Label]:
     return [label(case, rater, "usable", case in good, **more) for case in "abcdefgh"]
 
 
-@pytest.mark.parametrize(
-    ("minimums", "outcome", "line"),
-    [
-        (["--min-point", "good:0.6"], "All minimums passed (exit code 0)", "passed --min-point good:0.6: kappa 0.875 "),
-        (
-            ["--min", "good:accuracy:0.9"],
-            "A minimum failed (exit code 1)",
-            "FAILED --min good:0.9: accuracy 0.938, lower",
-        ),
-        (
-            ["--min", "good:0.6"],
-            "A minimum was not measured (exit code 3)",
-            "NOT MEASURED --min good:0.6: kappa 0.875 (no",
-        ),
-        ([], "1 metric compared with 16 labels (exit code 0)", "Largest disagreements"),
-    ],
-)
+@pytest.mark.parametrize(("minimums", "outcome", "line"), corpus("report", "agreement_outcomes"))
 def test_the_outcome_is_said_first_and_last(
     tmp_path: Path, call: Any, minimums: list[str], outcome: str, line: str
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 from compare_factory import cell, comparison_markdown, comparison_text, scored, side, verdicts
+from corpus import corpus
 
 from visioneval import Metric, Verdict
 from visioneval.analysis.compare.compare import compare
@@ -25,22 +26,7 @@ FAIL = Verdict.FAIL
 NAME = "magnification_of_it"
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "low", "high", "text"),
-    [
-        ("bool", -0.03, -0.067, 0.0, "-3 [-6.7, 0]"),  # 0 is in the interval
-        ("bool", -0.03, -0.067, -1e-12, "-3 [-6.7, <0]"),  # the test excludes 0, and nothing else
-        ("bool", 0.03, 1e-12, 0.067, "+3 [>0, +6.7]"),
-        ("bool", -0.005, -0.01, -0.0002, "-0.5 [-1, -0.02]"),
-        ("bool", -0.004, -0.008, 0.0004, "-0.4 [-0.8, +0.04]"),
-        ("bool", 0.0, -0.05, 0.05, "0 [-5, +5]"),
-        ("bool", -1e-17, -0.05, 0.05, "0 [-5, +5]"),
-        ("bool", -0.0001, -0.0002, 0.0, "-0.01 [-0.02, 0]"),
-        ("number", -0.5, -1.2345, -1e-12, "-0.5 [-1.23, <0]"),
-        ("number", 0.25, 0.0, 0.5, "+0.25 [0, +0.5]"),
-        ("number", 0.25, 0.00004, 0.5, "+0.25 [+4e-05, +0.5]"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "value", "low", "high", "text"), corpus("report", "interval_ends"))
 def test_the_ends_of_an_interval_show_their_side_of_0(
     kind: Literal["bool", "number"], value: float, low: float, high: float, text: str
 ) -> None:

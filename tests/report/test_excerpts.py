@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from corpus import corpus
 
 from visioneval import Problem, SuiteError
 from visioneval.cli.help import MAX_EXCERPTS, with_excerpts
@@ -39,17 +40,7 @@ def test_a_long_line_is_cut_around_the_column(excerpt, column):
     assert source[position] == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("a\n", 5),
-        ("a\n", 0),
-        ("\n", 1),
-        ("api_key: abc\n", 1),
-        ("{'OPENAI_API_KEY': abc}\n", 1),
-        ("x: 1\npassword=abc\n", 2),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), corpus("report", "no_excerpts"))
 def test_no_such_line_and_lines_with_keys_are_left_out(excerpt, text, line):
     assert excerpt(text, line, 1) == []
 

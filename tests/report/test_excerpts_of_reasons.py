@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from corpus import corpus
 
 from visioneval import Metric
 from visioneval.analysis.scores import Estimate
@@ -46,17 +47,7 @@ def test_a_mean_has_the_highest_score_of_its_scale(metric: Metric, text: str) ->
     assert show_estimate(finding.model_copy(update={"unmeasured": 2}), metric).endswith("(3) !2")
 
 
-@pytest.mark.parametrize(
-    ("rule", "score", "text"),
-    [
-        ("hierarchy >= 3", 2, "hierarchy 2 < 3"),
-        ("hierarchy >= 3", 2.99996, "hierarchy 2.99996 < 3"),
-        ("size < 40", 44.5, "size 44.5 >= 40"),
-        ("hierarchy >= 3", None, "hierarchy >= 3"),
-        ("copy", False, "copy"),
-        ("not blank", True, "not blank"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "score", "text"), corpus("report", "failed_rules"))
 def test_a_failed_rule_has_its_score_and_its_limit(rule: str, score: Score, text: str) -> None:
     metric = rule.removeprefix("not ").partition(" ")[0]
     assert failed_text(rule, {metric: score}) == text

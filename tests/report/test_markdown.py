@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from corpus import corpus
 from record_factory import record, run_of
 
 from visioneval.analysis.summary.summary import summarize
@@ -10,18 +11,7 @@ from visioneval.report.markdown import code, report_markdown
 from visioneval.report.run import run_report
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain", "`plain`"),
-        ("", ""),
-        ("a|b", "`a|b`"),
-        ("`x`", "`` `x` ``"),
-        ("a``b", "```a``b```"),
-        ("two\nlines", "`two lines`"),
-        ("@someone <img src=x> [a](http://b)", "`@someone <img src=x> [a](http://b)`"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), corpus("report", "code_spans"))
 def test_code_spans(text: str, shown: str) -> None:
     assert code(text) == shown
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from ranked_runs import answered, judged, label, save
 from typer.testing import CliRunner
 
@@ -109,17 +110,7 @@ def test_the_page_loads_nothing_and_plots_only_bounded_strengths(tmp_path: Path,
     assert "http" not in re.sub(r'<meta http-equiv="[^"]*"', "", html)
 
 
-@pytest.mark.parametrize(
-    ("strengths", "texts"),
-    [
-        ([], "-1 -0.5 0 +0.5 +1"),
-        ([(0.0, None, None)], "-1 -0.5 0 +0.5 +1"),
-        ([(0.0, 0.0, 0.3)], "0 +0.1 +0.2 +0.3"),
-        ([(0.4, -0.3, 1.1), (-0.4, -1.0, 0.2)], "-1 -0.5 0 +0.5 +1 +1.5"),
-        ([(12.0, None, None), (-13.0, None, None)], "-15 -10 -5 0 +5 +10 +15"),
-        ([(1e-9, None, None), (-1e-9, None, None)], "-1e-09 -5e-10 0 +5e-10 +1e-09"),
-    ],
-)
+@pytest.mark.parametrize(("strengths", "texts"), corpus("report", "axis_ticks"))
 def test_the_axis_has_round_ticks_around_all_strengths(strengths: list[Any], texts: str) -> None:
     counts = dict.fromkeys(("wins", "losses", "ties", "pairs", "cases", "tier", "group"), 1)
     runs = [

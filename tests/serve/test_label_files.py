@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from record_factory import info, record
 from typer.testing import CliRunner
 
@@ -100,47 +101,17 @@ def test_a_drawn_table_is_filled_in_and_imported(run: Folder) -> None:
     assert "ann" in table.read_text()
 
 
-@pytest.mark.parametrize(
-    ("question", "given", "saved"),
-    [
-        ("usable", "true", True), ("usable", "No", False), ("usable", "1", True), ("usable", 0, False),
-        ("usable", True, True), ("clarity", "3.0", 3), ("clarity", 5, 5), ("artifacts", " minor ", "minor"),
-        ("artifacts", "Minor", "minor"), ("wrong", "Logo; COLOR", ("color", "logo")), ("wrong", "Cut, or Fit", ("cut, or fit",)),
-        ("wrong", "logo;color", ("color", "logo")), ("wrong", "logo, color", ("color", "logo")),
-        ("wrong", '["cut, or fit"]', ("cut, or fit",)), ("wrong", "cut, or fit", ("cut, or fit",)),
-        ("wrong", ["logo"], ("logo",)), ("wrong", "[]", ()), ("note", "=1+1\n<b>", "=1+1\n<b>"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("question", "given", "saved"), corpus("serve", "answers"))
 def test_answers_are_read_by_their_questions_type(run: Folder, question: str, given: Any, saved: Any) -> None:
     row = {"case": "one", "model": "m", "rater": "ann", "question": question, "answer": given}
     done = run.add(json.dumps(row) + "\n", name="in.jsonl")
     assert done.exit_code == 0, done.output
     (label,) = run.labels
-    assert label.answer == saved
-    assert type(label.answer) is type(saved)
+    assert label.answer == (tuple(saved) if isinstance(saved, list) else saved)
+    assert type(label.answer) is (tuple if isinstance(saved, list) else type(saved))
 
 
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ("three,m,ann,usable,yes", "this run has no case 'three' (known: one, two)"),
-        (",m,ann,usable,yes", "no case"),
-        ("one,q,ann,usable,yes", "this run has no model run 'q' (known: m, n)"),
-        ("one,,ann,usable,yes", "no model run given, and this run has 2"),
-        ("two,n,ann,usable,yes", "no sample given, and 'two' on 'n' has 2"),
-        ("one,m,,usable,yes", "no rater"),
-        ("one,m,ann,useable,yes", "the suite has no question 'useable' (did you mean 'usable'?)"),
-        ("one,m,ann,usable,maybe", "usable: 'maybe' is not yes or no"),
-        ("one,m,ann,usable,", "usable: no answer"),
-        ("one,m,ann,clarity,6", "clarity: 6 is not on the scale from 1 to 5"),
-        ("one,m,ann,clarity,2.5", "clarity: 2.5 is not on the scale from 1 to 5"),
-        ("one,m,ann,clarity,nan", "clarity: 'nan' is not on the scale from 1 to 5"),
-        ("one,m,ann,artifacts,Minimal", "artifacts: 'Minimal' is not one of none, minor, major"),
-        ("one,m,ann,wrong,size", "wrong: 'size' is not one of color, cut, or fit, logo"),
-        ("one,m,ann,better,a", "better: a pair needs 'other': RUN_ID@LABEL of the second image"),
-        ("one,m,ann", "the row has 3 values, but the header has 5"),
-    ],
-)
+@pytest.mark.parametrize(("row", "expected"), corpus("serve", "bad_rows"))
 def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
     done = run.add(HEAD + f"one,m,ann,usable,yes\n{row}\none,n,ann,usable,no\n")
     assert done.exit_code == 3
@@ -198,26 +169,7 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
     assert [(label.question, label.answer) for label in run.labels[4:]] == [("usable", True), ("clarity", 3)]
 
 
-@pytest.mark.parametrize(
-    ("text", "flags", "expected"),
-    [
-        (HEAD, (), "the file has no rows"),
-        ("", (), "the file has no rows"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater=who"), "--map rater=who: no such column"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--map", "mood=rater"), "--map mood: not a label field or a"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--set", "mood=x"), "--set mood: not a label field"),
-        (HEAD + "one,m,ann,usable,yes\n", ("--map", "rater"), "--map 'rater': write FIELD=COLUMN"),
-        (HEAD + "a,b,c,d,e\n", ("--set", "rater=a", "--map", "rater=rater"), "--set rater: also given as --map"),
-        ("case,model,usable\none,m,yes\n", (), "no column 'rater'"),
-        ("case,rater,score\none,m,3\n", (), "no column 'question'"),
-        ("rater,usable\nann,yes\n", (), "no column 'case'"),
-        ("case,Rater,usable\none,ann,yes\n", (), "the file spells the column 'Rater': --map rater=Rater reads it"),
-        ("case, rater,usable\none,ann,yes\n", (), "the file spells the column ' rater': --map rater=' rater' reads it"),
-        ("Test_ID,rater,usable\none,ann,yes\n", (), "the file spells the column 'Test_ID': --map case=Test_ID reads it"),
-        ("case,rater,Who\none,ann,x\n", ("--map", "rater=who"), "--map rater=who: the file spells the column 'Who'"),
-        (b"\xff\xfe", (), "not valid UTF-8"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "flags", "expected"), corpus("serve", "bad_columns"))
 def test_missing_columns_are_a_usage_error(run: Folder, text: Any, flags: tuple[str, ...], expected: str) -> None:
     done = run.add(text, *flags)
     assert done.exit_code == 2
@@ -231,6 +183,7 @@ def test_unsupported_files_are_a_usage_error(run: Folder, tmp_path: Path) -> Non
         done = run.call("import", str(tmp_path / name), "r")
         assert (done.exit_code, expected in done.stderr) == (2, True), done.output
     assert run.call("import", str(tmp_path), "nope").exit_code == 2
+    assert "not valid UTF-8" in run.add(b"\xff\xfe").stderr
 
 
 def test_invalid_json_line_is_reported_and_skipped(run: Folder) -> None:
@@ -366,15 +319,7 @@ def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
     assert [label.answer for label in run.labels] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ({"rater": {"a": 1}}, "{'a': 1} is not text"),
-        ({"case": ["one"]}, "['one'] is not text"),
-        ({"answer": ["x"]}, "['x'] is not text"),
-        ({"at": "yesterday"}, "at: 'yesterday' is not a valid time: write a time such as 2025-06-14T09:00:00+00:00"),
-    ],
-)
+@pytest.mark.parametrize(("row", "expected"), corpus("serve", "no_text"))
 def test_lists_and_mappings_are_not_text(run: Folder, row: dict[str, Any], expected: str) -> None:
     good = {"case": "one", "model": "m", "rater": "ann", "question": "note", "answer": "x"}
     done = run.add(json.dumps({**good, **row}) + "\n", name="in.jsonl")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from label_server import make_image, write_run
 
 from visioneval import TaskType
@@ -83,19 +84,7 @@ def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
     assert [pair.key for pair in result.pairs] == ["preferred", "bolder"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ("{preset: advert}", "'advert' is not one of ui, marketing, try_on, logo"),
-        (
-            "{preset: logo, questions: [{key: preferred, ask: b, type: yes_no}]}",
-            "two questions have the key 'preferred'",
-        ),
-        ("{preset: logo, pairs: [{key: on_brand, ask: b}]}", "two questions have the key 'on_brand'"),
-        ("{questions: [{key: a, ask: b, type: yes_no, ends: [no, yes]}]}", "'ends' needs the type scale, not yes_no"),
-        ("{questions: [{key: a, ask: b, type: yes_no, tasks: [editing]}]}", "'editing' is not one of image_generation"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "message"), corpus("serve", "bad_presets"))
 def test_a_preset_is_validated(problems: Callable[..., list[str]], labels: str, message: str) -> None:
     text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
     (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
@@ -126,32 +115,7 @@ def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
     assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "Is this true: the edit is right?")
 
 
-@pytest.mark.parametrize(
-    ("metric", "ask"),
-    [
-        ({"type": "pass_fail", "description": "The edit is right."}, "Is this true: the edit is right?"),
-        ({"type": "pass_fail", "description": "UI is plain"}, "Is this true: UI is plain?"),
-        (
-            {"type": "pass_fail", "description": "Whether the copy is exact. A brand's name is not extra text."},
-            "Is this true: the copy is exact? A brand's name is not extra text.",
-        ),
-        ({"type": "pass_fail", "description": "Is it whole?"}, "Is it whole?"),
-        ({"type": "score", "description": "how tidy it is"}, "How tidy is it?"),
-        ({"type": "score", "description": "How clear the visual hierarchy is."}, "How clear is the visual hierarchy?"),
-        (
-            {"type": "score", "description": "Whether spacing guides the eye."},
-            "How would you rate visual hierarchy? Whether spacing guides the eye.",
-        ),
-        (
-            {"type": "score", "description": "How sharp the logo is. What counts is how sharp its edge is."},
-            "How would you rate visual hierarchy? How sharp the logo is. What counts is how sharp its edge is.",
-        ),
-        (
-            {"type": "score", "description": "how many hands there are"},
-            "How would you rate visual hierarchy? how many hands there are",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("metric", "ask"), corpus("serve", "questions_to_people"))
 def test_the_question_to_a_judge_is_a_question_to_people(metric: dict[str, Any], ask: str) -> None:
     scale = {"scale": [0, 5]} if metric["type"] == "score" else {}
     assert rubric_question({**metric, **scale}).ask == ask

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from label_server import QUESTIONS, SECRET_A, SECRET_B, lines, write_run
 from PIL import Image
 from toys import Toy
@@ -55,22 +56,7 @@ def test_saves_one_line_per_answer(run: Path) -> None:
     } == {("ann", case, SECRET_A, 2.5, "page")}
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({}, "usable: not answered"),
-        ({"usable": True}, "clarity: not answered"),
-        ({**GOOD, "usable": "yes"}, "usable: 'yes' is not yes or no"),
-        ({**GOOD, "clarity": 6}, "clarity: .* not on the scale from 1 to 5"),
-        ({**GOOD, "clarity": True}, "clarity: .* not on the scale from 1 to 5"),
-        ({**GOOD, "wrong": ["other"]}, "wrong: 'other' is not one of missing part, odd colours"),
-        ({**GOOD, "wrong": "odd colours"}, "wrong: .* not a list of tags"),
-        ({**GOOD, "wrong": [["odd colours"]]}, "wrong: "),
-        ({**GOOD, "note": 3}, "note: 3 is not text"),
-        ({**GOOD, "note": "x" * 10_001}, "note: .* longer than 10,000 characters"),
-        ({**GOOD, "verdict": True}, "verdict: is not a question about this item"),
-    ],
-)
+@pytest.mark.parametrize(("given", "why"), corpus("serve", "refused_answers"))
 def test_invalid_answers_are_refused_and_not_saved(run: Path, given: dict[str, Any], why: str) -> None:
     at = open_labeling(run)
     with pytest.raises(UsageError, match="^" + why):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import corpus
 from fork_server import ForkedProgram
 from pydantic import ValidationError
 from record_factory import info
@@ -95,16 +96,7 @@ def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
     assert [entry.rater for entry in read_labels(path)] == ["ann", "bo"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{broken", "2: not a label: "),
-        ("[1]", "2: not a label: not a JSON object"),
-        ("{}", "2: no schema_version"),
-        ('{"schema_version": 99}', "2: schema_version 99 is newer than the supported version 2"),
-        ('{"schema_version": 2}', "2: rater: Field required"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), corpus("serve", "invalid_labels"))
 def test_invalid_label_is_reported_with_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")

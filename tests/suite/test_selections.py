@@ -79,21 +79,8 @@ SELECTIONS = {
     "a grader of one case": ("--grader", "second"),
     "a pairwise grader": ("--grader", "look", "--grader", "calmer"),
     "fewer samples": ("--samples", "1"),
-    "everything at once": (
-        "--model",
-        "y",
-        "--case",
-        "b",
-        "--tag",
-        "u",
-        "--grader",
-        "look",
-        "--limit",
-        "1",
-        "--samples",
-        "1",
-    ),
-}
+    "everything at once": ("--model", "y", "--case", "b", "--tag", "u", "--grader", "look", "--limit", "1", "--samples", "1"),
+}  # fmt: skip
 every_selection = pytest.mark.parametrize("flags", SELECTIONS.values(), ids=SELECTIONS)
 
 
@@ -207,8 +194,10 @@ def test_the_run_holds_the_whole_suite(toy: Toy, run_selected: Selected, flags: 
     assert {label for _, label, _ in cells()} == {entry.label for entry in info.selected_suite.models}
 
 
-@every_selection
-@pytest.mark.parametrize("names_suite", [False, True])
+@pytest.mark.parametrize(
+    ("flags", "names_suite"),
+    [*((flags, False) for flags in SELECTIONS.values()), *((flags, True) for flags in list(SELECTIONS.values())[1::3])],
+)
 def test_it_resumes(toy: Toy, run_selected: Selected, suite: Path, flags: tuple[str, ...], names_suite: bool) -> None:
     before = run_selected(*flags)
     done, summary, pairs = cells(), summary_of(), len(list(read_preferences(Path("runs/r"))))

@@ -289,6 +289,7 @@ def validate(
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
+    from visioneval.cli.plan_table import missing_key_lines
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
     from visioneval.running.sanitize import Sanitizer
 
@@ -306,7 +307,8 @@ def validate(
             problems.extend(error.problems)
         else:
             if form == "text":
-                print("\n".join(valid_lines(suite)))
+                missing = (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
+                print("\n".join((f"{suite.path}: valid: {suite.sizes}", *map(str, suite.warnings), *missing)))
     if form == "text" and problems:
         raise SuiteError(problems)
     if form != "text":
@@ -399,15 +401,6 @@ _LEVELS = {"warning": "warning", "note": "notice"}
 """The words before messages that are no errors, and what GitHub calls them."""
 _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
-
-
-def valid_lines(suite: ValidSuite) -> Iterator[str]:
-    """What people read about a valid suite."""
-    from visioneval.cli.plan_table import missing_key_lines
-
-    yield f"{suite.path}: valid: {suite.sizes}"
-    yield from map(str, suite.warnings)
-    yield from (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
 
 
 def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> str:

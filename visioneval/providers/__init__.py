@@ -1,4 +1,4 @@
-"""What generates, edits and judges: one folder or file for each provider, behind the protocols in ``base``.
+"""What generates, edits and judges: one file or package for each provider, behind the protocols in ``base``.
 
-``config`` modules import the suite and below only.
+The own module of a package has the provider's options, and imports the suite and below only.
 """

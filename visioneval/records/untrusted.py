@@ -18,6 +18,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 import orjson
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import public_address
@@ -78,14 +79,14 @@ def read_json(model: type[ValueT], data: bytes, where: str, kind: str, *, larges
             json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
         return adapter_of(model).validate_json(data)
     except ValidationError as error:
-        location, message = _first_problem(error)
-        if location is None:
-            raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
-        raise UnfitJsonError(f"{where}: {location}{message}") from None
+        problems = error.errors(include_url=False, include_input=False)
+        if problems[0]["type"] != "json_invalid":
+            raise UnfitJsonError(f"{where}: {_first_problem(problems)}") from None
     except _NumberError as error:
         raise UnfitJsonError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
-        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
+        pass
+    raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated")
 
 
 def _has_safe_numbers(data: bytes) -> bool:
@@ -121,17 +122,13 @@ def _integer(largest: int | None, token: str) -> int:
     return int(token)
 
 
-def _first_problem(error: ValidationError) -> tuple[str | None, str]:
-    """The location of the first problem with a colon, and its message; no location if the text is not JSON."""
-    problems = error.errors(include_url=False, include_input=False)
-    first = problems[0]
-    if first["type"] == "json_invalid":
-        return None, ""
-    location, message = first["loc"], first["msg"].removeprefix("Value error, ")
+def _first_problem(problems: Sequence[ErrorDetails]) -> str:
+    """The location of the first problem, and its message."""
+    location, message = problems[0]["loc"], problems[0]["msg"].removeprefix("Value error, ")
     if location and location[-1] in _SCORE_TYPES and len({problem["loc"][:-1] for problem in problems}) < len(problems):
         location, message = location[:-1], "expected true, false, a number from -2^63 to 2^63, a word, or null"
     path = ".".join(one_line(str(part)) for part in location)
-    return f"{path}: " if path else "", one_line(message, 400)
+    return (f"{path}: " if path else "") + one_line(message, 400)
 
 
 _SCORE_TYPES = ("bool", "int", "float", "constrained-str")

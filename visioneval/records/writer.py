@@ -157,10 +157,7 @@ class RunWriter(OutputWriter):
 
     def append(self, record: Record) -> None:
         """Appends a record completely or not at all: removes a part that a full disk truncated."""
-        self.append_line(record.model_dump_json().encode() + b"\n")
-
-    def append_line(self, line: bytes) -> None:
-        """Appends the line of a record, which ends with a newline, as ``append`` does."""
+        line = record.model_dump_json().encode() + b"\n"
         with self._lock:
             try:
                 _write(self._results, line)

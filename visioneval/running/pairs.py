@@ -232,6 +232,10 @@ class PairJudging:
 
     def _question(self, grader: PairGrader, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Question:
         call, plan = matchup.call, self.services.plan
+
+        def refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
+            raise GraderError("a pairwise grader cannot save images")
+
         subject = GradingContext(
             case=call.case,
             task_type=call.task_type,
@@ -239,7 +243,7 @@ class PairJudging:
             requested_size=None,
             output=None,
             files=call.files,
-            save=_refuse_save,
+            save=refuse_save,
             variables=plan.suite.vars,
             templates=plan.templates,
             judge=judge,
@@ -257,10 +261,6 @@ class PairJudging:
             if images.sha256(data) != image.sha256:
                 raise GraderError(f"{image.path.name}: was changed after it was generated")
         return grader.question(subject, *(outputs if first == "a" else outputs[::-1]))
-
-
-def _refuse_save(name: str, data: bytes) -> str:  # noqa: ARG001 - a pair has no folder
-    raise GraderError("a pairwise grader cannot save images")
 
 
 PairKey = tuple[str, int, str, str]

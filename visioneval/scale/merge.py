@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -428,7 +428,10 @@ def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, 
     Raises ``UsageError`` if it cannot be loaded otherwise: a file that is gone must not hide one that was replaced.
     """
     for folder, info in runs:
-        if not _is_suite_of(info):
+        path, is_here = Path(info.suite_path), False
+        with suppress(OSError):  # the path of a stranger's run may be too long
+            is_here = path.is_file() and digest_of(path) == info.source_sha256
+        if not is_here:
             continue
         skipped = "the shards are compared with each other, but not with the suite on this machine, which needs"
         if info.hidden_vars:
@@ -445,14 +448,6 @@ def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, 
             ) from None
         return _SuiteNow(plan), ""
     return None, ""
-
-
-def _is_suite_of(info: RunInfo) -> bool:
-    path = Path(info.suite_path)
-    try:
-        return path.is_file() and digest_of(path) == info.source_sha256
-    except OSError:  # the path of a stranger's run may be too long
-        return False
 
 
 def _changed(shard: Path, cell: str, subject: str) -> UsageError:

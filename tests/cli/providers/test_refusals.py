@@ -11,6 +11,7 @@ import pytest
 from fake_api.samples import encode
 from form_runs import KEY, judged, run_forms
 from refusal_forms import GEMINI_ERRORS, GEMINI_REFUSALS, OTHER_ERRORS, REFUSALS, Form, answering, gemini
+from tables import rows_of
 from typer.testing import CliRunner
 
 from visioneval import read_records
@@ -112,40 +113,12 @@ def test_a_gemini_judge_refuses_by_the_same_reasons(tmp_path: Path, save_image: 
     }
 
 
-_ROUTED = {"message": "Provider returned error", "code": 502}
-CAUSES: dict[str, tuple[Form, str]] = {
-    "raw words": (
-        (502, {"error": {**_ROUTED, "metadata": {"raw": "the model\nis down", "provider_name": "BaseTen"}}}),
-        "502: Provider returned error (BaseTen: the model is down)",
-    ),
-    "raw json": (
-        (400, {"error": {**_ROUTED, "code": 400, "metadata": {"raw": '{"error":{"message":"at most 1 image"}}'}}}),
-        "400: Provider returned error (at most 1 image)",
-    ),
-    "raw page": (
-        (502, {"error": {**_ROUTED, "metadata": {"raw": "<html><title>Bad\nGateway</title></html>"}}}),
-        "502: Provider returned error (a web page: 'Bad Gateway')",
-    ),
-    "no raw": ((502, {"error": {**_ROUTED, "metadata": {"provider_name": "BaseTen"}}}),
-               "502: Provider returned error (BaseTen)"),
-    "page without a title": ((503, "<html><body><h1>Down</h1><script>x()</script></body></html>"),
-                             "503: a web page: 'Down'"),
-    "text": ((500, "Internal Server Error\nTraceback: line 1"), "500: Internal Server Error"),
-    "no message": ((500, {"error": {"message": None, "code": "odd"}}), '500: {"error":{"message":null,"code":"odd"}}'),
-    "nothing": ((500, ""), "500: no message"),
-    "a key": ((400, {"error": {"message": "no", "metadata": {"raw": f"bad key {KEY}", "provider_name": "X"}}}),
-              "400: no (X: bad key ***)"),
-    "deep": ((400, {"error": {"error": {"error": "inner"}}}), "400: inner"),
-    "a page with status 200": ((200, "<!doctype html><title>Sign in</title>"),
-                               "the answer is not from this API; check base_url. It is a web page: 'Sign in'"),
-}  # fmt: skip
-
-
 def test_the_cause_of_an_error_is_in_its_message(tmp_path: Path) -> None:
-    _, records = run_forms(tmp_path, {name: form for name, (form, _) in CAUSES.items()})
+    causes = rows_of(__file__)("the_cause_of_an_error_is_in_its_message")
+    _, records = run_forms(tmp_path, {name: tuple(form) for name, form, _ in causes})
     messages = {name: record.error.message for name, record in records.items() if record.error is not None}
     assert {name: message.partition("; the answer is in ")[0] for name, message in messages.items()} == {
-        name: message for name, (_, message) in CAUSES.items()
+        name: message for name, _, message in causes
     }
 
 

@@ -83,12 +83,11 @@ def test_each_step_of_a_scale_is_described_in_words(name: str) -> None:
         assert all(len(text.split()) >= 4 for text in item.anchors.values()), key
 
 
-def run_offline(name: str, folder: Path, flaw: str, *types: str) -> list[Record]:
-    """Runs a workflow on the mock, with its local graders, or those of some types, and the rules over them."""
+def run_offline(name: str, folder: Path, flaw: str) -> list[Record]:
+    """Runs a workflow on the mock, with its local graders and the rules over them."""
     shutil.copytree(SUITES / name, folder / name)
     data: dict[str, Any] = yaml.safe_load((folder / name / "suite.yaml").read_text(encoding="utf-8"))
-    local = [grader for grader in data["graders"] if grader["type"] != "rubric"]
-    data["graders"] = [grader for grader in local if not types or grader["type"] in types]
+    data["graders"] = [grader for grader in data["graders"] if grader["type"] != "rubric"]
     for grader in data["graders"]:
         if grader["type"] == "text":
             grader["extract"] = "ocr"  # also where a judge reads signs that OCR does not distinguish
@@ -120,7 +119,7 @@ def test_a_workflow_runs_offline_and_its_stand_ins_pass(name: str, tmp_path: Pat
     [("ui_mockups", "typo"), ("marketing", "typo"), ("marketing", "extra_text"), ("logo_edits", "missing_line")],
 )
 def test_wrong_copy_fails(name: str, flaw: str, tmp_path: Path) -> None:
-    records = run_offline(name, tmp_path, flaw, "text")
+    records = run_offline(name, tmp_path, flaw)
     failed = {record.test_id for record in records if record.verdict is Verdict.FAIL}
     with_copy = {case.id for case in shipped_suite(name).cases if case.expect.text}
     assert failed == with_copy - {"mark"}, "the mark has no copy of its own to miss"

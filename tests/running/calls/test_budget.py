@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from concurrency import run_with_timeout, settle
+from concurrency import settle
 from fake_api import Fault
 from genai_prices import Usage, calc_price
 from suite_runner import PRICES, SuiteRunner
@@ -201,55 +201,46 @@ async def pay(
         budget.settle(claim, cost)
 
 
-def test_calls_in_flight_reserve_their_maximum_cost() -> None:
-    async def scenario() -> None:
-        budget = Budget(1.0)
-        async with (
-            budget.reserve(GENERATE, 1, exact_bound(0.5)) as first,
-            budget.reserve(JUDGE, 0, exact_bound(0.4)) as second,
-        ):
-            waiting = asyncio.create_task(pay(budget, exact_bound(0.3), 0.3))
-            await settle()
-            assert not waiting.done()
-            budget.settle(first, 0.5)
-            budget.settle(second, 0.1)
-        await waiting
-        assert budget.spent == pytest.approx(0.9)
-        with pytest.raises(
-            BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD spent, and the next call of openai"
-        ):
-            await pay(budget, exact_bound(0.3), 0.3)
-        assert budget.refused == 1
-
-    run_with_timeout(scenario())
+async def test_calls_in_flight_reserve_their_maximum_cost() -> None:
+    budget = Budget(1.0)
+    async with (
+        budget.reserve(GENERATE, 1, exact_bound(0.5)) as first,
+        budget.reserve(JUDGE, 0, exact_bound(0.4)) as second,
+    ):
+        waiting = asyncio.create_task(pay(budget, exact_bound(0.3), 0.3))
+        await settle()
+        assert not waiting.done()
+        budget.settle(first, 0.5)
+        budget.settle(second, 0.1)
+    await waiting
+    assert budget.spent == pytest.approx(0.9)
+    with pytest.raises(
+        BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD spent, and the next call of openai"
+    ):
+        await pay(budget, exact_bound(0.3), 0.3)
+    assert budget.refused == 1
 
 
-def test_failed_call_releases_its_reservation() -> None:
-    async def scenario() -> None:
-        budget = Budget(1.0)
-        for _ in range(5):
-            with pytest.raises(ZeroDivisionError):
-                async with budget.reserve(GENERATE, 1, exact_bound(0.6)):
-                    raise ZeroDivisionError
-        assert budget.spent == 0
-        await pay(budget, exact_bound(0.6), None)
-        assert budget.spent == 0.6, "an unknown cost is the most that it may be"
-
-    run_with_timeout(scenario())
+async def test_failed_call_releases_its_reservation() -> None:
+    budget = Budget(1.0)
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            async with budget.reserve(GENERATE, 1, exact_bound(0.6)):
+                raise ZeroDivisionError
+    assert budget.spent == 0
+    await pay(budget, exact_bound(0.6), None)
+    assert budget.spent == 0.6, "an unknown cost is the most that it may be"
 
 
-def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
+async def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
     def unexpected_bound() -> CostBound:
         raise AssertionError
 
-    async def scenario() -> None:
-        budget = Budget()
-        for _ in range(3):
-            await pay(budget, unexpected_bound, 1e9)
-        await pay(budget, unexpected_bound, None)
-        assert budget.refused == 0
-
-    run_with_timeout(scenario())
+    budget = Budget()
+    for _ in range(3):
+        await pay(budget, unexpected_bound, 1e9)
+    await pay(budget, unexpected_bound, None)
+    assert budget.refused == 0
 
 
 def test_budget_with_unknown_price_is_a_usage_error(runner: SuiteRunner) -> None:
@@ -321,45 +312,36 @@ def test_unknown_cost_is_reported_as_unknown(runner: SuiteRunner) -> None:
     assert (record.cost_usd, record.graders[0].cost_usd) == (None, None), "the host is not OpenAI's own"
 
 
-def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> None:
-    async def scenario() -> None:
-        budget = Budget(1.0)
-        calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
-        ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert sum(isinstance(item, BudgetError) for item in ended) == 59
-        assert budget.spent == pytest.approx(1.0)
-
-    run_with_timeout(scenario())
+async def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> None:
+    budget = Budget(1.0)
+    calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(item, BudgetError) for item in ended) == 59
+    assert budget.spent == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("bound", [exact_bound(0.0), estimated_bound(0.5)])
-def test_a_call_without_cost_tells_nothing_about_the_next(bound: Callable[[], CostBound]) -> None:
+async def test_a_call_without_cost_tells_nothing_about_the_next(bound: Callable[[], CostBound]) -> None:
     """Such as an operation that an earlier run paid, and a refusal whose usage is unknown."""
 
-    async def scenario() -> None:
-        budget = Budget(1.0)
-        await pay(budget, bound, 0.0)
-        calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
-        await asyncio.gather(*calls, return_exceptions=True)
-        assert budget.spent == pytest.approx(1.0)
-
-    run_with_timeout(scenario())
+    budget = Budget(1.0)
+    await pay(budget, bound, 0.0)
+    calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert budget.spent == pytest.approx(1.0)
 
 
-def test_failed_first_call_lets_the_next_start() -> None:
-    async def scenario() -> None:
-        budget = Budget(1.0)
-        done: list[int] = []
+async def test_failed_first_call_lets_the_next_start() -> None:
+    budget = Budget(1.0)
+    done: list[int] = []
 
-        async def call(number: int) -> None:
-            async with budget.reserve(GENERATE, 1, estimated_bound(0.5)):
-                await asyncio.sleep(0)
-                done.append(number)  # without a cost: it failed
+    async def call(number: int) -> None:
+        async with budget.reserve(GENERATE, 1, estimated_bound(0.5)):
+            await asyncio.sleep(0)
+            done.append(number)  # without a cost: it failed
 
-        await asyncio.gather(*(call(number) for number in range(3)))
-        assert sorted(done) == [0, 1, 2]
-
-    run_with_timeout(scenario())
+    await asyncio.gather(*(call(number) for number in range(3)))
+    assert sorted(done) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

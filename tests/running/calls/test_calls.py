@@ -65,49 +65,43 @@ def calls_of(**changes: Any) -> Calls:
     return Calls(Throttle({}, 8), prices, Budget(), CallLog(), **changes)
 
 
-def test_concurrent_identical_questions_share_one_call() -> None:
-    async def scenario() -> None:
-        calls, judge, meters = calls_of(), SlowJudge(), [Meter() for _ in range(5)]
-        judges = Judges({}, {}, calls)
-        tasks = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
-        other = asyncio.create_task(judges.answer(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
-        while judge.call_count < 2:  # noqa: ASYNC110 - its key is made in a thread
-            await asyncio.sleep(0.001)
-        judge.go.set()
-        replies = await asyncio.gather(*tasks)
-        await other
-        assert judge.call_count == 2
-        assert [reply.text for reply in replies] == ["yes"] * 5
-        assert sorted((meter.cached, meter.cost_usd, len(meter.usage)) for meter in meters) == [
-            (0, 0.25, 1), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0)
-        ]  # fmt: skip
-        assert calls.budget.spent == 0.5
-
-    run_with_timeout(scenario())
+async def test_concurrent_identical_questions_share_one_call() -> None:
+    calls, judge, meters = calls_of(), SlowJudge(), [Meter() for _ in range(5)]
+    judges = Judges({}, {}, calls)
+    tasks = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
+    other = asyncio.create_task(judges.answer(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
+    while judge.call_count < 2:  # noqa: ASYNC110 - its key is made in a thread
+        await asyncio.sleep(0.001)
+    judge.go.set()
+    replies = await asyncio.gather(*tasks)
+    await other
+    assert judge.call_count == 2
+    assert [reply.text for reply in replies] == ["yes"] * 5
+    assert sorted((meter.cached, meter.cost_usd, len(meter.usage)) for meter in meters) == [
+        (0, 0.25, 1), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0)
+    ]  # fmt: skip
+    assert calls.budget.spent == 0.5
 
 
-def test_shared_call_shares_errors_but_not_cancellation() -> None:
-    async def scenario() -> None:
-        judges, judge = Judges({}, {}, calls_of()), SlowJudge(ProviderError("no", kind="invalid"))
-        both = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
-        await _wait_for_calls(judge, 1)
-        await _wait_until_shared(judges, both)
-        judge.go.set()
-        message = await asyncio.gather(*both, return_exceptions=True)
-        assert [str(item) for item in message] == ["no", "no"]
-        assert judge.call_count == 1
+async def test_shared_call_shares_errors_but_not_cancellation() -> None:
+    judges, judge = Judges({}, {}, calls_of()), SlowJudge(ProviderError("no", kind="invalid"))
+    both = [asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
+    await _wait_for_calls(judge, 1)
+    await _wait_until_shared(judges, both)
+    judge.go.set()
+    message = await asyncio.gather(*both, return_exceptions=True)
+    assert [str(item) for item in message] == ["no", "no"]
+    assert judge.call_count == 1
 
-        judge = SlowJudge()
-        first = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
-        await _wait_for_calls(judge, 1)
-        second = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
-        await _wait_until_shared(judges, [second])
-        first.cancel()
-        await _wait_for_calls(judge, 2)
-        judge.go.set()
-        assert (await second).text == "yes"
-
-    run_with_timeout(scenario())
+    judge = SlowJudge()
+    first = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+    await _wait_for_calls(judge, 1)
+    second = asyncio.create_task(judges.answer(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
+    await _wait_until_shared(judges, [second])
+    first.cancel()
+    await _wait_for_calls(judge, 2)
+    judge.go.set()
+    assert (await second).text == "yes"
 
 
 async def _wait_for_calls(judge: SlowJudge, many: int) -> None:

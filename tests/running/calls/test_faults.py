@@ -12,7 +12,7 @@ from fake_api import FakeAPI, Fault, JudgeRequest
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("local_api")]
 
 Service = Literal["openai", "gemini"]
-CELLS = 40
+CELLS = 60
 
 
 def limits(provider: str, attempts: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from concurrency import Clock, run_with_timeout, settle
+from concurrency import Clock, settle
 
 from visioneval import BudgetError, ProviderError
 from visioneval.errors import ClosingError
@@ -75,16 +75,12 @@ class Jobs:
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "transient"])
-def test_transient_errors_are_retried(kind: str) -> None:
-    async def scenario() -> None:
-        tries = Tries()
-        assert (
-            await throttle_with().call(GENERATE, failing(provider_error(kind), provider_error(kind)), tries=tries)
-            == "done"
-        )
-        assert tries.count == 3
-
-    run_with_timeout(scenario())
+async def test_transient_errors_are_retried(kind: str) -> None:
+    tries = Tries()
+    assert (
+        await throttle_with().call(GENERATE, failing(provider_error(kind), provider_error(kind)), tries=tries) == "done"
+    )
+    assert tries.count == 3
 
 
 @pytest.mark.parametrize(
@@ -97,15 +93,12 @@ def test_transient_errors_are_retried(kind: str) -> None:
     ],
     ids=repr,
 )
-def test_permanent_errors_are_not_retried(error: Exception) -> None:
-    async def scenario() -> None:
-        tries = Tries()
-        with pytest.raises(type(error)) as caught:
-            await throttle_with().call(GENERATE, failing(error), tries=tries)
-        assert caught.value is error
-        assert tries.count == 1
-
-    run_with_timeout(scenario())
+async def test_permanent_errors_are_not_retried(error: Exception) -> None:
+    tries = Tries()
+    with pytest.raises(type(error)) as caught:
+        await throttle_with().call(GENERATE, failing(error), tries=tries)
+    assert caught.value is error
+    assert tries.count == 1
 
 
 @pytest.mark.parametrize(
@@ -118,57 +111,46 @@ def test_permanent_errors_are_not_retried(error: Exception) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
-    async def scenario() -> None:
-        tries = Tries()
-        errors = [provider_error(kind) for _ in range(20)]
-        with pytest.raises(ProviderError) as caught:
-            await throttle_with(limits).call(GENERATE, failing(*errors), tries=tries)
-        assert tries.count == most
-        assert caught.value is errors[most - 1]
-
-    run_with_timeout(scenario())
+async def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
+    tries = Tries()
+    errors = [provider_error(kind) for _ in range(20)]
+    with pytest.raises(ProviderError) as caught:
+        await throttle_with(limits).call(GENERATE, failing(*errors), tries=tries)
+    assert tries.count == most
+    assert caught.value is errors[most - 1]
 
 
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
-def test_too_long_retry_after_fails_the_call(kind: str) -> None:
-    async def scenario() -> None:
-        tries, throttled = Tries(), throttle_with()
-        with pytest.raises(ProviderError, match="it is"):
-            await throttled.call(GENERATE, failing(provider_error(kind, 601)), tries=tries)
-        assert tries.count == 1
-        if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
-            work = failing(RuntimeError("called"))
-            with pytest.raises(ProviderError, match="asks for a wait"):
-                await throttled.call(GENERATE, work)
-            assert await throttled.call(OTHER, failing()) == "done"
-
-    run_with_timeout(scenario())
+async def test_too_long_retry_after_fails_the_call(kind: str) -> None:
+    tries, throttled = Tries(), throttle_with()
+    with pytest.raises(ProviderError, match="it is"):
+        await throttled.call(GENERATE, failing(provider_error(kind, 601)), tries=tries)
+    assert tries.count == 1
+    if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
+        work = failing(RuntimeError("called"))
+        with pytest.raises(ProviderError, match="asks for a wait"):
+            await throttled.call(GENERATE, work)
+        assert await throttled.call(OTHER, failing()) == "done"
 
 
-def test_timeout_is_retried() -> None:
-    async def scenario() -> None:
-        tries = Tries()
-        waits = iter([60.0, 0.0])
+async def test_timeout_is_retried() -> None:
+    tries = Tries()
+    waits = iter([60.0, 0.0])
 
-        async def work() -> str:
-            await asyncio.sleep(next(waits))
-            return "done"
+    async def work() -> str:
+        await asyncio.sleep(next(waits))
+        return "done"
 
-        assert await throttle_with({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
-        assert tries.count == 2
-        with pytest.raises(
-            ProviderError, match=r"no answer within 0\.01 s, the timeout_s of limits: openai$"
-        ) as caught:
-            await throttle_with({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
-                GENERATE, lambda: asyncio.sleep(60, "")
-            )
-        assert caught.value.kind == "transient"
-
-    run_with_timeout(scenario())
+    assert await throttle_with({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
+    assert tries.count == 2
+    with pytest.raises(ProviderError, match=r"no answer within 0\.01 s, the timeout_s of limits: openai$") as caught:
+        await throttle_with({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
+            GENERATE, lambda: asyncio.sleep(60, "")
+        )
+    assert caught.value.kind == "transient"
 
 
-def test_a_late_answer_names_the_limit_that_it_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_answer_names_the_limit_that_it_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.running.calls.throttle.TIMEOUT_S", 0.01)
 
     async def late(limits: dict[str, Any]) -> str:
@@ -176,79 +158,67 @@ def test_a_late_answer_names_the_limit_that_it_exceeded(monkeypatch: pytest.Monk
             await throttle_with(limits).call(GENERATE, lambda: asyncio.sleep(60, ""))
         return str(caught.value)
 
-    async def scenario() -> None:
-        model, once = str(GENERATE), {"max_attempts": 1}
-        assert await late({model: once | {"timeout_s": 0.02}, "openai": {"timeout_s": 9}}) == (
-            f"no answer within 0.02 s, the timeout_s of limits: {model}"
-        )
-        assert await late({"openai": once | {"timeout_s": 0.03}}) == (
-            "no answer within 0.03 s, the timeout_s of limits: openai"
-        )
-        assert await late({"openai": once}) == (
-            f"no answer within 0.01 s, the default timeout_s: set it under limits: {model}"
-        )
-
-    run_with_timeout(scenario())
+    model, once = str(GENERATE), {"max_attempts": 1}
+    assert await late({model: once | {"timeout_s": 0.02}, "openai": {"timeout_s": 9}}) == (
+        f"no answer within 0.02 s, the timeout_s of limits: {model}"
+    )
+    assert await late({"openai": once | {"timeout_s": 0.03}}) == (
+        "no answer within 0.03 s, the timeout_s of limits: openai"
+    )
+    assert await late({"openai": once}) == (
+        f"no answer within 0.01 s, the default timeout_s: set it under limits: {model}"
+    )
 
 
-def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
-    async def scenario() -> None:
-        throttle = throttle_with({"openai": {"timeout_s": 0.01, "max_concurrency": 1}})
-        begun, end = asyncio.Event(), asyncio.Event()
+async def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
+    throttled = throttle_with({"openai": {"timeout_s": 0.01, "max_concurrency": 1}})
+    begun, end = asyncio.Event(), asyncio.Event()
 
-        async def operation() -> str:
-            begun.set()
-            await end.wait()
-            return "a video"
+    async def operation() -> str:
+        begun.set()
+        await end.wait()
+        return "a video"
 
-        first, second = (asyncio.ensure_future(throttle.call(GENERATE, operation, is_operation=True)) for _ in range(2))
-        await begun.wait()
-        await asyncio.sleep(0.03)
-        assert [first.done(), second.done()] == [False, False]
-        assert throttle.status() == ["openai:painter: 1 video in progress, 1 waiting (1 at once)"]
-        end.set()
-        assert await asyncio.gather(first, second) == ["a video", "a video"]
-        assert throttle.status() == []
-
-    run_with_timeout(scenario())
+    first, second = (asyncio.ensure_future(throttled.call(GENERATE, operation, is_operation=True)) for _ in range(2))
+    await begun.wait()
+    await asyncio.sleep(0.03)
+    assert [first.done(), second.done()] == [False, False]
+    assert throttled.status() == ["openai:painter: 1 video in progress, 1 waiting (1 at once)"]
+    end.set()
+    assert await asyncio.gather(first, second) == ["a video", "a video"]
+    assert throttled.status() == []
 
 
-def test_status_says_what_runs_and_what_waits_for_what() -> None:
-    async def scenario() -> None:
-        throttle = throttle_with(
-            {"openai:painter": {"max_concurrency": 2}, "openai:sketcher": {"requests_per_minute": 0.1}}
-        )
-        jobs = Jobs()
-        painters = [asyncio.create_task(throttle.call(GENERATE, jobs.job(str(at)))) for at in range(5)]
-        judge = asyncio.create_task(throttle.call(JUDGE, jobs.job("judge")))
-        sketchers = [asyncio.create_task(throttle.call(OTHER, jobs.job(f"s{at}"))) for at in range(2)]
-        await settle()
-        assert throttle.status() == [
-            "openai:painter: 2 generating, 3 waiting (2 at once)",
-            "openai:sketcher: 1 generating, 1 waiting (0.1 requests per minute)",
-            "openai:painter: 1 judging",
-        ]
-        sketchers[1].cancel()
-        await jobs.empty(*painters, judge, sketchers[0])
-        assert throttle.status() == []
-
-    run_with_timeout(scenario())
+async def test_status_says_what_runs_and_what_waits_for_what() -> None:
+    throttled = throttle_with(
+        {"openai:painter": {"max_concurrency": 2}, "openai:sketcher": {"requests_per_minute": 0.1}}
+    )
+    jobs = Jobs()
+    painters = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(5)]
+    judge = asyncio.create_task(throttled.call(JUDGE, jobs.job("judge")))
+    sketchers = [asyncio.create_task(throttled.call(OTHER, jobs.job(f"s{at}"))) for at in range(2)]
+    await settle()
+    assert throttled.status() == [
+        "openai:painter: 2 generating, 3 waiting (2 at once)",
+        "openai:sketcher: 1 generating, 1 waiting (0.1 requests per minute)",
+        "openai:painter: 1 judging",
+    ]
+    sketchers[1].cancel()
+    await jobs.empty(*painters, judge, sketchers[0])
+    assert throttled.status() == []
 
 
-def test_status_names_the_limit_that_all_models_share() -> None:
-    async def scenario() -> None:
-        limits = {"openai": {"requests_per_minute": 0.1}, "openai:painter": {"requests_per_minute": 600}}
-        throttle, jobs = throttle_with(limits), Jobs()
-        calls = [asyncio.create_task(throttle.call(GENERATE, jobs.job(str(at)))) for at in range(2)]
-        await settle()
-        assert throttle.status() == ["openai:painter: 1 generating, 1 waiting (0.1 requests per minute, all models)"]
-        calls[1].cancel()
-        await jobs.empty(calls[0])
-
-    run_with_timeout(scenario())
+async def test_status_names_the_limit_that_all_models_share() -> None:
+    limits = {"openai": {"requests_per_minute": 0.1}, "openai:painter": {"requests_per_minute": 600}}
+    throttled, jobs = throttle_with(limits), Jobs()
+    calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(2)]
+    await settle()
+    assert throttled.status() == ["openai:painter: 1 generating, 1 waiting (0.1 requests per minute, all models)"]
+    calls[1].cancel()
+    await jobs.empty(calls[0])
 
 
-def test_status_of_calls_that_wait_for_the_budget_or_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_of_calls_that_wait_for_the_budget_or_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
@@ -257,73 +227,58 @@ def test_status_of_calls_that_wait_for_the_budget_or_a_retry(monkeypatch: pytest
         await asyncio.sleep(60)
         yield
 
-    async def scenario() -> None:
-        throttle = throttle_with()
-        failed = asyncio.create_task(throttle.call(GENERATE, failing(provider_error("transient", 500))))
-        unpaid = asyncio.create_task(throttle.call(JUDGE, failing(), admission=admission))
-        await settle()
-        assert throttle.status() == ["openai:painter: 1 waiting to retry", "openai:painter: 1 waiting (budget)"]
-        for task in (failed, unpaid):
-            task.cancel()
-        await asyncio.gather(failed, unpaid, return_exceptions=True)
-        assert throttle.status() == []
-
-    run_with_timeout(scenario())
+    throttled = throttle_with()
+    failed = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
+    unpaid = asyncio.create_task(throttled.call(JUDGE, failing(), admission=admission))
+    await settle()
+    assert throttled.status() == ["openai:painter: 1 waiting to retry", "openai:painter: 1 waiting (budget)"]
+    for task in (failed, unpaid):
+        task.cancel()
+    await asyncio.gather(failed, unpaid, return_exceptions=True)
+    assert throttled.status() == []
 
 
-def test_timeout_error_of_provider_is_reported_as_such() -> None:
-    async def scenario() -> None:
-        for limits_itself in (True, False):
-            with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
-                await throttle_with({"openai": {"max_attempts": 1}}).call(
-                    GENERATE, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
-                )
-            assert caught.value.kind == "transient"
-
-    run_with_timeout(scenario())
+async def test_timeout_error_of_provider_is_reported_as_such() -> None:
+    for limits_itself in (True, False):
+        with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
+            await throttle_with({"openai": {"max_attempts": 1}}).call(
+                GENERATE, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
+            )
+        assert caught.value.kind == "transient"
 
 
-def test_outer_timeout_is_not_converted() -> None:
-    async def scenario() -> None:
-        tries = Tries()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await throttle_with().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
-        assert tries.count == 1
-
-    run_with_timeout(scenario())
+async def test_outer_timeout_is_not_converted() -> None:
+    tries = Tries()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await throttle_with().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
+    assert tries.count == 1
 
 
-def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "BACKOFF_S", 500.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
-    async def scenario() -> None:
-        throttled = throttle_with(most=1)
-        slow = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
-        await settle()
-        assert await throttled.call(GENERATE, failing()) == "done"
-        assert not slow.done()
-        slow.cancel()
-
-    run_with_timeout(scenario())
+    throttled = throttle_with(most=1)
+    slow = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
+    await settle()
+    assert await throttled.call(GENERATE, failing()) == "done"
+    assert not slow.done()
+    slow.cancel()
 
 
-def test_models_do_not_block_each_other() -> None:
-    async def scenario() -> None:
-        throttled, jobs = throttle_with(most=1), Jobs()
-        first = asyncio.create_task(throttled.call(GENERATE, jobs.job("first")))
-        second = asyncio.create_task(throttled.call(GENERATE, jobs.job("second")))
-        await settle()
-        for lane in (OTHER, JUDGE, CUSTOM):
-            assert await throttled.call(lane, failing()) == "done"
-        assert jobs.now == ["first"]
-        throttled.gate(OTHER).slow_down(monotonic(), 500)
-        assert throttled.status()[-1:] == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
-        await jobs.empty(first, second)
-        assert (await first, await second, jobs.most) == ("first", "second", 1)
-
-    run_with_timeout(scenario())
+async def test_models_do_not_block_each_other() -> None:
+    throttled, jobs = throttle_with(most=1), Jobs()
+    first = asyncio.create_task(throttled.call(GENERATE, jobs.job("first")))
+    second = asyncio.create_task(throttled.call(GENERATE, jobs.job("second")))
+    await settle()
+    for lane in (OTHER, JUDGE, CUSTOM):
+        assert await throttled.call(lane, failing()) == "done"
+    assert jobs.now == ["first"]
+    throttled.gate(OTHER).slow_down(monotonic(), 500)
+    assert throttled.status()[-1:] == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
+    await jobs.empty(first, second)
+    assert (await first, await second, jobs.most) == ("first", "second", 1)
 
 
 @pytest.mark.parametrize(
@@ -340,35 +295,29 @@ def test_models_do_not_block_each_other() -> None:
         ({"gemini": {"max_concurrency": 1}}, [GENERATE], 8),
     ],
 )
-def test_limits_apply_per_model_or_per_provider(
+async def test_limits_apply_per_model_or_per_provider(
     limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
-    async def scenario() -> None:
-        throttled, jobs = throttle_with(limits), Jobs()
-        calls = [
-            asyncio.create_task(throttled.call(lane, jobs.job(f"{at} {number}")))
-            for number in range(20)
-            for at, lane in enumerate(lanes)
-        ]
-        await settle()
-        await jobs.empty(*calls)
-        assert jobs.most == most
-        assert len(jobs.started) == 20 * len(lanes)
-
-    run_with_timeout(scenario())
+    throttled, jobs = throttle_with(limits), Jobs()
+    calls = [
+        asyncio.create_task(throttled.call(lane, jobs.job(f"{at} {number}")))
+        for number in range(20)
+        for at, lane in enumerate(lanes)
+    ]
+    await settle()
+    await jobs.empty(*calls)
+    assert jobs.most == most
+    assert len(jobs.started) == 20 * len(lanes)
 
 
-def test_rate_limit_pauses_model_until_success() -> None:
-    async def scenario() -> None:
-        throttled, jobs = throttle_with(most=4), Jobs()
-        assert await throttled.call(GENERATE, failing(provider_error("rate_limit", 0.001))) == "done"
-        calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(6)]
-        await settle()
-        assert len(jobs.now) == 2, "half of four: the one success is not yet as many as are allowed"
-        await jobs.empty(*calls)
-        assert throttled.gate(GENERATE).seconds_until_open == 0
-
-    run_with_timeout(scenario())
+async def test_rate_limit_pauses_model_until_success() -> None:
+    throttled, jobs = throttle_with(most=4), Jobs()
+    assert await throttled.call(GENERATE, failing(provider_error("rate_limit", 0.001))) == "done"
+    calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(6)]
+    await settle()
+    assert len(jobs.now) == 2, "half of four: the one success is not yet as many as are allowed"
+    await jobs.empty(*calls)
+    assert throttled.gate(GENERATE).seconds_until_open == 0
 
 
 def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,94 +341,76 @@ def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
         ({"openai:sketcher": {"requests_per_minute": 1}}, 1, []),
     ],
 )
-def test_requests_and_images_per_minute(
+async def test_requests_and_images_per_minute(
     limits: Mapping[str, Any], images: int, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
     per_minute(waits, monkeypatch)
 
-    async def scenario() -> None:
-        throttled = throttle_with(limits)
-        for _ in range(3):
-            await throttled.call(GENERATE, failing(), images=images)
-
-    run_with_timeout(scenario())
+    throttled = throttle_with(limits)
+    for _ in range(3):
+        await throttled.call(GENERATE, failing(), images=images)
     assert waits == expected
 
 
-def test_stopped_run_starts_no_generation_but_still_judges() -> None:
-    async def scenario() -> None:
-        throttled, jobs = throttle_with(most=1), Jobs()
-        running = asyncio.create_task(throttled.call(GENERATE, jobs.job("running")))
-        waiting = asyncio.create_task(throttled.call(GENERATE, jobs.job("waiting")))
-        await settle()
-        throttled.close()
-        for lane in (GENERATE, OTHER):
-            with pytest.raises(ClosingError):
-                await throttled.call(lane, failing())
+async def test_stopped_run_starts_no_generation_but_still_judges() -> None:
+    throttled, jobs = throttle_with(most=1), Jobs()
+    running = asyncio.create_task(throttled.call(GENERATE, jobs.job("running")))
+    waiting = asyncio.create_task(throttled.call(GENERATE, jobs.job("waiting")))
+    await settle()
+    throttled.close()
+    for lane in (GENERATE, OTHER):
         with pytest.raises(ClosingError):
-            await waiting
-        assert await throttled.call(JUDGE, failing(provider_error("transient"), provider_error("transient"))) == "done"
-        await jobs.empty(running)
-        assert (await running, jobs.started) == ("running", ["running"])
-
-    run_with_timeout(scenario())
+            await throttled.call(lane, failing())
+    with pytest.raises(ClosingError):
+        await waiting
+    assert await throttled.call(JUDGE, failing(provider_error("transient"), provider_error("transient"))) == "done"
+    await jobs.empty(running)
+    assert (await running, jobs.started) == ("running", ["running"])
 
 
 @pytest.mark.parametrize("kind", ["auth", "quota"])
-def test_after_a_refused_key_no_waiting_call_starts(kind: str) -> None:
-    async def scenario() -> None:
-        throttled = throttle_with(most=1)
-        calls = [throttled.call(GENERATE, failing(error)) for error in (provider_error(kind), None, None)]
-        refused, *waiting = await asyncio.gather(*calls, return_exceptions=True)
-        assert str(refused) == f"it is {kind}"
-        assert [type(error) for error in waiting] == [ClosingError, ClosingError]
-        with pytest.raises(ClosingError):
-            await throttled.call(JUDGE, failing())
-
-    run_with_timeout(scenario())
+async def test_after_a_refused_key_no_waiting_call_starts(kind: str) -> None:
+    throttled = throttle_with(most=1)
+    calls = [throttled.call(GENERATE, failing(error)) for error in (provider_error(kind), None, None)]
+    refused, *waiting = await asyncio.gather(*calls, return_exceptions=True)
+    assert str(refused) == f"it is {kind}"
+    assert [type(error) for error in waiting] == [ClosingError, ClosingError]
+    with pytest.raises(ClosingError):
+        await throttled.call(JUDGE, failing())
 
 
-def test_stop_abandons_generation_waiting_for_retry() -> None:
-    async def scenario() -> None:
-        throttled = throttle_with()
-        call = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
-        await settle()
-        throttled.close()
-        with pytest.raises(ClosingError):
-            await call
-
-    run_with_timeout(scenario())
+async def test_stop_abandons_generation_waiting_for_retry() -> None:
+    throttled = throttle_with()
+    call = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
+    await settle()
+    throttled.close()
+    with pytest.raises(ClosingError):
+        await call
 
 
-def test_stop_completes_a_judgement_waiting_for_retry() -> None:
-    async def scenario() -> None:
-        throttled = throttle_with()
-        throttled.close()
-        call = asyncio.create_task(throttled.call(JUDGE, failing(provider_error("transient", 500))))
-        await settle()
-        assert not call.done()
-        call.cancel()
-
-    run_with_timeout(scenario())
+async def test_stop_completes_a_judgement_waiting_for_retry() -> None:
+    throttled = throttle_with()
+    throttled.close()
+    call = asyncio.create_task(throttled.call(JUDGE, failing(provider_error("transient", 500))))
+    await settle()
+    assert not call.done()
+    call.cancel()
 
 
-def test_stop_abandons_generation_waiting_for_turn() -> None:
-    async def scenario() -> None:
-        throttled = throttle_with({"openai": {"requests_per_minute": 0.1}})
-        assert await throttled.call(GENERATE, failing()) == "done"
-        jobs = Jobs()
-        calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(3)]
-        await settle()
-        throttled.close()
-        message = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(item) for item in message] == [ClosingError] * 3
-        assert jobs.started == []
-
-    run_with_timeout(scenario())
+async def test_stop_abandons_generation_waiting_for_turn() -> None:
+    throttled = throttle_with({"openai": {"requests_per_minute": 0.1}})
+    assert await throttled.call(GENERATE, failing()) == "done"
+    jobs = Jobs()
+    calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(3)]
+    await settle()
+    throttled.close()
+    message = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(item) for item in message] == [ClosingError] * 3
+    assert jobs.started == []
 
 
-def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     throttled = throttle_with({"openai": {"requests_per_minute": 1}})
     waits: list[float] = []
@@ -492,9 +423,6 @@ def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Throttle, "_sleep", record_wait)
 
-    async def scenario() -> None:
-        assert await throttled.call(GENERATE, failing()) == "done"
-        assert await throttled.call(GENERATE, failing()) == "done"
-
-    run_with_timeout(scenario())
+    assert await throttled.call(GENERATE, failing()) == "done"
+    assert await throttled.call(GENERATE, failing()) == "done"
     assert waits == [0, 54, 300]

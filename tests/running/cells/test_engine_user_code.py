@@ -77,19 +77,16 @@ def test_code_that_breaks_the_rules_is_an_error(work: Callable[..., Any], messag
     assert describe_error(failure.value) == message
 
 
-def test_a_cancelled_caller_is_cancelled() -> None:
-    async def scenario() -> None:
-        started = asyncio.Event()
+async def test_a_cancelled_caller_is_cancelled() -> None:
+    started = asyncio.Event()
 
-        async def work() -> str:
-            started.set()
-            await asyncio.Event().wait()
-            return "never"
+    async def work() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
 
-        task = asyncio.create_task(call_user_code(str, work))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(call_user_code(str, work))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -79,10 +79,7 @@ def test_trackers_get_a_run_in_a_store_with_its_images(stored: str, monkeypatch:
     monkeypatch.setattr(mlflow, "connect", connect)
     assert ve.track(f"{stored}/r", to="mlflow") == "sent"
     (table,) = tables
-    assert [(row.values["case"], table.image(row) is not None) for row in table.rows] == [
-        ("tree", True),
-        ("boat", True),
-    ]
+    assert [(cell.test_id, table.image(cell) is not None) for cell in table.cells] == [("tree", True), ("boat", True)]
 
 
 def test_every_command_reads_a_run_in_a_store(

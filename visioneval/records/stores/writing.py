@@ -36,9 +36,9 @@ class PublishedRunWriter(RunWriter):
         """Reports when the store cannot be reached."""
         self.publisher.say = say
 
-    def append_line(self, line: bytes) -> None:
+    def append(self, record: Record) -> None:
         """Also counts the record. Raises ``StorageError`` if another process has taken over the run."""
-        super().append_line(line)
+        super().append(record)
         self.publisher.add_cell()
 
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
@@ -122,11 +122,6 @@ def resume_run(folder: Path, info: RunInfo, stale: Collection[CellKey] = ()) -> 
     writer = PublishedRunWriter.resume(folder, info, stale)
     writer.publisher.send_document("run.json")
     return writer
-
-
-def open_writer(folder: Path, info: RunInfo, lines: BinaryIO) -> RunWriter:
-    """A writer that appends records to ``lines``, a file in the folder of ``claim_run``."""
-    return (PublishedRunWriter if folder in _PUBLISHERS else RunWriter)(folder, info, lines)
 
 
 def close_run(folder: Path) -> None:
@@ -245,4 +240,4 @@ def open_confirmations(folder: Path, info: RunInfo) -> Iterator[RunWriter]:
         lock_run(results, folder)
         with storing(folder / NAME):
             repair_last_line(lines)
-        yield open_writer(folder, info, lines)
+        yield (PublishedRunWriter if folder in _PUBLISHERS else RunWriter)(folder, info, lines)

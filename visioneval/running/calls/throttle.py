@@ -314,7 +314,10 @@ class Throttle:
                         elif error.kind in STOPPING:
                             self.shut()  # before the slot is released, so that no other call starts
                         if error.kind in _RETRYABLE and _wait_is_too_long(error):
-                            raise _with_wait(error) from error.__cause__
+                            wait = duration_text(error.retry_after or 0)
+                            message = f"{error} (the provider asks for a wait of {wait}: resume the run after that)"
+                            reason = ProviderError(message, kind=error.kind, retry_after=error.retry_after)
+                            raise reason from error.__cause__
                         raise
                     turn.succeeded()
                     return answer
@@ -469,14 +472,6 @@ class Throttle:
 
 def _wait_is_too_long(error: ProviderError) -> bool:
     return (error.retry_after or 0) > LONGEST_WAIT_S
-
-
-def _with_wait(error: ProviderError) -> ProviderError:
-    """The same error, with the reason why there is no retry."""
-    message = (
-        f"{error} (the provider asks for a wait of {duration_text(error.retry_after or 0)}: resume the run after that)"
-    )
-    return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
 
 
 def _retry_wait(error: ProviderError, attempt: int) -> float:
