@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.media.images import encode_png
 from visioneval.records.writer import RunWriter
-from visioneval.serve.server import LocalAddress, listening
 from visioneval.suite.model import Suite
 
 if TYPE_CHECKING:
@@ -109,6 +108,8 @@ class Server:
         self.start()
 
     def start(self, port: int | None = None) -> None:
+        from visioneval.serve.server import LocalAddress, listening  # needs an extra, and every test imports this file
+
         applications: list[Any] = []
         with patch.object(LocalAddress, "serve", lambda _, application, **more: applications.append(application)):
             result = CliRunner().invoke(app, ["label", *self.arguments, "--no-open"])
