@@ -353,7 +353,7 @@ def is_metric_of(name: str, keys: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutScores:
     """The scores that numbers over all cells of a suite leave out: these metrics in these cases."""
 
     cases: frozenset[str]
@@ -373,10 +373,10 @@ class LeftOut:
         return self.cases
 
 
-def left_out(suite: Suite, metrics: Iterable[str]) -> LeftOut:
+def left_out(suite: Suite, metrics: Iterable[str]) -> LeftOutScores:
     """What numbers over all cells leave out of these metrics of a suite."""
     keys = frozenset(grader.key for grader in suite.graders if grader.type_name in MATCH_TYPES)
-    return LeftOut(counter_examples(suite), frozenset(name for name in metrics if is_metric_of(name, keys)))
+    return LeftOutScores(counter_examples(suite), frozenset(name for name in metrics if is_metric_of(name, keys)))
 
 
 RulesOf = Callable[[str, str], tuple[str, ...] | None]
