@@ -80,7 +80,8 @@ def overview(
         *time_section("Generation by model run", "model run", {label: numbers.generation[label] for label in labels}),
         *time_section("Grading by grader", "grader", numbers.grading),
     ]
-    at = next((at for at, section in enumerate(report.sections) if section.name == "costs"), len(report.sections))
+    names = [section.name if isinstance(section, Section) else "" for section in report.sections]
+    at = names.index("costs") if "costs" in names else len(names)
     sections = (*worst_failures(summary, thumbs or {}), *report.sections[:at], *times, *report.sections[at:])
     beside = [part for part in sections if not _is_wide(part)]
     cells = max(summary.planned_cells, summary.counts.cells) if summary.state == "running" else summary.counts.cells
