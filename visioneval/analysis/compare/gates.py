@@ -41,7 +41,7 @@ from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
-from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.metrics import BUILT_IN
 from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
