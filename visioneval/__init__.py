@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from visioneval.graders.base import Grade as Grade
     from visioneval.graders.base import Grader as Grader
     from visioneval.graders.base import GradingContext as GradingContext
-    from visioneval.graders.base import grading_context as grading_context
+    from visioneval.graders.testing import grading_context as grading_context
     from visioneval.probing.probe import ProbeResult as ProbeResult
     from visioneval.providers.base import CellRef as CellRef
     from visioneval.providers.base import Editor as Editor
@@ -88,7 +88,8 @@ _MODULE_OF = {
             "AuthError BudgetError ExitCode GraderError ImageError Problem ProviderError QuotaError "
             "RunFormatError StoppedError StorageError SuiteError TrackerError UsageError VisionEvalError"
         ),
-        "visioneval.graders.base": "Grade Grader GradingContext grading_context",
+        "visioneval.graders.base": "Grade Grader GradingContext",
+        "visioneval.graders.testing": "grading_context",
         "visioneval.probing.probe": "ProbeResult",
         "visioneval.providers.base": "CellRef Editor Generation GenerationRequest Generator Judge Question Reply",
         "visioneval.records.model": "CellError Fingerprint GraderRecord Record RunInfo read_info",

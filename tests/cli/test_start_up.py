@@ -55,6 +55,12 @@ def test_listing_runs_imports_no_engine(tmp_path: Path) -> None:
     assert {"questions", "inputs", "replies"}.isdisjoint(name[2] for name in packages)
 
 
+def test_comparing_runs_imports_no_opencv_and_checking_a_suite_no_tables() -> None:
+    compared, checked = loaded("import visioneval.api.comparisons", "import visioneval.api.suites")
+    assert not {"cv2", "visioneval.probing"} & compared
+    assert not {"rich.table", "visioneval.cli.plan_table"} & checked
+
+
 def test_running_a_suite_imports_no_numpy_and_no_pillow_until_something_is_measured() -> None:
     (result,) = loaded(
         "import visioneval.api.runs, visioneval.cli.results, visioneval.providers.openai.judge,"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree, parse_allowed
 from visioneval.analysis.agreement.answers import read_labeled
@@ -29,8 +29,6 @@ from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import LOG, Run, load_run, log_listener
 from visioneval.errors import UsageError, count_of
-from visioneval.probing.prepare import ProbeRequest
-from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.baselines import (
     Baseline,
     baseline_path,
@@ -54,6 +52,9 @@ from visioneval.running.prepare import RunOptions
 from visioneval.settings import RUNS, CallKeywords, SelectionKeywords
 from visioneval.suite.filters import Scope
 from visioneval.suite.runs import narrowed_further
+
+if TYPE_CHECKING:
+    from visioneval.probing.probe import ProbeResult
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -334,6 +335,9 @@ def probe(
     ``with_judges``, graders that ask judges are probed too. ``min_detection`` are gates such as ``copy.letter:0.9``,
     ``max_false_alarm`` is a share. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``.
     """
+    from visioneval.probing.prepare import ProbeRequest  # loads OpenCV, which a comparison does without
+    from visioneval.probing.probe import run_probe
+
     if isinstance(kinds, str) or isinstance(min_detection, str):
         raise UsageError("kinds and min_detection must be lists of strings, not one string")
     options = run_options(**checked_keywords(probe, settings, SelectionKeywords))

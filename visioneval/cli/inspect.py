@@ -373,8 +373,9 @@ def export(
         from visioneval.api.runs import track_stored, tracking_of_options
         from visioneval.report.text import clean
 
-        target = tracking_of_options(tracker, options.pairs("--option", "NAME=VALUE", option))
+        values = options.pairs("--option", "NAME=VALUE", option)
         with options.prints_on_stderr():
+            target = tracking_of_options(tracker, values)
             address = track_stored(run, target, runs, options.say, redact or ())
         print(clean(address))
         return

@@ -289,7 +289,6 @@ def validate(
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
-    from visioneval.cli.plan_table import missing_key_lines
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
     from visioneval.running.sanitize import Sanitizer
 
@@ -307,6 +306,8 @@ def validate(
             problems.extend(error.problems)
         else:
             if form == "text":
+                from visioneval.cli.plan_table import missing_key_lines
+
                 missing = (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
                 print("\n".join((f"{suite.path}: valid: {suite.sizes}", *map(str, suite.warnings), *missing)))
     if form == "text" and problems:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import Attachment, Show, as_parts, load_attachments, message_parts, shown
-from visioneval.media.images import image_at
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.case import TestCase
@@ -199,41 +196,3 @@ class Grader(Protocol):
     """
 
     def grade(self, context: GradingContext, /) -> Grade | Awaitable[Grade]: ...
-
-
-def grading_context(
-    image: Path | str,
-    *,
-    prompt: str = "",
-    metadata: Mapping[str, Any] | None = None,
-    answers: Mapping[str, Any] | None = None,
-    files: CaseFiles | None = None,
-    variables: Mapping[str, Any] | None = None,
-) -> GradingContext:
-    """What ``grade`` gets for an image file, to test a grader without a run.
-
-    ``prompt`` and ``metadata`` are those of the case, whose id is ``test``. ``context.ask`` returns ``answers``, which
-    must match the schemas, and raises ``GraderError`` for others. ``context.save`` stores nothing and returns the name.
-    Raises ``ImageError``, and ``OSError`` if the file cannot be read.
-    """
-    path = Path(image)
-    case = TestCase(id="test", prompt=prompt or "a test", metadata=dict(metadata or {}))
-    known = answers or {}
-
-    async def ask(judge: str, question: Question) -> Reply:
-        if missing := [name for name in question.names if name not in known]:
-            raise GraderError(f"no answer for {', '.join(map(repr, missing))}: add it to 'answers' of grading_context")
-        return Reply(text=json.dumps({name: known[name] for name in question.names}), model=judge)
-
-    return GradingContext(
-        case=case,
-        task_type=case.task_type,
-        prompt=prompt,
-        requested_size=None,
-        output=image_at(path, path.read_bytes()),
-        files=files or CaseFiles(),
-        save=lambda name, _: name,
-        variables=variables or {},
-        judge=None if answers is None else "test",
-        ask_judge=ask,
-    )

@@ -119,7 +119,12 @@ def load_suite(
         *document.notes,
     )
     return LoadedSuite(
-        *(validated.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets),
+        suite=validated.suite,
+        path=path.absolute(),
+        folder=folder,
+        source_sha256=sha256(data).hexdigest(),
+        trust=boundary,
+        secrets=secrets,
         warnings=warnings,
         notes=tuple(Problem(*document.position(note.loc), f"{NOTE}{note.message}") for note in noted),
         name=document.source.name,
@@ -201,7 +206,12 @@ def recheck_suite(
     secrets = _secrets(variables or {}, hidden)
     warned = (f"{WARNING}{warning.message}" for warning in reported if isinstance(warning, SuiteWarning))
     return LoadedSuite(
-        *(suite, path.absolute(), folder, source_sha256, boundary, secrets),
+        suite=suite,
+        path=path.absolute(),
+        folder=folder,
+        source_sha256=source_sha256,
+        trust=boundary,
+        secrets=secrets,
         is_from_run=True,
         warnings=tuple(Problem(name, 0, 0, warning) for warning in warned),
     )

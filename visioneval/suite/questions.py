@@ -167,7 +167,8 @@ def parallel_questions(values: Mapping[str, Any]) -> list[Any]:
     """
     texts = values.get("question")
     if isinstance(texts, Mapping):
-        if bad := next((name for name, items in values.items() if isinstance(items, list | tuple)), None):
+        listed = (name for name, items in values.items() if isinstance(items, list | tuple))
+        if texts and (bad := next(listed, None)):
             raise ValueError(f"questions: {bad!r} must be an object by ID, like the questions")
         objects = {name: items for name, items in values.items() if isinstance(items, Mapping)}
         return [_single({**values, **{name: objects[name].get(key) for name in objects}, "id": key}) for key in texts]

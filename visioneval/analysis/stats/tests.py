@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, fsum, prod, sqrt
+from fractions import Fraction
+from math import comb, fsum, gcd, lcm, prod, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,8 +33,8 @@ _NORMAL_FROM = 500
 _LARGEST_BITS = 1000
 _CELLS = 200_000
 """The most points of the grid on which the sum of differences with unequal weights is laid out."""
-_DIVISIBLE = 720
-"""The points of the largest step are a multiple of this, so that steps that add up to another do so on the grid."""
+_LARGEST_WEIGHT = 1_000_000
+"""A weight is the ratio of two numbers of samples, neither of which is larger."""
 _PERMUTATIONS = 10_000
 """With these, 200 of them decide at .02, and at the .002 of ten tests 20. More tests get more of them."""
 _TESTS = 10
@@ -249,12 +250,8 @@ def _mid_p(cases: Sequence[Counts]) -> float:
     """The probability of a lower sum of differences than the observed one, and half of that of the same sum."""
     import numpy as np
 
-    steps = [case.step for case in cases]
-    unit = max(steps)  # in which the steps of all cases are whole numbers: exactly if they are equal, else nearly
-    if unit - min(steps) > 1e-12 * unit:
-        points = max(1, _CELLS // sum(case.b for case in cases))
-        unit /= points - points % _DIVISIBLE or points
-    tables = Counter((case.a, case.b, case.passed, round(case.step / unit)) for case in cases)
+    steps = _whole_steps(cases)
+    tables = Counter((case.a, case.b, case.passed, step) for case, step in zip(cases, steps, strict=True))
     sums = np.ones(1)
     for (a, b, passed, step), times in tables.items():
         numbers = range(max(0, passed - a), min(b, passed) + 1)
@@ -264,8 +261,27 @@ def _mid_p(cases: Sequence[Counts]) -> float:
             for more, chance in enumerate(chances):
                 longer[more * step : more * step + len(sums)] += chance * sums
             sums = longer
-    at = sum((case.b_passed - case.fewest) * round(case.step / unit) for case in cases)
+    at = sum((case.b_passed - case.fewest) * step for case, step in zip(cases, steps, strict=True))
     return float(sums[:at].sum() + sums[at] / 2)
+
+
+def _whole_steps(cases: Sequence[Counts]) -> list[int]:
+    """The steps of the cases as multiples of one unit.
+
+    They are exact where all sums fit a grid of ``_CELLS`` points. Else they are rounded to such a grid, and sums that
+    are equal may differ by a point.
+    """
+    exact = [
+        Fraction(case.weight).limit_denominator(_LARGEST_WEIGHT) * Fraction(case.a + case.b, case.a * case.b)
+        for case in cases
+    ]
+    common = lcm(*(step.denominator for step in exact))
+    whole = [step.numerator * (common // step.denominator) for step in exact]
+    divisor = gcd(*whole)
+    if sum(case.b * step for case, step in zip(cases, whole, strict=True)) // divisor <= _CELLS:
+        return [step // divisor for step in whole]
+    unit = max(case.step for case in cases) / max(1, _CELLS // sum(case.b for case in cases))
+    return [round(case.step / unit) for case in cases]
 
 
 class Samples(NamedTuple):

@@ -227,7 +227,7 @@ class _FrameMeasures:
         is_measured = starts is not None and ends is not None and len(starts) > 1
         frame_rate = len(intervals) / sum(intervals) if intervals else None
         times = list(zip(starts, ends, strict=True)) if starts is not None and ends is not None else []
-        by_black = groupby(zip(self._is_black, times, strict=False), itemgetter(0))
+        by_black = groupby(zip(self._is_black, times, strict=True) if times else (), itemgetter(0))
         black = [list(row) for is_black, row in by_black if is_black]
         has_one_size = len({tiles.shape for tiles in self._means}) == 1
         means = np.stack([tiles.ravel() for tiles in self._means]) if has_one_size else None

@@ -219,10 +219,8 @@ def _paths(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if value.startswith("artifacts/") and ".." not in value and "\\" not in value and "\x00" not in value:
             yield value
-    elif isinstance(value, Mapping):
-        yield from _paths([*value.values()])
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _paths(item)
 
 

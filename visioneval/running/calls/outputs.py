@@ -106,6 +106,8 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
         fault = CheckedMedia(fault=str(error), fault_kind=error.kind)
         return fault if fault.is_bad else replace(fault, **held, sha256=content_digest(content))
     except OSError as error:
+        if isinstance(content, bytes):
+            raise
         return CheckedMedia(fault=f"the downloaded file cannot be read: {error.strerror}")
     facts = {name: getattr(image, name) for name in ("sha256", "mime", "width", "height")}
     return CheckedMedia(**held, **facts, decoded=True)

@@ -69,14 +69,14 @@ class Prices:
             by_token = price.input_per_million or price.output_per_million
             is_unknown = (by_token and not usage) or (price.per_second and images and VIDEO_MS not in (usage or {}))
             tokens = tokens_of(usage or {})
-            amounts = (
-                (price.per_call, 1),
-                (price.per_image, images),
-                (price.per_second, (usage or {}).get(VIDEO_MS, 0) / 1e3),
-                (price.input_per_million, tokens["input_tokens"] / 1e6),
-                (price.output_per_million, tokens["output_tokens"] / 1e6),
+            cost = (
+                (price.per_call or 0.0)
+                + (price.per_image or 0.0) * images
+                + (price.per_second or 0.0) * (usage or {}).get(VIDEO_MS, 0) / 1e3
+                + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
+                + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
             )
-            return None if is_unknown else sum((each or 0.0) * number for each, number in amounts)
+            return None if is_unknown else cost
         name, public = self._public_name(limit_key), self._public(limit_key)
         if not usage or name is None or public is None or (images and _hides_media_tokens(usage, public[1])):
             return None

@@ -161,7 +161,7 @@ def _render_problems(
     template: JudgeTemplate | None,
     variables: ShownVariables,
 ) -> list[str]:
-    """Why a template does not render for a case, except for what ``template_findings`` reports.
+    """Why a template does not render for a case, except for what ``_template_findings`` reports.
 
     If it renders, adds what it shows to the ``variables`` of the case.
     """
