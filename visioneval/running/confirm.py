@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import Comparison, cells_lost
 from visioneval.analysis.compare.confirm import (
     Confirmation,
     SampledCase,
@@ -19,7 +19,7 @@ from visioneval.analysis.compare.confirm import (
     why_not_continued,
     why_not_generated,
 )
-from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
+from visioneval.analysis.compare.gates import REGRESSED, FailOn, check_gates, needs_all_cases
 from visioneval.analysis.compare.metrics import SampleCounts
 from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.sides import built_in_scores

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import Comparison, shortened
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.metrics import NO_SAMPLES, CasePasses, SampleCounts
 from visioneval.analysis.compare.pairing import CaseKey
@@ -27,7 +27,6 @@ from visioneval.suite.filters import chain_of
 from visioneval.types import Score, Verdict
 
 CaseState = Literal["passed", "broken", "unmeasured"]
-MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +202,6 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.measured + unmeasured}{tail})"
         )
     return shortened(names)
-
-
-def shortened(names: Sequence[str], separator: str = ", ") -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - MAX_NAMES
-    return separator.join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 FIRST_STEP, SECOND_STEP = 0.005, 0.02

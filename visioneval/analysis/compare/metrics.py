@@ -1,5 +1,5 @@
-"""Numbers of pairs: samples of cases, pass rates by case, model run and tag, failure tags, metrics and how often they
-are measured. Pure.
+"""Numbers of pairs: samples of cases, pass rates by case, model run and tag, failure tags, metrics, how often they
+are measured and how their grading differs. Pure.
 
 Pairs of flaky cases do not count in differences. A pair with a side that is neither PASS nor FAIL is unmeasured.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,17 +22,32 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
     scores_difference,
 )
-from visioneval.analysis.compare.pairing import ABSENT, PairRow, Pairs, PairTable, case_numbers, run_verdicts, scores_of
+from visioneval.analysis.compare.pairing import (
+    ABSENT,
+    CellPair,
+    PairRow,
+    Pairs,
+    PairTable,
+    case_numbers,
+    run_verdicts,
+    scores_of,
+)
 from visioneval.analysis.scores import WORD_SHARE
-from visioneval.analysis.sides import MEASURED, Cell
+from visioneval.analysis.sides import MEASURED, Cell, Side
 from visioneval.analysis.stats.basic import grouped
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
+from visioneval.records.model import Fingerprint, key_parts
 from visioneval.suite.metrics import is_metric_of
 from visioneval.types import MUST_PASS, Metric, Verdict
 
 if TYPE_CHECKING:
     from visioneval.analysis.compare.pairing import Flags, Numbers
+
+_PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
+_PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
+_PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
+_HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,3 +360,74 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
             if ABSENT not in both:
                 alignments.append(Alignment(position, key, *(None if isnan(score) else float(score) for score in both)))
     return sorted(alignments, key=lambda item: (item.b or 0.0) - (item.a or 0.0))
+
+
+@dataclass(slots=True)
+class GradingDifference:
+    """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
+
+    metric: str
+    what: str
+    a: str
+    b: str
+    pairs: int = 0
+
+
+class Gradings:
+    """Compares how the cells of each pair were graded."""
+
+    def __init__(self) -> None:
+        """No pairs."""
+        self._parts: dict[str, GradingDifference] = {}
+        """By the part of grading keys that differs, of the parts that do not belong to a grader."""
+        self._graders: dict[str, dict[str, GradingDifference]] = {}
+        """By grader, and by what differs in its fingerprints."""
+
+    def add(self, pair: CellPair) -> None:
+        """Compares a pair."""
+        a, b = pair.a, pair.b
+        if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
+            before, after = key_parts(a.grade_key), key_parts(b.grade_key)
+            for part, what in _PARTS.items():
+                if before.get(part) != after.get(part):
+                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"))
+                    self._parts.setdefault(part, new).pairs += 1
+        fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
+        for grader in b.graders:
+            first = fingerprints.get(grader.key)
+            if first is not None and first != grader.fingerprint:
+                differences = self._graders.setdefault(grader.key, {})
+                for what, value_a, value_b in _changed_fields(first, grader.fingerprint):
+                    new = GradingDifference(grader.key, what, value_a, value_b)
+                    differences.setdefault(what, new).pairs += 1
+
+    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> Iterator[GradingDifference]:
+        """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
+        yield from (self._parts[part] for part in _PARTS if part in self._parts)
+        writers = {**a.writers, **b.writers}
+        for metric in metrics:
+            is_computed = metric in a.sources or metric in b.sources
+            sources = (*a.sources.get(metric, ()), *b.sources.get(metric, ())) if is_computed else (metric,)
+            for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
+                for difference in self._graders.get(key, {}).values():
+                    yield replace(difference, metric=metric)
+
+
+def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
+    """Compares versions, and fields that both fingerprints have. A judge that only one side asked is no difference."""
+    fields = (
+        ("version", before.version or "none", after.version or "none"),
+        ("judge model", before.judge_model, after.judge_model),
+        ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
+        ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),
+        ("config", _short_hash(before.config_sha256), _short_hash(after.config_sha256)),
+    )
+    yield from ((what, a, b) for what, a, b in fields if a and b and a != b)
+    tools = before.tool_versions
+    yield from (
+        (f"{name} version", tools[name], b) for name, b in after.tool_versions.items() if tools.get(name, b) != b
+    )
+
+
+def _short_hash(digest: str | None) -> str:
+    return (digest or "")[:_HASH_LENGTH]

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from math import fsum, isfinite, nan
 from typing import Literal, NamedTuple
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import MAX_NAMES, Comparison, shortened
 from visioneval.analysis.compare.confirm import (
     FIRST_STEP,
-    MAX_NAMES,
     METRICS_FIRST_STEP,
     METRICS_SECOND_STEP,
     SECOND_STEP,
@@ -29,7 +28,6 @@ from visioneval.analysis.compare.confirm import (
     is_rate_in_doubt,
     metrics_in_doubt,
     one_sided,
-    shortened,
     single_cases,
     tested_again,
     undecided,
