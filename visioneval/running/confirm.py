@@ -15,13 +15,13 @@ from visioneval.analysis.compare.confirm import (
     SampledCase,
     must_pass_cases,
     sampled_cases,
-    samples_in_doubt,
     why_not_continued,
     why_not_generated,
 )
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, check_gates, needs_all_cases
 from visioneval.analysis.compare.metrics import SampleCounts
 from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.compare.regressed import samples_in_doubt
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info

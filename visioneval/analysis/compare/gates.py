@@ -17,12 +17,12 @@ from visioneval.analysis.compare.confirm import (
     Confirmation,
     MustPassCase,
     describe_cases,
-    is_in_doubt,
     must_pass_cases,
 )
 from visioneval.analysis.compare.differences import PASS_RATE, Difference, widest_difference
 from visioneval.analysis.compare.regressed import (
     check_regressed,
+    is_in_doubt,
     pooled_metric,
     pooled_passes,
 )
