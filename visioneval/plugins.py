@@ -70,7 +70,7 @@ JUDGES: Mapping[str, Part] = {
     "litellm": _part("providers.litellm", "LiteLLMJudge", ".generator:open_judge"),
     "recorded": _part("providers.recorded", "RecordedJudge", ":Recorded"),
 }
-BUILT_IN: Mapping[str, Mapping[str, Part]] = {
+BUILT_IN_PARTS: Mapping[str, Mapping[str, Part]] = {
     "visioneval.graders": GRADERS,
     "visioneval.providers": PROVIDERS,
     "visioneval.judges": JUDGES,
@@ -165,7 +165,7 @@ def _is_editable(distribution: Distribution) -> bool:
 
 def plugin_names(group: str) -> list[str]:
     """The names of a group that suites can use."""
-    names = {plugin.name for plugin in installed_plugins() if plugin.group == group} - BUILT_IN[group].keys()
+    names = {plugin.name for plugin in installed_plugins() if plugin.group == group} - BUILT_IN_PARTS[group].keys()
     return sorted(name for name in names if re.fullmatch(NAME, name))
 
 

@@ -14,7 +14,7 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.outcome import outcome
 from visioneval.report.text import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
-from visioneval.suite.filters import GateRule
+from visioneval.suite.rules import GateRule
 from visioneval.suite.runs import Selection, Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}

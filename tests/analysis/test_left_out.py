@@ -12,9 +12,10 @@ from visioneval import Fingerprint, GraderRecord, Record, Summary
 from visioneval.analysis.left_out import LeftOut, granted_share, worst
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
-from visioneval.suite.filters import GateRule, Scope
+from visioneval.suite.filters import Scope
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.suite.rules import GateRule
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 
 import pytest
 from golden_runs import write_records
@@ -19,7 +18,7 @@ def _cell(line: str) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def made_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+def made_studio(tmp_path_factory: pytest.TempPathFactory) -> Studio:
     """A folder with all runs. Each generation and each grader takes a quarter of a second."""
     folder = tmp_path_factory.mktemp("golden") / "studio"
     shutil.copytree(STUDIO, folder)
@@ -36,12 +35,13 @@ def made_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
             for path in (folder / "runs").glob("*/results.jsonl"):  # cells end in any order
                 lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
                 path.write_text("".join(sorted(lines, key=_cell)), encoding="utf-8")
-        yield studio
+    return studio  # and nothing of it lasts in the worker, which has other tests after these
 
 
 @pytest.fixture
 def studio(made_studio: Studio, monkeypatch: pytest.MonkeyPatch) -> Studio:
     """The folder of the runs is the working directory."""
     monkeypatch.chdir(made_studio.folder)
+    monkeypatch.setenv("HOME", str(made_studio.folder.parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(made_studio.folder.parent / "cache"))
     return made_studio

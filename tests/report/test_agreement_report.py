@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from labeled_runs import CLEAR, USABLE, label, run_info
 from record_factory import record
+from tables import rows_of
 from typer.testing import CliRunner
 
 from visioneval.analysis.agreement.agreement import Agreement
@@ -20,6 +20,8 @@ from visioneval.records.labels import Label, append_labels
 from visioneval.records.writer import RunWriter
 from visioneval.report.agreement import agreement_report
 from visioneval.report.sections import Section
+
+rows = rows_of(__file__)
 
 HOSTILE = "\x1b[31m<script>[bold]\u202e"
 
@@ -54,7 +56,7 @@ def human_labels(good: str, rater: str = "ann", **more: Any) -> list[Label]:
     return [label(case, rater, "usable", case in good, **more) for case in "abcdefgh"]
 
 
-@pytest.mark.parametrize(("minimums", "outcome", "line"), corpus("report", "agreement_outcomes"))
+@pytest.mark.parametrize(("minimums", "outcome", "line"), rows("the_outcome_is_said_first_and_last"))
 def test_the_outcome_is_said_first_and_last(
     tmp_path: Path, call: Any, minimums: list[str], outcome: str, line: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 from compare_factory import cell, comparison_markdown, comparison_text, scored, side, verdicts
-from corpus import corpus
+from tables import rows_of
 
 from visioneval import Metric, Verdict
 from visioneval.analysis.compare.compare import compare
@@ -21,12 +21,14 @@ from visioneval.report.compare import MAX_ROWS, comparison_json
 from visioneval.report.differences import power_lines, show_difference
 from visioneval.report.html.compare import comparison_page
 
+rows = rows_of(__file__)
+
 FAIL = Verdict.FAIL
 
 NAME = "magnification_of_it"
 
 
-@pytest.mark.parametrize(("kind", "value", "low", "high", "text"), corpus("report", "interval_ends"))
+@pytest.mark.parametrize(("kind", "value", "low", "high", "text"), rows("the_ends_of_an_interval_show_their_side_of_0"))
 def test_the_ends_of_an_interval_show_their_side_of_0(
     kind: Literal["bool", "number"], value: float, low: float, high: float, text: str
 ) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from corpus import corpus
+from tables import rows_of
 
 from visioneval import Problem, SuiteError
 from visioneval.cli.help import MAX_EXCERPTS, with_excerpts
 from visioneval.cli.start import github_annotations, problems_json
 from visioneval.errors import SHOWN_PROBLEMS, TRUST_HINT
+
+rows = rows_of(__file__)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def test_a_long_line_is_cut_around_the_column(excerpt, column):
     assert source[position] == expected
 
 
-@pytest.mark.parametrize(("text", "line"), corpus("report", "no_excerpts"))
+@pytest.mark.parametrize(("text", "line"), rows("no_such_line_and_lines_with_keys_are_left_out"))
 def test_no_such_line_and_lines_with_keys_are_left_out(excerpt, text, line):
     assert excerpt(text, line, 1) == []
 

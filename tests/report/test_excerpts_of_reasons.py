@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from corpus import corpus
+from tables import rows_of
 
 from visioneval import Metric
 from visioneval.analysis.scores import Estimate
 from visioneval.report.text import cut_middle, failed_text, show_estimate, show_rate, show_share
 from visioneval.types import Score
+
+rows = rows_of(__file__)
 
 YES_OR_NO = Metric()
 STARS = Metric(type="number", range=(1, 5))
@@ -47,7 +49,7 @@ def test_a_mean_has_the_highest_score_of_its_scale(metric: Metric, text: str) ->
     assert show_estimate(finding.model_copy(update={"unmeasured": 2}), metric).endswith("(3) !2")
 
 
-@pytest.mark.parametrize(("rule", "score", "text"), corpus("report", "failed_rules"))
+@pytest.mark.parametrize(("rule", "score", "text"), rows("a_failed_rule_has_its_score_and_its_limit"))
 def test_a_failed_rule_has_its_score_and_its_limit(rule: str, score: Score, text: str) -> None:
     metric = rule.removeprefix("not ").partition(" ")[0]
     assert failed_text(rule, {metric: score}) == text

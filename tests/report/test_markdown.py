@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from corpus import corpus
 from record_factory import record, run_of
+from tables import rows_of
 
 from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import code, report_markdown
 from visioneval.report.run import run_report
 
+rows = rows_of(__file__)
 
-@pytest.mark.parametrize(("text", "shown"), corpus("report", "code_spans"))
+
+@pytest.mark.parametrize(("text", "shown"), rows("code_spans"))
 def test_code_spans(text: str, shown: str) -> None:
     assert code(text) == shown
 

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from ranked_runs import answered, judged, label, save
+from tables import rows_of
 from typer.testing import CliRunner
 
 import visioneval as ve
 from visioneval.cli import app
 from visioneval.report.ranking import ranking_report
 from visioneval.report.sections import Interval, Section, Value
+
+rows = rows_of(__file__)
 
 HOSTILE = "[bold]<script>alert(1)</script>`|"
 
@@ -110,7 +112,7 @@ def test_the_page_loads_nothing_and_plots_only_bounded_strengths(tmp_path: Path,
     assert "http" not in re.sub(r'<meta http-equiv="[^"]*"', "", html)
 
 
-@pytest.mark.parametrize(("strengths", "texts"), corpus("report", "axis_ticks"))
+@pytest.mark.parametrize(("strengths", "texts"), rows("the_axis_has_round_ticks_around_all_strengths"))
 def test_the_axis_has_round_ticks_around_all_strengths(strengths: list[Any], texts: str) -> None:
     counts = dict.fromkeys(("wins", "losses", "ties", "pairs", "cases", "tier", "group"), 1)
     runs = [

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from record_factory import info, record
+from tables import rows_of
 from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.records.labels import Label, append_labels, newest, read_labels
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
+
+rows = rows_of(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +103,7 @@ def test_a_drawn_table_is_filled_in_and_imported(run: Folder) -> None:
     assert "ann" in table.read_text()
 
 
-@pytest.mark.parametrize(("question", "given", "saved"), corpus("serve", "answers"))
+@pytest.mark.parametrize(("question", "given", "saved"), rows("answers_are_read_by_their_questions_type"))
 def test_answers_are_read_by_their_questions_type(run: Folder, question: str, given: Any, saved: Any) -> None:
     row = {"case": "one", "model": "m", "rater": "ann", "question": question, "answer": given}
     done = run.add(json.dumps(row) + "\n", name="in.jsonl")
@@ -111,7 +113,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
     assert type(label.answer) is (tuple if isinstance(saved, list) else type(saved))
 
 
-@pytest.mark.parametrize(("row", "expected"), corpus("serve", "bad_rows"))
+@pytest.mark.parametrize(("row", "expected"), rows("bad_row_is_reported_and_skipped"))
 def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
     done = run.add(HEAD + f"one,m,ann,usable,yes\n{row}\none,n,ann,usable,no\n")
     assert done.exit_code == 3
@@ -169,7 +171,7 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
     assert [(label.question, label.answer) for label in run.labels[4:]] == [("usable", True), ("clarity", 3)]
 
 
-@pytest.mark.parametrize(("text", "flags", "expected"), corpus("serve", "bad_columns"))
+@pytest.mark.parametrize(("text", "flags", "expected"), rows("missing_columns_are_a_usage_error"))
 def test_missing_columns_are_a_usage_error(run: Folder, text: Any, flags: tuple[str, ...], expected: str) -> None:
     done = run.add(text, *flags)
     assert done.exit_code == 2
@@ -319,7 +321,7 @@ def test_reports_repeated_rows_without_a_time(run: Folder) -> None:
     assert [label.answer for label in run.labels] == [True, True, False]
 
 
-@pytest.mark.parametrize(("row", "expected"), corpus("serve", "no_text"))
+@pytest.mark.parametrize(("row", "expected"), rows("lists_and_mappings_are_not_text"))
 def test_lists_and_mappings_are_not_text(run: Folder, row: dict[str, Any], expected: str) -> None:
     good = {"case": "one", "model": "m", "rater": "ann", "question": "note", "answer": "x"}
     done = run.add(json.dumps({**good, **row}) + "\n", name="in.jsonl")

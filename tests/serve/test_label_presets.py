@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from label_server import make_image, write_run
+from tables import rows_of
 
 from visioneval import TaskType
 from visioneval.graders.rubric import RubricGrader
@@ -18,6 +18,8 @@ from visioneval.label.work import LabelRequest, prepare
 from visioneval.suite.labels import READY, LabelQuestion, resolve_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
+
+rows = rows_of(__file__)
 
 ROOT = Path(__file__).parents[2]
 WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confusing")
@@ -84,7 +86,7 @@ def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
     assert [pair.key for pair in result.pairs] == ["preferred", "bolder"]
 
 
-@pytest.mark.parametrize(("labels", "message"), corpus("serve", "bad_presets"))
+@pytest.mark.parametrize(("labels", "message"), rows("a_preset_is_validated"))
 def test_a_preset_is_validated(problems: Callable[..., list[str]], labels: str, message: str) -> None:
     text = "name: a\ncases: [{id: one, prompt: a tree}]\nmodels: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
     (line,) = problems(f"{text}verdict: [not image.blank]\nlabels: {labels}\n")
@@ -115,7 +117,7 @@ def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
     assert (result["edit_right"].metric, result["edit_right"].ask) == ("edit_right", "Is this true: the edit is right?")
 
 
-@pytest.mark.parametrize(("metric", "ask"), corpus("serve", "questions_to_people"))
+@pytest.mark.parametrize(("metric", "ask"), rows("the_question_to_a_judge_is_a_question_to_people"))
 def test_the_question_to_a_judge_is_a_question_to_people(metric: dict[str, Any], ask: str) -> None:
     scale = {"scale": [0, 5]} if metric["type"] == "score" else {}
     assert rubric_question({**metric, **scale}).ask == ask

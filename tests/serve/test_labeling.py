@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from label_server import QUESTIONS, SECRET_A, SECRET_B, lines, write_run
 from PIL import Image
+from tables import rows_of
 from toys import Toy
 
 from visioneval import UsageError
 from visioneval.label.labeling import Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labels import Label, append_labels, newest, read_draws, read_labels
+
+rows = rows_of(__file__)
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
@@ -56,7 +58,7 @@ def test_saves_one_line_per_answer(run: Path) -> None:
     } == {("ann", case, SECRET_A, 2.5, "page")}
 
 
-@pytest.mark.parametrize(("given", "why"), corpus("serve", "refused_answers"))
+@pytest.mark.parametrize(("given", "why"), rows("invalid_answers_are_refused_and_not_saved"))
 def test_invalid_answers_are_refused_and_not_saved(run: Path, given: dict[str, Any], why: str) -> None:
     at = open_labeling(run)
     with pytest.raises(UsageError, match="^" + why):

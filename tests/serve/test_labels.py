@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import corpus
 from fork_server import ForkedProgram
 from pydantic import ValidationError
 from record_factory import info
+from tables import rows_of
 
 from visioneval import RunFormatError, StorageError
 from visioneval.records.labels import Label, append_labels, newest, read_anchors, read_labels
+
+rows = rows_of(__file__)
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +98,7 @@ def test_long_truncated_line_is_removed_completely(tmp_path: Path) -> None:
     assert [entry.rater for entry in read_labels(path)] == ["ann", "bo"]
 
 
-@pytest.mark.parametrize(("line", "message"), corpus("serve", "invalid_labels"))
+@pytest.mark.parametrize(("line", "message"), rows("invalid_label_is_reported_with_line"))
 def test_invalid_label_is_reported_with_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{label().model_dump_json()}\n{line}\n{label().model_dump_json()}\n")

@@ -52,10 +52,8 @@ def call(*arguments: object) -> Result:
 
 
 def refused(*arguments: object) -> str:
-    start = time.process_time()
     result = call(*arguments)
     assert result.exit_code == 2, result.output
-    assert time.process_time() - start < 10
     return result.output
 
 
@@ -186,7 +184,8 @@ HARD = {
     "big numbers": "{{ ('f' * 900000) | int(base=16) // ('f' * 300000) | int(base=16) }}",
     "format": "{{ '{:9999999999}'.format(1) }}",
     "hidden format": "{% for f in ['{:9999999999}'] | map(attribute='format') %}{{ f(1) }}{% endfor %}",
-    "blocks": "".join(f"{{% block b{n} %}}{{{{ self.b{n + 1}() ~ self.b{n + 1}() }}}}{{% endblock %}}" for n in range(40)),
+    "blocks": "".join(f"{{% block b{n} %}}{{{{ self.b{n + 1}() ~ self.b{n + 1}() }}}}{{% endblock %}}" for n in range(40))
+    + "{% block b40 %}x{% endblock %}",
     "else": "{% for i in range(9000) %}{% for j in [] %}{% else %}" + "{{ 1 + 1 }}" * 400 + "{% endfor %}{% endfor %}",
     "words": "{% if 1 %}{{ " + "1 + " * 9999 + "1 }}{% endif %}",
     "join": "{{ range(9999) | join('x' * 9999) }}",
@@ -194,13 +193,23 @@ HARD = {
 }  # fmt: skip
 
 
+OTHER_REFUSALS = {
+    "power in a filter": "a number has too many digits",
+    "sum of lists": "sum() works only with numbers",
+    "format": "'format' cannot be called in a template",
+    "hidden format": "'format' cannot be called in a template",
+    "words": "the template has more than 20,000 tokens",
+}
+"""Why a template is refused before any of its steps is counted."""
+
+
 @pytest.mark.parametrize("name", HARD)
-def test_hard_work_is_refused_quickly(name: str) -> None:
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+def test_hard_work_is_refused_before_it_is_done(name: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(TemplateError) as caught:
         render(HARD[name], {})
+    assert OTHER_REFUSALS.get(name, "it takes more than 1,000,000 steps of work") in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert time.process_time() - start < 5
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100 * 1024 * (1024 if before > 10**8 else 1)
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval import TaskType
-from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
+from visioneval.suite.filters import Scope, When, any_glob
+from visioneval.suite.rules import VerdictRule
 
 GENERATION, EDITING = TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING
 

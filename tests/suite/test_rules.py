@@ -15,7 +15,7 @@ from visioneval import Record, Verdict
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.rules import Gate, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
-from visioneval.suite.filters import GateRule
+from visioneval.suite.rules import GateRule
 from visioneval.types import Score
 
 

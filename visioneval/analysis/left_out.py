@@ -16,8 +16,9 @@ from visioneval.errors import NEVER_ASKED, UsageError, count_of, did_you_mean
 from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import is_true, parse_gate
-from visioneval.suite.filters import BUILT_IN, GateRule, Scope
-from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.filters import Scope
+from visioneval.suite.metrics import BUILT_IN, SuiteMetrics
+from visioneval.suite.rules import GateRule
 from visioneval.types import Frozen, Status
 
 MAX_SHARE = 0.05

@@ -19,8 +19,15 @@ from visioneval.records.reader import Records, listed
 from visioneval.records.stores.writing import has_confirmations
 from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.suite.case import CaseId
-from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.metrics import DecidingRules, RulesOf, SuiteMetrics, counter_examples, meanings_of, unknown_rules
+from visioneval.suite.metrics import (
+    BUILT_IN,
+    DecidingRules,
+    RulesOf,
+    SuiteMetrics,
+    counter_examples,
+    meanings_of,
+    unknown_rules,
+)
 from visioneval.suite.model import Suite
 from visioneval.types import MOST_CHOICES, Frozen, Metric, Score, Verdict
 

@@ -36,8 +36,8 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key, judge_li
 from visioneval.running.plan import Call, Plan, asks
 from visioneval.suite.case import TestCase, without_prompt
 from visioneval.suite.entries.graders import QUESTIONS, BaseGrader, is_video, of_kind
-from visioneval.suite.filters import BUILT_IN, chain_of
-from visioneval.suite.metrics import meanings_of
+from visioneval.suite.filters import chain_of
+from visioneval.suite.metrics import BUILT_IN, meanings_of
 from visioneval.types import Metric, ModelRun, TaskType
 
 Basis = Literal["prices", "list", "earlier runs", "tokens", "none"]

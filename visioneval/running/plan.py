@@ -18,10 +18,11 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.files import ExistingOutput, Finished
-from visioneval.suite.filters import VerdictRule, chain_of, first_turn
+from visioneval.suite.filters import chain_of, first_turn
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.suite.rules import VerdictRule
 from visioneval.suite.runs import RunCoverage, Selection, addressed, selected
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType

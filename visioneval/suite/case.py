@@ -20,8 +20,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from visioneval.suite.files import FilePath, OutputEntry
-from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, RuleEntry, When, previous_turn
+from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, When, previous_turn
 from visioneval.suite.questions import Questions, question_list
+from visioneval.suite.rules import RuleEntry
 from visioneval.templates.render import render
 from visioneval.types import Frozen, TaskType
 

@@ -20,10 +20,17 @@ from visioneval.errors import did_you_mean
 from visioneval.expressions import Kind, Node, for_case, kind_of, names_in, parse_expression
 from visioneval.rules import can_fail, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
-from visioneval.suite.filters import BUILT_IN, ComputedMetric, GateRule, VerdictRule
 from visioneval.suite.model import Suite
 from visioneval.suite.questions import reachable
+from visioneval.suite.rules import ComputedMetric, GateRule, VerdictRule
 from visioneval.types import Metric
+
+BUILT_IN: Mapping[str, Metric] = {
+    "seconds": Metric(type="number", range=(0, None), better="lower"),
+    "cost_usd": Metric(type="number", range=(0, None), better="lower"),
+    "attempts": Metric(type="number", range=(0, None), better="lower"),
+}
+"""Metrics of every generated output, about its generation. A run records those that its suite reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from visioneval.suite.entries.providers import (
     Seconds,
 )
 from visioneval.suite.files import CaseDataset, FilePath
-from visioneval.suite.filters import GateEntry, GateRule, MetricEntry, RuleEntry
 from visioneval.suite.labels import Labels, resolve_labels
+from visioneval.suite.rules import GateEntry, GateRule, MetricEntry, RuleEntry
 from visioneval.suite.tracking import Tracking
 from visioneval.types import CaseFiles, Frozen, TaskType
 

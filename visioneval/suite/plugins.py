@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError, did_you_mean
 from visioneval.plugins import (
-    BUILT_IN,
+    BUILT_IN_PARTS,
     NAME,
     CustomClass,
     Part,
@@ -126,7 +126,7 @@ def checked_plugins() -> list[CheckedPlugin]:
 
 
 def _checked(plugin: Plugin) -> CheckedPlugin:
-    if plugin.name in BUILT_IN[plugin.group]:
+    if plugin.name in BUILT_IN_PARTS[plugin.group]:
         problem = f"visioneval has a {plugin.kind} of this name, which suites get: rename the entry point"
         return CheckedPlugin(plugin, problem=problem)
     if not re.fullmatch(NAME, plugin.name):

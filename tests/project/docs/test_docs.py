@@ -19,14 +19,11 @@ from visioneval.providers.mock import MockParams
 from visioneval.records import between_cells, labels
 from visioneval.records import questions as question_file
 from visioneval.records.model import JudgeAnswer
-from visioneval.suite import case, model, questions
-from visioneval.suite import case as prompts
-from visioneval.suite import filters as scope
-from visioneval.suite import filters as suite_metrics
+from visioneval.suite import case, model, questions, rules
 from visioneval.suite import labels as suite_labels
 from visioneval.suite.entries import judges
-from visioneval.suite.entries import judges as panels
 from visioneval.suite.entries import providers as limits
+from visioneval.suite.metrics import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 SHARED = {
@@ -49,7 +46,7 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("suite.md", "Suite", model.Suite),
     ("suite.md", "Case", case.TestCase),
     ("suite.md", "Expect", case.Expect),
-    ("suite.md", "Prompt", prompts.PromptEntry),
+    ("suite.md", "Prompt", case.PromptEntry),
     ("suite.md", "openai", config_of(PROVIDERS, "openai")),
     ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
     ("suite.md", "litellm", config_of(PROVIDERS, "litellm")),
@@ -68,11 +65,11 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("suite.md", "text", config_of(GRADERS, "text")),
     ("suite.md", "video", config_of(GRADERS, "video")),
     ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
-    ("suite.md", "Panels", panels.PanelOptions),
+    ("suite.md", "Panels", judges.PanelOptions),
     ("suite.md", "locality", config_of(GRADERS, "locality")),
     ("suite.md", "reference", config_of(GRADERS, "reference")),
-    ("suite.md", "Metrics", suite_metrics.ComputedMetric),
-    ("suite.md", "Rules and gates", scope.VerdictRule),
+    ("suite.md", "Metrics", rules.ComputedMetric),
+    ("suite.md", "Rules and gates", rules.VerdictRule),
     ("suite.md", "Limits", limits.Limits),
     ("suite.md", "Prices", limits.Price),
     ("suite.md", "A question", suite_labels.LabelQuestion),
@@ -126,7 +123,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
 def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
     functions = {signature.partition("(")[0] for signature in _section("suite.md", "Expressions")}
     assert functions == set(FUNCTIONS)
-    assert _section("suite.md", "Built-in metrics") == set(suite_metrics.BUILT_IN)
+    assert _section("suite.md", "Built-in metrics") == set(BUILT_IN)
 
 
 def test_the_table_of_judge_templates_is_true() -> None:

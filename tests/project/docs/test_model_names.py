@@ -41,7 +41,7 @@ FAKES = {"gpt-9", "gpt-99", "gpt-image-9", "gpt-image-99", "gpt-image-15", "gemi
 """Models that no provider has, where a test needs one."""
 ABOUT_OLD_MODELS = {
     # forms of names
-    "tests/cli/providers/test_rerouting.py": {
+    "tests/cli/providers/test_rerouting.yaml": {
         *("gpt-4", "gpt-4-0613", "gpt-5", "gpt-5.4-mini-2026-03-05", "gemini-2.5-flash"),
     },
     "tests/fake_api/gemini_wire.py": {"gemini-2.5", "gemini-nano-banana"},
@@ -49,7 +49,8 @@ ABOUT_OLD_MODELS = {
     "tests/fake_api/openai_images.py": {"gpt-image-2.5", "gpt-image-2.6", "gpt-image-1-mini", "gpt-image"},
     "tests/integration/litellm/test_judging.py": {"claude-3-haiku-20240307"},  # answers without a schema
     "tests/integration/litellm/test_litellm_itself.py": {"gpt-image-1", "gemini-3-pro-image-preview"},  # in its list
-    "tests/providers/fake_api_itself/test_fake_api.py": {"gpt-image-1", "gpt-image-1.5", "dall-e-3"},  # has fixed sizes
+    "tests/providers/fake_api_itself/test_fake_api.py": {"gpt-image-1", "dall-e-3"},  # has fixed sizes
+    "tests/providers/fake_api_itself/test_fake_api.yaml": {"gpt-image-1.5"},
     "tests/providers/fake_api_itself/test_fake_api_gemini.py": {
         "gemini-2.5-flash",
         "gemini-2.5-flash-image",
@@ -59,7 +60,7 @@ ABOUT_OLD_MODELS = {
     "tests/suite/bad/videos.txt": {"sora-2"},
     "tests/running/videos/test_video_generation.py": {"gemini-omni-1.1-flash"},  # has a public price
     "tests/running/videos/test_generated_videos.py": {"gemini-omni-1.1", "gemini-omni-1.1-flash"},  # 10 s at most
-    "tests/providers/fake_api_itself/test_fake_api_judges.py": {
+    "tests/providers/fake_api_itself/test_fake_api_judges.yaml": {
         "gpt-4.1",
         "gpt-5",
     },  # without reasoning; without temperature

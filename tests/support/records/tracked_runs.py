@@ -9,7 +9,7 @@ from record_factory import record, run_of
 from report_runs import image, png, save_run
 
 from visioneval import CellError, Record, Verdict
-from visioneval.suite.filters import GateRule
+from visioneval.suite.rules import GateRule
 
 HOSTILE = "=1+1\x00\u202e\x1b[2J 'quoted' \U0001f600"
 LABELS = ("steady", "odd,q=[low]/x:y")

@@ -31,7 +31,7 @@ from visioneval.analysis.stats.basic import grouped
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
-from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.metrics import BUILT_IN
 from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, MUST_DETECT = "regressed", "must_detect"

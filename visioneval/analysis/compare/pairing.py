@@ -15,8 +15,8 @@ from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.records.reader import CellColumns, taken
 from visioneval.suite.case import paired_by_prompt
-from visioneval.suite.filters import BUILT_IN, any_case, chain_of, check_matches
-from visioneval.suite.metrics import match_keys
+from visioneval.suite.filters import any_case, chain_of, check_matches
+from visioneval.suite.metrics import BUILT_IN, match_keys
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
 from visioneval.records.model import CellError, Record, RunInfo, suite_order
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate, parse_rule, show_failed
 from visioneval.suite.case import TestCase
-from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import counter_examples, image_cases
 from visioneval.suite.metrics import left_out as left_out_of_means
 from visioneval.suite.model import Suite
+from visioneval.suite.rules import GateRule
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Frozen, Metric, Score, Status, Verdict
 

@@ -54,9 +54,10 @@ from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.entries.graders import SAMPLES, BaseGrader, of_kind
-from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import Meaning, left_out, meanings_of
 from visioneval.suite.model import Suite
+from visioneval.suite.rules import GateRule
 from visioneval.suite.runs import Shard
 from visioneval.types import Frozen, Metric
 

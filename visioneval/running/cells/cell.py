@@ -40,7 +40,7 @@ from visioneval.running.cells.record import (
 from visioneval.running.cells.services import Services
 from visioneval.running.keys import grade_key
 from visioneval.running.plan import Call
-from visioneval.suite.filters import BUILT_IN
+from visioneval.suite.metrics import BUILT_IN
 from visioneval.suite.runs import address_of
 from visioneval.threads import finish_in_thread, primary_error
 from visioneval.types import Output, Score, Status, Verdict

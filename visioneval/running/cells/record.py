@@ -20,8 +20,7 @@ from visioneval.running.cells.services import Services
 from visioneval.running.keys import generation_key, grade_key
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import usd
-from visioneval.suite.filters import BUILT_IN
-from visioneval.suite.metrics import Formula
+from visioneval.suite.metrics import BUILT_IN, Formula
 from visioneval.types import Score, Status, Verdict
 
 

@@ -12,14 +12,17 @@ from visioneval.errors import did_you_mean
 from visioneval.rules import COUNTING, Rule, can_fail, is_never_met, parse_gate, parse_rule
 from visioneval.suite.entries.graders import CustomGrader
 from visioneval.suite.files import ONE_LINE
-from visioneval.suite.filters import BUILT_IN, RESERVED_NAMES, GateRule, Scope, VerdictRule, When, any_case, any_glob
+from visioneval.suite.filters import Scope, When, any_case, any_glob
 from visioneval.suite.messages import Loc
-from visioneval.suite.metrics import SuiteMetrics, describe_meaning, left_out
+from visioneval.suite.metrics import BUILT_IN, SuiteMetrics, describe_meaning, left_out
 from visioneval.suite.model import Suite
+from visioneval.suite.rules import GateRule, VerdictRule
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun
 
 Problems = Iterator[tuple[Loc, str]]
+_RESERVED_NAMES = ("verdict", "pass_rate")
+"""Names with a meaning of their own where a metric is named."""
 _EITHER = "number or bool"
 _METRIC_TYPES = {"mean": "number", "rate": "bool", "separation": _EITHER}
 _TYPES = {"bool": "a yes/no metric", "number": "a numeric metric", "one_of": "one word of a list"}
@@ -184,7 +187,7 @@ def metric_problems(view: SuiteContext) -> Problems:
         if isinstance(grader, CustomGrader):
             yield from ((("graders", index), message) for message in _custom_metrics(written, shares))
     tags = {tag for case in view.suite.cases for tag in case.tags}
-    taken = dict.fromkeys(BUILT_IN, "is built in") | dict.fromkeys(RESERVED_NAMES, "is reserved")
+    taken = dict.fromkeys(BUILT_IN, "is built in") | dict.fromkeys(_RESERVED_NAMES, "is reserved")
     taken |= {grader.key: "has the key of a grader" for grader in view.suite.graders}
     taken |= dict.fromkeys(metrics.grader_metrics, "is written by a grader")
     reported = {name for name, _ in metrics.problems}
@@ -209,7 +212,7 @@ def _custom_metrics(written: Mapping[str, Metric], shares: Mapping[str, str]) ->
         low, high = metric.range or (None, None)
         if not name.strip() or not re.fullmatch(ONE_LINE, name):
             yield f"it writes {name!r}, but the name of a metric is one line of text: use another name"
-        elif name in RESERVED_NAMES:
+        elif name in _RESERVED_NAMES:
             yield f"it writes {name!r}, which is reserved: use another name"
         elif name in shares:
             yield f"it writes {name!r}, the name of a share of {shares[name]!r}: use another name"
