@@ -48,8 +48,8 @@ from visioneval.analysis.stats.variance import RunNoise, run_noise
 from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.model import CellKey
 from visioneval.rules import parse_rule
-from visioneval.suite.filters import BUILT_IN, any_glob
-from visioneval.suite.metrics import ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
+from visioneval.suite.filters import any_glob
+from visioneval.suite.metrics import BUILT_IN, ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
 from visioneval.types import MUST_PASS, Metric, Verdict
 
 METRICS, ERRORS, CELLS, EXCUSES = LOSSES = ("missing-metrics", "errors", "missing-cells", "excuses")
