@@ -1,7 +1,7 @@
 """The settings of runs. Each is declared here, once, beside its keyword in the Python API and its type.
 
 All else follows: the flags of every command (``cli/options.py``), the checks of the API (``api/options.py``), bounds
-(``bounds.py``), what the command that resumes a run repeats (``records/resume_command.py``) and the table in
+(``bounds.py``), what the command that resumes a run repeats (``records/runs.py``) and the table in
 ``docs/api.md``. A setting that the table does not have cannot be a flag.
 """
 

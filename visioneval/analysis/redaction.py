@@ -16,6 +16,7 @@ from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.model import CellError, GraderRecord, Record, RunInfo
 from visioneval.records.reader import Records
 from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import QUESTIONS, options_of_type
 from visioneval.suite.filters import chain_of
 from visioneval.suite.model import Suite
 from visioneval.types import Score
@@ -174,18 +175,20 @@ def _grader(grader: GraderRecord, metrics: Mapping[str, Score]) -> GraderRecord:
 
 
 def _details(details: Mapping[str, Any], metrics: Mapping[str, Score], grader_type: str) -> dict[str, Any]:
-    """What a summary needs: numbers, the questions to a judge, which come from the prompt alone, and the votes of a
-    rubric, which are words of its own lists where they are no numbers."""
+    """What a summary needs: numbers, the questions to a judge, which come from the prompt alone, and votes, which
+    may be words of lists in the suite."""
+    options = options_of_type(grader_type)
     plain = {name: _plain(details[name]) for name in _DETAILS if name in details}
     if isinstance(votes := details.get("votes"), dict):
-        of_rubric = grader_type == "rubric"
         plain["votes"] = {
-            name: values if of_rubric else _plain(values) for name, values in votes.items() if name in metrics
+            name: values if options.votes_in_own_words else _plain(values)
+            for name, values in votes.items()
+            if name in metrics
         }
     if isinstance(gaps := details.get("gaps"), list):
         plain["gaps"] = [REDACTED] * len(gaps)
     questions = details.get("questions")
-    if grader_type == "gecko" and isinstance(questions, list):
+    if options.kind is QUESTIONS and isinstance(questions, list):
         asked = [question for question in questions if isinstance(question, dict)]
         plain["questions"] = [
             {name: question.get(name) if name in _ASKED else _plain(question.get(name)) for name in (*_ASKED, "score")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.analysis.scores import counted_metrics
-from visioneval.analysis.summary.counts import Counts
+from visioneval.analysis.summary.counts import VerdictCounts
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.graders import lowest_first
 from visioneval.analysis.summary.summary import Summary
@@ -184,7 +184,7 @@ def _left_out(gate: GateFinding) -> int:
     return 0 if parse_gate(gate.rule).is_about_errors else gate_missing(gate)[0]
 
 
-def _rate(counts: Counts) -> list[Cell]:
+def _rate(counts: VerdictCounts) -> list[Cell]:
     """The pass rate, and the numbers of FAIL and ERROR."""
     rate = counts.pass_rate
     shown = Value(show_rate(rate), plot=Interval(rate.low, rate.value, rate.high))

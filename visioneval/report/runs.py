@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.analysis.compare.baseline_runs import BaselineSummary
 from visioneval.analysis.scores import verdict_rate
-from visioneval.analysis.summary.counts import Counts, count, most_common
+from visioneval.analysis.summary.counts import VerdictCounts, count, most_common
 from visioneval.errors import RunFormatError
 from visioneval.records.baselines import Baseline
 from visioneval.records.model import Record
@@ -29,7 +29,7 @@ class ListedRun:
 
     run_id: str
     info: Mapping[str, Any]
-    counts: Counts | None
+    counts: VerdictCounts | None
     failure_tags: Mapping[str, int] = field(default_factory=dict)
     """The number of cells with each failure tag."""
 

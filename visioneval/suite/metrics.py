@@ -20,6 +20,7 @@ from visioneval.errors import did_you_mean
 from visioneval.expressions import Kind, Node, for_case, kind_of, names_in, parse_expression
 from visioneval.rules import can_fail, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import options_of_type
 from visioneval.suite.model import Suite
 from visioneval.suite.questions import reachable
 from visioneval.suite.rules import ComputedMetric, GateRule, VerdictRule
@@ -327,11 +328,6 @@ def _words(metric: Metric) -> Iterator[str]:
         yield f"computed as {metric.expression}"
 
 
-MATCH_TYPES = ("gecko", "alignment")
-"""The types of the graders whose scores say how well an image matches its prompt. A text, a rubric or pixels are
-measured against what the case expects, which is right for a counter-example too."""
-
-
 class _CellGrader(Protocol):
     @property
     def key(self) -> str: ...
@@ -351,7 +347,7 @@ def image_cases(suite: Suite) -> dict[str, str]:
 
 def match_keys(graders: Iterable[_CellGrader]) -> frozenset[str]:
     """The keys of the graders of a cell whose scores say how well image and prompt match."""
-    return frozenset(grader.key for grader in graders if grader.type in MATCH_TYPES)
+    return frozenset(grader.key for grader in graders if options_of_type(grader.type).scores_match)
 
 
 def is_metric_of(name: str, keys: Collection[str]) -> bool:
@@ -360,7 +356,7 @@ def is_metric_of(name: str, keys: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutScores:
     """The scores that numbers over all cells of a suite leave out: these metrics in these cases."""
 
     cases: frozenset[str]
@@ -380,10 +376,10 @@ class LeftOut:
         return self.cases
 
 
-def left_out(suite: Suite, metrics: Iterable[str]) -> LeftOut:
+def left_out(suite: Suite, metrics: Iterable[str]) -> LeftOutScores:
     """What numbers over all cells leave out of these metrics of a suite."""
-    keys = frozenset(grader.key for grader in suite.graders if grader.type_name in MATCH_TYPES)
-    return LeftOut(counter_examples(suite), frozenset(name for name in metrics if is_metric_of(name, keys)))
+    keys = frozenset(grader.key for grader in suite.graders if grader.scores_match)
+    return LeftOutScores(counter_examples(suite), frozenset(name for name in metrics if is_metric_of(name, keys)))
 
 
 RulesOf = Callable[[str, str], tuple[str, ...] | None]

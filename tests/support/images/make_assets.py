@@ -1,6 +1,6 @@
 """Draws the quickstart's images: the front of a shop that does not exist, and the mask over one word of its sign.
 
-Run it with the folder to write to, ``python tests/make_assets.py suites/quickstart/assets``. A test
+Run it with the folder to write to, ``python tests/support/images/make_assets.py suites/quickstart/assets``. A test
 checks that the images in the repository are what it draws.
 """
 

@@ -1,6 +1,6 @@
 """Draws the images of ``suites/logo_edits``: logos of brands that do not exist, their masks, and the right answers.
 
-Run it with the folder to write to, ``python tests/make_logos.py suites/logo_edits/assets``. A test
+Run it with the folder to write to, ``python tests/support/images/make_logos.py suites/logo_edits/assets``. A test
 checks that the images in the repository are what it draws.
 """
 

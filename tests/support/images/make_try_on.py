@@ -1,7 +1,8 @@
 """Draws the images of ``suites/try_on``: garments as a catalogue shows them, and the masks over the person.
 
-Run it with the folder to write to, ``python tests/make_try_on.py suites/try_on/assets``. A test checks that the images
-in the repository are what it draws. The person is scikit-image's astronaut, a photograph by NASA in the public domain.
+Run it with the folder to write to, ``python tests/support/images/make_try_on.py suites/try_on/assets``. A test checks
+that the images in the repository are what it draws. The person is scikit-image's astronaut, a photograph by NASA in the
+public domain.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from pydantic import Field
 from visioneval.analysis.scores import Estimate, Scores, case_of, counted_metrics
 from visioneval.records.between_cells import read_all_answers
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.suite.metrics import LeftOut
+from visioneval.suite.metrics import LeftOutScores
 from visioneval.types import Frozen, Status, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
 
 
-class Counts(Frozen):
+class VerdictCounts(Frozen):
     """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
 
     ``without_verdict`` counts the outputs in a suite without rules.
@@ -51,14 +51,14 @@ class ModelFindings(Frozen):
 
     label: str
     stand_in: bool
-    counts: Counts
+    counts: VerdictCounts
     metrics: dict[str, Estimate]
     cost_usd: float | None
     unpriced: int = 0
     seconds: float
     failure_tags: dict[str, int] = Field(default_factory=dict)
     """The number of its cells with each failure tag, most frequent first."""
-    tags: dict[str, Counts] = Field(default_factory=dict)
+    tags: dict[str, VerdictCounts] = Field(default_factory=dict)
     """Its cells by the tags of their cases, sorted."""
 
 
@@ -93,9 +93,9 @@ class Verdicts:
         self.refused += cell.status is Status.REFUSED
         self.unmeasured += cell.is_unmeasured
 
-    def result(self) -> Counts:
+    def result(self) -> VerdictCounts:
         """Returns the counts and their pass rate."""
-        return Counts(
+        return VerdictCounts(
             cells=self.counts.total(),
             passed=self.counts[Verdict.PASS],
             failed=self.counts[Verdict.FAIL],
@@ -107,7 +107,7 @@ class Verdicts:
         )
 
 
-def count(cells: Iterable[Record]) -> Counts:
+def count(cells: Iterable[Record]) -> VerdictCounts:
     """Counts cells by verdict, with their pass rate."""
     verdicts = Verdicts()
     for cell in cells:
@@ -156,7 +156,7 @@ class Money:
 class Model:
     """Verdicts, scores, costs and times of one model run."""
 
-    left_out: LeftOut
+    left_out: LeftOutScores
     words: Mapping[str, Mapping[str, str]]
     """The names of the shares of each metric of words, by word."""
     verdicts: Verdicts = field(default_factory=Verdicts)

@@ -22,7 +22,7 @@ from visioneval.analysis.stats.intervals import (
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import parse_gate
 from visioneval.suite.entries.graders import QUESTIONS, of_kind
-from visioneval.suite.metrics import LeftOut, counter_examples, image_cases, left_out
+from visioneval.suite.metrics import LeftOutScores, counter_examples, image_cases, left_out
 from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]
@@ -139,7 +139,7 @@ class QuestionFindings(Frozen):
 class Questions:
     """Counts the questions of every grader that asks some, by its key."""
 
-    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
+    def __init__(self, info: RunInfo, left_out: LeftOutScores) -> None:
         """Starts without cells."""
         self._left_out = left_out
         keys = [grader.key for grader in of_kind(info.suite.graders, QUESTIONS)]

@@ -21,9 +21,9 @@ from visioneval.analysis.sides import Rerouting, Reroutings
 from visioneval.analysis.summary.counts import (
     CostFinding,
     Costs,
-    Counts,
     Model,
     ModelFindings,
+    VerdictCounts,
     Verdicts,
     most_common,
     read_pair_costs,
@@ -177,10 +177,10 @@ class Summary(Frozen):
     """Which part of a run this is: gates are evaluated when all shards are merged."""
     left_out_graders: tuple[str, ...] = ()
     """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
-    counts: Counts
+    counts: VerdictCounts
     models: tuple[ModelFindings, ...]
     metrics: dict[str, Meaning]
-    tags: dict[str, Counts]
+    tags: dict[str, VerdictCounts]
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]

@@ -21,7 +21,7 @@ from visioneval.analysis.stats.variance import (
     components,
 )
 from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
-from visioneval.suite.metrics import LeftOut
+from visioneval.suite.metrics import LeftOutScores
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 
 Lever = Literal["cases", "samples", "votes"]
@@ -67,7 +67,7 @@ class NoiseFinding(Frozen):
 class Noises:
     """Collects the votes of judges."""
 
-    def __init__(self, info: RunInfo, left_out: LeftOut) -> None:
+    def __init__(self, info: RunInfo, left_out: LeftOutScores) -> None:
         """Starts without cells."""
         self._metrics, self._left_out = counted_metrics(info.metrics), left_out
         self._words = word_shares(info.metrics)

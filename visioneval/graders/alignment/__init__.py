@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -56,6 +56,8 @@ def is_percent(value: Any) -> bool:
 
 class AlignmentGrader(ShowingGrader):
     """The share of a prompt's requirements that an image meets, each checked by a judge."""
+
+    scores_match: ClassVar[bool] = True
 
     type: Literal["alignment"]
     template: Text = Field(default="alignment/alignment.md.j2", description=LOOKED_UP)

@@ -108,6 +108,7 @@ class GeckoGrader(BaseGrader, PanelOptions):
 
     kind: ClassVar[GraderKind] = QUESTIONS
     grades_records: ClassVar[bool] = True
+    scores_match: ClassVar[bool] = True
     case_fields: ClassVar[frozenset[str]] = frozenset({"questions", "add_questions"})
 
     type: Literal["gecko"]

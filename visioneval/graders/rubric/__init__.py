@@ -221,6 +221,7 @@ class RubricGrader(ShowingGrader):
     model_config = ConfigDict(serialize_by_alias=True)
     grades_records: ClassVar[bool] = True
     needs_request: ClassVar[bool] = False
+    votes_in_own_words: ClassVar[bool] = True
 
     type: Literal["rubric"]
     template: Text = Field(default="judge/rubric.md.j2", description=LOOKED_UP)

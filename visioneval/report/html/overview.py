@@ -35,7 +35,7 @@ from visioneval.report.sections import (
     quoted,
 )
 from visioneval.report.text import cut_middle
-from visioneval.suite.metrics import LeftOut
+from visioneval.suite.metrics import LeftOutScores
 
 MAX_FAILURES = 14
 _WIDE = ("gates", "failures", "rates")
@@ -47,7 +47,7 @@ _MAX_EXPLANATION = 130
 class CellNumbers:
     """Scores and times of cells: 8 bytes for each. Leaves out the scores that the means leave out."""
 
-    def __init__(self, without: LeftOut | None = None) -> None:
+    def __init__(self, without: LeftOutScores | None = None) -> None:
         """No cells."""
         self._without = without
         self.scores: defaultdict[tuple[str, str], array[float]] = defaultdict(lambda: array("d"))
@@ -80,7 +80,8 @@ def overview(
         *time_section("Generation by model run", "model run", {label: numbers.generation[label] for label in labels}),
         *time_section("Grading by grader", "grader", numbers.grading),
     ]
-    at = next((at for at, section in enumerate(report.sections) if section.title == "Cost"), len(report.sections))
+    names = [section.name if isinstance(section, Section) else "" for section in report.sections]
+    at = names.index("costs") if "costs" in names else len(names)
     sections = (*worst_failures(summary, thumbs or {}), *report.sections[:at], *times, *report.sections[at:])
     beside = [part for part in sections if not _is_wide(part)]
     cells = max(summary.planned_cells, summary.counts.cells) if summary.state == "running" else summary.counts.cells

@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visioneval.analysis.summary.counts import Counts
+from visioneval.analysis.summary.counts import VerdictCounts
 from visioneval.report.sections import Interval, Report
 from visioneval.report.text import clean, show_usd
 
@@ -156,7 +156,7 @@ def histogram(values: Sequence[float], low: float, high: float, bins: int = BINS
     return tuple(round(number / max(counts), 3) for number in counts)
 
 
-def verdict_bar(counts: Counts, cells: int) -> list[tuple[str, float, float]]:
+def verdict_bar(counts: VerdictCounts, cells: int) -> list[tuple[str, float, float]]:
     """The parts of a bar, each with its verdict, start and width, of 600. Of ``cells``, a run may lack some."""
     bar: list[tuple[str, float, float]] = []
     start = 0.0

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import Field
 
+from visioneval.plugins import GRADERS, config_of
 from visioneval.suite.case import Name, TestCase, Text, context
 from visioneval.suite.entries import CLASS, ClassName, CustomEntry
 from visioneval.suite.entries.judges import (
@@ -124,6 +125,12 @@ class BaseGrader(Frozen):
     """What it looks at."""
     grades_records: ClassVar[bool] = False
     """Whether it can grade a cell without an image from recorded answers."""
+    scores_match: ClassVar[bool] = False
+    """Whether its scores say how well an image matches its prompt, which a counter-example's does not. A text, a rubric
+    or pixels are measured against what the case expects, which is right for a counter-example too."""
+    votes_in_own_words: ClassVar[bool] = False
+    """Whether the votes in its details that are no numbers are words of lists in the suite, so that no vote says what
+    an image shows."""
     case_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields of a case that its grade depends on, in addition to those that every grade depends on."""
 
@@ -355,6 +362,12 @@ def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Options without those that leave no trace, so that the hash of a grader without them stays the same."""
     unset = {name for name in _NO_TRACE if options.get(name) is None}
     return {name: value for name, value in options.items() if name not in unset}
+
+
+def options_of_type(name: str) -> type[BaseGrader]:
+    """The options of graders of a type that a record names: ``BaseGrader`` if visioneval has no such type."""
+    options: type[BaseGrader] = config_of(GRADERS, name) if name in GRADERS else BaseGrader
+    return options
 
 
 def rubric_scale(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
