@@ -11,7 +11,7 @@ from compare_factory import cell, scored, side, verdicts
 
 from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.confirm import Confirmation, SingleCase, samples_in_doubt
+from visioneval.analysis.compare.confirm import Confirmation, SingleCase
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
@@ -21,7 +21,7 @@ from visioneval.analysis.compare.gates import (
     parse_criteria,
     parse_fail_on,
 )
-from visioneval.analysis.compare.regressed import check_regressed
+from visioneval.analysis.compare.regressed import check_regressed, samples_in_doubt
 from visioneval.analysis.sides import Cell
 
 SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}

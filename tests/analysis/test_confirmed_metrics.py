@@ -11,10 +11,15 @@ from compare_factory import mark, side
 
 from visioneval import Metric, UsageError, Verdict
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import METRICS_FIRST_STEP, METRICS_SECOND_STEP, Confirmation, metrics_in_doubt
+from visioneval.analysis.compare.confirm import Confirmation
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, needs_all_cases, parse_fail_on
 from visioneval.analysis.compare.pairing import CaseKey
-from visioneval.analysis.compare.regressed import pooled_metric
+from visioneval.analysis.compare.regressed import (
+    METRICS_FIRST_STEP,
+    METRICS_SECOND_STEP,
+    metrics_in_doubt,
+    pooled_metric,
+)
 from visioneval.analysis.sides import Cell, Side, pooled_cell
 from visioneval.types import Score
 

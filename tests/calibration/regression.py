@@ -20,9 +20,10 @@ import numpy as np
 from tests.calibration.designs import Floats, odds, repetitions
 from visioneval import ExitCode, Verdict
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.confirm import Confirmation, SampledCase, is_in_doubt, sampled_cases, samples_in_doubt
+from visioneval.analysis.compare.confirm import Confirmation, SampledCase, sampled_cases
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.compare.regressed import is_in_doubt, samples_in_doubt
 from visioneval.analysis.sides import Cell, Side, pooled_side
 from visioneval.analysis.stats.basic import t_two_sided_p
 

@@ -1,4 +1,5 @@
-"""Finds runs by name: a path, an id, a unique prefix, ``latest``, a file or a baseline."""
+"""Finds runs by name (a path, an id, a unique prefix, ``latest``, a file or a baseline) and reads them, also as the
+sides of a comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.sides import Cell, Side, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.redaction import NOTHING, Redaction, redacted_sides
+from visioneval.analysis.sides import (
+    Cell,
+    Side,
+    newest_run,
+    side_of_baseline,
+    side_of_records,
+    side_of_run,
+    with_built_in,
+)
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labels import Label
@@ -134,6 +144,25 @@ def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
         for is_in in (True, False)
     )
     return replace(side, cells=cells, others=others, planned_cells=None, is_narrowed=True)
+
+
+def read_sides(
+    names: tuple[str, str],
+    runs: Path,
+    *,
+    metrics: Sequence[str] = (),
+    redact: Redaction = NOTHING,
+    is_confirmed: bool = False,
+    warn: Warn = ignore,
+) -> tuple[Side, Side]:
+    """Reads both sides of a comparison, named as for ``read_side``; the built-in ones of ``metrics`` are among theirs.
+
+    Of a baseline of several runs as B, the newest run counts. ``is_confirmed``: B's samples of an earlier confirmation
+    are used. Raises ``UsageError`` and ``RunFormatError``.
+    """
+    a, b = (with_built_in(read_side(name, runs, warn), metrics) for name in names)
+    a, b = redacted_sides(a, newest_run(b), redact)
+    return a, replace(b, unused_confirmations=False) if is_confirmed else b
 
 
 def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree, parse_allowed
 from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.gates import (
     GateResult,
     check_confirm,
     check_gates,
-    compare_stored,
     decide,
     exit_code,
     parse_criteria,
@@ -24,7 +24,7 @@ from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.preferences import RankedBy, Rankings
 from visioneval.analysis.ranking import rank_runs, read_answered_runs
 from visioneval.analysis.redaction import Redaction
-from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, why_partial
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, read_sides, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import LOG, Run, load_run, log_listener
@@ -143,16 +143,15 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     criteria = parse_criteria(request.fail_on, request.allow, request.must_detect)
     if request.confirm is not None:
         check_confirm(request.confirm, criteria.gates)
-    comparison = compare_stored(
-        request.a,
-        request.b,
+    sides = read_sides(
+        (request.a, request.b),
         options.suite.runs,
-        criteria.gates,
-        filters=request.filters,
-        model_map=request.model_map,
+        metrics=(*request.filters.metrics, *criteria.metrics),
+        redact=request.filters.redact,
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
+    comparison = compare_sides(*sides, request.filters, request.model_map)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))
     check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call

@@ -225,7 +225,7 @@ def add_run(
 
     Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
     """
-    from visioneval.analysis.compare.metrics import differing_runs
+    from visioneval.analysis.compare.baseline_runs import differing_runs
     from visioneval.api.comparisons import add_to_baseline
 
     path, stored_runs = add_to_baseline(name, run, keep, runs, partial=partial, warn=options.say)
@@ -242,7 +242,7 @@ def show_baseline(
     """Show the runs of a baseline, and how much equal runs differ."""
     import json
 
-    from visioneval.analysis.compare.metrics import summarize_runs
+    from visioneval.analysis.compare.baseline_runs import summarize_runs
     from visioneval.records.baselines import baseline_path, read_baseline
     from visioneval.report.runs import baseline_section
     from visioneval.report.terminal import print_section

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.analysis.compare.metrics import BaselineSummary
+from visioneval.analysis.compare.baseline_runs import BaselineSummary
 from visioneval.analysis.scores import verdict_rate
 from visioneval.analysis.summary.counts import VerdictCounts, count, most_common
 from visioneval.errors import RunFormatError

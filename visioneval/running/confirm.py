@@ -9,19 +9,19 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import Comparison, cells_lost
 from visioneval.analysis.compare.confirm import (
     Confirmation,
     SampledCase,
     must_pass_cases,
     sampled_cases,
-    samples_in_doubt,
     why_not_continued,
     why_not_generated,
 )
-from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
+from visioneval.analysis.compare.gates import REGRESSED, FailOn, check_gates, needs_all_cases
 from visioneval.analysis.compare.metrics import SampleCounts
 from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.compare.regressed import samples_in_doubt
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
 from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info

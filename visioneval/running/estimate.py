@@ -13,7 +13,7 @@ from itertools import count
 from math import ceil
 from typing import Literal
 
-from visioneval.analysis.compare.confirm import can_show_regression
+from visioneval.analysis.compare.regressed import can_show_regression
 from visioneval.analysis.planning import (
     SAMPLES,
     Detect,

@@ -11,9 +11,11 @@ from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from visioneval.analysis.compare.gates import compare_stored, decide, parse_criteria
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import decide, parse_criteria
 from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.redaction import NOTHING, Redaction, check_redact
+from visioneval.analysis.run_lookup import read_sides
 from visioneval.analysis.summary.counts import most_common
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError, VisionEvalError
@@ -172,8 +174,8 @@ def live_notice(info: RunInfo, cells: int) -> str:
 def render_comparison(a: Path, b: Path, frame: PageFrame, redact: Redaction = NOTHING) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     criteria = parse_criteria()
-    filters = ComparisonFilters(redact=redact)
-    comparison = compare_stored(str(a), str(b), a.parent, criteria.gates, filters=filters, warn=lambda _: None)
+    sides = read_sides((str(a), str(b)), a.parent, metrics=criteria.metrics, redact=redact)
+    comparison = compare(*sides, ComparisonFilters(redact=redact))
     # not by their paths
     comparison = replace(comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name))
     results = decide(comparison, criteria)

@@ -9,7 +9,7 @@ import pytest
 from visioneval import TestCase
 from visioneval.plugins import GRADERS, config_of
 from visioneval.running.runner import WORK
-from visioneval.suite.entries.graders import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind
+from visioneval.suite.entries.graders import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind, options_of_type
 
 
 def grader(kind: str, **options: Any) -> Any:
@@ -62,3 +62,10 @@ def test_graders_have_a_kind() -> None:
 
 def test_a_question_about_a_pair_shows_two_outputs() -> None:
     assert [kind.shown for kind in KINDS] == [1, 1, 2, 1]
+
+
+def test_what_scores_and_votes_are_about_is_known_of_a_type_and_of_no_unknown_one() -> None:
+    """An unknown type's votes are redacted, and its scores count for counter-examples."""
+    types = {name: options_of_type(name) for name in (*GRADERS, "acme", "acme:Grader")}
+    assert {name for name, options in types.items() if options.scores_match} == {"gecko", "alignment"}
+    assert {name for name, options in types.items() if options.votes_in_own_words} == {"rubric"}

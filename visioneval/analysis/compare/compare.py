@@ -1,5 +1,5 @@
-"""Compares two runs: why their numbers may not be comparable (metrics that mean two things, cells that were graded
-differently, what B excuses and A does not), broken and fixed cells, and differences of metrics. Pure."""
+"""Compares two runs: broken and fixed cells, differences of metrics, metrics that mean two things, what B excuses and A
+does not, and what B lost. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
-from visioneval.analysis.compare.differences import PASS_RATE, Difference, adjusted
+from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.metrics import (
     Alignment,
     Amount,
     CasePasses,
+    GradingDifference,
+    Gradings,
     MetricCoverage,
     TaggedCase,
     alignments_of,
@@ -39,19 +42,19 @@ from visioneval.analysis.compare.pairing import (
     read_pairs,
     select_cells,
 )
+from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.sides import ALIGNMENT, GECKO, Cell, Cells, Side
 from visioneval.analysis.stats.variance import RunNoise, run_noise
-from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.model import Fingerprint, key_parts
+from visioneval.errors import RunFormatError, UsageError, count_of
+from visioneval.records.model import CellKey
 from visioneval.rules import parse_rule
 from visioneval.suite.filters import any_glob
-from visioneval.suite.metrics import ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
+from visioneval.suite.metrics import BUILT_IN, ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
 from visioneval.types import MUST_PASS, Metric, Verdict
 
-_PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
-_PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
-_PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
-_HASH_LENGTH = 12
+METRICS, ERRORS, CELLS, EXCUSES = LOSSES = ("missing-metrics", "errors", "missing-cells", "excuses")
+"""What B can lose, as ``--allow`` names it."""
+MAX_NAMES = 5
 _EXCLUDES = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
 """What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes, and
 a rule over words some of them."""
@@ -87,77 +90,6 @@ def _describe(side: Side, name: str, other: Metric) -> str:
     if name in side.values:
         return "number with values from {:g} to {:g}".format(*side.values[name])
     return describe_meaning(side.metrics[name], other)
-
-
-@dataclass(slots=True)
-class GradingDifference:
-    """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
-
-    metric: str
-    what: str
-    a: str
-    b: str
-    pairs: int = 0
-
-
-class Gradings:
-    """Compares how the cells of each pair were graded."""
-
-    def __init__(self) -> None:
-        """No pairs."""
-        self._parts: dict[str, GradingDifference] = {}
-        """By the part of grading keys that differs, of the parts that do not belong to a grader."""
-        self._graders: dict[str, dict[str, GradingDifference]] = {}
-        """By grader, and by what differs in its fingerprints."""
-
-    def add(self, pair: CellPair) -> None:
-        """Compares a pair."""
-        a, b = pair.a, pair.b
-        if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
-            before, after = key_parts(a.grade_key), key_parts(b.grade_key)
-            for part, what in _PARTS.items():
-                if before.get(part) != after.get(part):
-                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"))
-                    self._parts.setdefault(part, new).pairs += 1
-        fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
-        for grader in b.graders:
-            first = fingerprints.get(grader.key)
-            if first is not None and first != grader.fingerprint:
-                differences = self._graders.setdefault(grader.key, {})
-                for what, value_a, value_b in _changed_fields(first, grader.fingerprint):
-                    new = GradingDifference(grader.key, what, value_a, value_b)
-                    differences.setdefault(what, new).pairs += 1
-
-    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> Iterator[GradingDifference]:
-        """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
-        yield from (self._parts[part] for part in _PARTS if part in self._parts)
-        writers = {**a.writers, **b.writers}
-        for metric in metrics:
-            is_computed = metric in a.sources or metric in b.sources
-            sources = (*a.sources.get(metric, ()), *b.sources.get(metric, ())) if is_computed else (metric,)
-            for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
-                for difference in self._graders.get(key, {}).values():
-                    yield replace(difference, metric=metric)
-
-
-def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
-    """Compares versions, and fields that both fingerprints have. A judge that only one side asked is no difference."""
-    fields = (
-        ("version", before.version or "none", after.version or "none"),
-        ("judge model", before.judge_model, after.judge_model),
-        ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
-        ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),
-        ("config", _short_hash(before.config_sha256), _short_hash(after.config_sha256)),
-    )
-    yield from ((what, a, b) for what, a, b in fields if a and b and a != b)
-    tools = before.tool_versions
-    yield from (
-        (f"{name} version", tools[name], b) for name, b in after.tool_versions.items() if tools.get(name, b) != b
-    )
-
-
-def _short_hash(digest: str | None) -> str:
-    return (digest or "")[:_HASH_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +260,75 @@ class Comparison:
         return None not in (self.a.source_sha256, self.b.source_sha256) and (
             self.a.source_sha256 != self.b.source_sha256
         )
+
+
+class Loss(NamedTuple):
+    """What B lost of a kind, empty if nothing, and what is true of B then.
+
+    ``share`` is that of the pairs with a new error, and 1 for the other kinds, of which nothing or all is accepted.
+    """
+
+    kind: str
+    what: str
+    none_lost: str
+    share: float = 1.0
+
+
+def losses(comparison: Comparison) -> tuple[Loss, ...]:
+    """What B lost, by kind: a number over the rest says nothing about what is gone."""
+    lost, new_errors, pairs = cells_lost(comparison), comparison.where(lambda row: row.new_error), comparison.pairs
+    lost_cells = f"not in B: {count_of(len(lost), 'cell')} of A: {shortened(lost.columns.used_cases)}" if lost else ""
+    left_out = f", except {len(comparison.only_a):,} that flags left out" if comparison.only_a else ""
+    excuses = [
+        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
+    ]
+    excused = f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
+    in_both = comparison.changed("still_error").columns.used_cases
+    named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
+    errors = f"{len(new_errors):,} of {len(pairs):,} cells were measured in A and have errors in B"
+    return (
+        Loss(METRICS, _lost_metrics(comparison), "every metric of A is measured in B"),
+        Loss(
+            ERRORS,
+            f"{errors}: {shortened(new_errors.columns.used_cases)}" if new_errors else "",
+            f"no cell of B has an error that A has not{named}",
+            share=len(new_errors) / len(pairs),
+        ),
+        Loss(CELLS, lost_cells, f"every cell of A is in B{left_out}"),
+        Loss(EXCUSES, excused, "B excuses nothing that A does not"),
+    )
+
+
+def _lost_metrics(comparison: Comparison) -> str:
+    lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
+    for name, cases in comparison.coverage.other_tags.items():
+        names = shortened(cases)
+        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {names}")
+    for name, (before, after) in comparison.coverage.measured.items():
+        if name in BUILT_IN:
+            continue  # an output from the cache has none, and loses nothing by that
+        if before and (not after or LeftOut(before - after, before).is_too_much()):
+            lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
+    return shortened(lost, "; ")
+
+
+def cells_lost(comparison: Comparison) -> Cells:
+    """Cells that only A has, without those that flags or ``RUN@LABEL`` left out of B."""
+    renamed, b = dict(comparison.labels), comparison.b
+
+    def is_lost(cell: CellKey) -> bool:
+        test_id, label, sample = cell
+        return not (b.is_narrowed and label not in renamed) and not b.leaves_out(
+            test_id, renamed.get(label, label), sample
+        )
+
+    return comparison.only_a.where(is_lost)
+
+
+def shortened(names: Sequence[str], separator: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MAX_NAMES
+    return separator.join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed: Sequence[str] = ()) -> Comparison:

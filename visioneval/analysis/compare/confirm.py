@@ -1,9 +1,9 @@
-"""Cases tagged ``must_pass``, and new samples of a comparison (``compare --confirm``): what leaves a doubt, which cases
-get them, and whether a run can give any. Pure.
+"""Cases tagged ``must_pass``, and new samples of a comparison (``compare --confirm``): which cases can get them,
+whether a run can give any, and what they decide. Pure.
 
 A judge turns some verdicts round by chance. With one verdict per sample, more samples would mean more false alarms;
-with a majority, they mean fewer. The first of two steps of the gate ``regressed`` leaves a doubt where only new
-samples can decide.
+with a majority, they mean fewer. What leaves a doubt is a matter of the gate: that of ``regressed`` is in
+``regressed.py``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.metrics import NO_SAMPLES, CasePasses, SampleCounts
+from visioneval.analysis.compare.compare import Comparison, shortened
+from visioneval.analysis.compare.metrics import NO_SAMPLES, SampleCounts
 from visioneval.analysis.compare.pairing import CaseKey
+from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.sides import Cells, Side
-from visioneval.analysis.stats.tests import Counts, lowest_case_p, lowest_worse_p
-from visioneval.analysis.stats.variance import NO_NOISE, RunNoise
 from visioneval.errors import count_of
 from visioneval.records.model import RunInfo
-from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.filters import chain_of
 from visioneval.types import Score, Verdict
 
 CaseState = Literal["passed", "broken", "unmeasured"]
-MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +136,62 @@ class Confirmation:
         return f"{count if fewest == most else f'{fewest:,} to {count}'} of each case"
 
 
+@dataclass(slots=True)
+class NewSamples:
+    """Counts the new samples of some cases.
+
+    Of ``units`` that were generated, ``unmeasured`` are an ERROR or have ``null`` as score, and ``missing`` more were
+    planned. ``lacking`` are the cases that lack any of these.
+    """
+
+    units: int = 0
+    unmeasured: int = 0
+    missing: int = 0
+    lacking: dict[CaseKey, None] = field(default_factory=dict)
+
+    def add(self, case: CaseKey, *, units: int, unmeasured: int, missing: int) -> None:
+        """Counts the samples of a case on a model run, or of one of its turns."""
+        self.units += units
+        self.unmeasured += unmeasured
+        self.missing += missing
+        if unmeasured or missing:
+            self.lacking[case] = None
+
+    def words(self, confirmation: Confirmation) -> str:
+        """``with 3 new samples of each case``, and how many of them were not measured."""
+        lost = f" ({self._left_out.sentence('new sample')})" if self.unmeasured else ""
+        return f"with {confirmation.of_each_case}{lost}"
+
+    @property
+    def _left_out(self) -> LeftOut:
+        return LeftOut(self.unmeasured, self.units)
+
+    def why_not_pooled(
+        self, confirmation: Confirmation, granted: float
+    ) -> tuple[Literal["unmeasured", "cannot_tell"], str] | None:
+        """The state of a gate that is in doubt and lacks too many new samples, and why, after its numbers.
+
+        ``None`` if it lacks few enough: as many as of the pairs of a comparison, or the share ``granted``.
+        """
+        cases = count_of(len(self.lacking), "case")
+        if self.missing and confirmation.stopped:
+            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped})"
+        if self.missing and confirmation.failed:
+            failed = " and ".join(confirmation.failed)
+            return "cannot_tell", f"; only new samples of all cases can decide, and {failed} failed without them"
+        if self.missing:
+            return "unmeasured", f", and {cases} could not be confirmed"
+        if not self.unmeasured or (self.unmeasured < self.units and not self._left_out.is_too_much(granted)):
+            return None
+        sentence = self._left_out.sentence("new sample", granted)
+        cure = " (--allow unmeasured=RATE accepts more)" if self.unmeasured < self.units else ""
+        if confirmation.stopped:
+            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped}): {sentence}{cure}"
+        is_run_named = len({label for _, label in self.lacking}) > 1
+        names = shortened([f"{case} on {label}" if is_run_named else case for case, label in self.lacking])
+        return "unmeasured", f", and {sentence}: {names}{cure}"
+
+
 def must_pass_cases(
     comparison: Comparison, lost: Cells, confirmation: Confirmation | None = None
 ) -> tuple[MustPassCase, ...]:
@@ -203,111 +255,6 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.measured + unmeasured}{tail})"
         )
     return shortened(names)
-
-
-def shortened(names: Sequence[str], separator: str = ", ") -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - MAX_NAMES
-    return separator.join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-
-
-FIRST_STEP, SECOND_STEP = 0.005, 0.02
-"""One-sided levels with new samples of the pass rate: together half of ``ALPHA``. A single case that is worse at
-``FIRST_STEP`` fails without any, and new samples may clear one that is worse only at ``CASE_ALPHA``."""
-METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
-"""Two-sided levels with new samples, of all metrics together: together ``ALPHA``. Only half of each can fail a gate."""
-DOUBT = 0.3
-"""The pass rate is in doubt up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
-their pass rate, and seven need no new samples."""
-_FEWEST_CASES = 3
-"""With fewer cases, no metric has an adjusted p up to ``DOUBT``."""
-
-
-def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
-    """The single cases that are worse at their level, and not so surely that new samples cannot clear them."""
-    return tuple(case for case in comparison.cases if FIRST_STEP <= case.p < CASE_ALPHA)
-
-
-def samples_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
-    """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
-    doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
-    return tuple(
-        SingleCase(*case.key) if case.key in doubtful else case
-        for case in sampled_cases(comparison)
-        if chain_key(case.key) in doubtful
-    )
-
-
-def is_in_doubt(comparison: Comparison) -> bool:
-    """Whether only new samples of all cases can tell if the pass rate or a metric is worse."""
-    return is_rate_in_doubt(comparison) or bool(metrics_in_doubt(comparison))
-
-
-def is_rate_in_doubt(comparison: Comparison) -> bool:
-    """Whether only new samples of all cases can tell if the pass rate is worse."""
-    return FIRST_STEP <= one_sided(comparison.pass_rate) <= DOUBT or bool(undecided(comparison))
-
-
-def metrics_in_doubt(comparison: Comparison) -> list[Difference]:
-    """The metrics that are worse, and not yet surely so. Each is one of those ``tested_again``."""
-    return [
-        item
-        for item in tested_again(comparison)
-        if (item.worse_by or 0) > 0 and item.p_holm is not None and METRICS_FIRST_STEP <= item.p_holm <= DOUBT
-    ]
-
-
-def tested_again(comparison: Comparison) -> list[Difference]:
-    """The metrics that the second step tests, among which it shares its level: those that new samples could show to be
-    worse. Which these are depends on no score.
-    """
-    return [item for item in comparison.metrics if item.metric.better != "none" and item.n_cases >= _FEWEST_CASES]
-
-
-def undecided(comparison: Comparison) -> str:
-    """Why a comparison in which cells broke cannot tell whether that is chance; empty if it can, or if nothing broke.
-
-    That is so where no outcome of these cases and samples could have shown a regression, and where more than half of
-    what passed broke.
-    """
-    rate = comparison.pass_rate
-    broken = sum(row.change == "broken" for row in comparison.table.stable)
-    if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
-        return ""
-    can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
-    if can_show and rate.b >= rate.a / 2:
-        return ""
-    samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
-    what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
-
-    def decides(new: int) -> bool:
-        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
-        return lowest_worse_p(counts, comparison.noise) < SECOND_STEP
-
-    # the fewest new samples of each case with which the loss of everything would show
-    needed = next(filter(decides, range(1, MAX_CONFIRM + 1)), None) if can_be_sampled(comparison) else None
-    cure = f"--confirm {needed} would" if needed else "more cases would"
-    if can_show:
-        return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
-    return f"{what}; {samples} cannot show it at 5 %: {cure}"
-
-
-def can_show_regression(samples: Sequence[int]) -> bool:
-    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression."""
-    return _can_show([Counts(number, number, 0, number) for number in samples])
-
-
-def _can_show(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> bool:
-    """Whether these numbers of samples could show a regression at all: if everything passed in A and nothing in B."""
-    lost = (case._replace(a_passed=case.a, b_passed=0) for case in cases)
-    return 2 * lowest_worse_p(cases, noise) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in lost)
-
-
-def one_sided(rate: Difference) -> float:
-    """The one-sided p that the pass rate of B is worse."""
-    if rate.p is None or rate.difference is None:
-        return 1.0
-    return rate.p / 2 if rate.difference < 0 else 1 - rate.p / 2
 
 
 def chain_key(key: CaseKey) -> CaseKey:

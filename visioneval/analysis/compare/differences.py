@@ -115,6 +115,13 @@ class Difference:
         return None if size is not None and widest is not None and size > widest else size
 
 
+def one_sided(rate: Difference) -> float:
+    """The one-sided p that the pass rate of B is worse."""
+    if rate.p is None or rate.difference is None:
+        return 1.0
+    return rate.p / 2 if rate.difference < 0 else 1 - rate.p / 2
+
+
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 

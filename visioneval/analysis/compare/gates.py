@@ -1,10 +1,8 @@
-"""Decides about two runs: reads and compares them, checks the gates (``--fail-on``), what they leave out, and what B
-lost. Pure, beside the reading.
+"""Decides about a comparison: the gates (``--fail-on``), what they leave out, what B lost, and the exit code. Pure.
 
-The command, the API and the pages of ``view`` all decide here, so that they never differ. A number over the rest says
-nothing about what is gone, so each loss (metrics, measured cells, cells) is reported like a gate that was not measured,
-until ``--allow`` accepts it. Cells that are an ERROR on both sides are named, and do not count: B lost nothing by them,
-and A was accepted with them.
+The command, the API and the pages of ``view`` all decide here, so that they never differ. Each loss (metrics, measured
+cells, cells) is reported like a gate that was not measured, until ``--allow`` accepts it. Cells that are an ERROR on
+both sides are named, and do not count: B lost nothing by them, and A was accepted with them.
 """
 
 from __future__ import annotations
@@ -12,39 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
-from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.compare import ERRORS, LOSSES, MAX_NAMES, Comparison, cells_lost, losses
 from visioneval.analysis.compare.confirm import (
-    MAX_NAMES,
     Confirmation,
     MustPassCase,
     describe_cases,
-    is_in_doubt,
     must_pass_cases,
-    shortened,
 )
 from visioneval.analysis.compare.differences import PASS_RATE, Difference, widest_difference
-from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.compare.regressed import (
     check_regressed,
+    is_in_doubt,
     pooled_metric,
     pooled_passes,
 )
 from visioneval.analysis.left_out import LeftOut, parse_allow
-from visioneval.analysis.redaction import redacted_sides
-from visioneval.analysis.run_lookup import Warn, read_side
-from visioneval.analysis.sides import Cells, newest_run, with_built_in
 from visioneval.analysis.stats.basic import grouped
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
-from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.metrics import BUILT_IN
 from visioneval.types import MUST_PASS, Verdict
 
-REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
+REGRESSED, MUST_DETECT = "regressed", "must_detect"
+CANNOT_TELL, UNMEASURED = "cannot-tell", "unmeasured"
+"""What ``--allow`` accepts beside losses: gates that cannot tell, and pairs that a gate leaves out as a side was not
+measured."""
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
 NAMES = ("broken", *DEFAULT)
 _UNMEASURED = "no pair with both cells measured"
@@ -53,6 +46,8 @@ _REPLACED = {"significant": f"it is now part of {REGRESSED}, which also tests ea
 
 State = Literal["passed", "failed", "unmeasured", "cannot_tell", "not_applicable"]
 OverallState = Literal["passed", "failed", "unmeasured", "cannot_tell", "incomplete"]
+Allowed = Mapping[str, float]
+"""The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,19 +210,6 @@ def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> Over
     return "cannot_tell" if "cannot_tell" in states else "passed"
 
 
-def cells_lost(comparison: Comparison) -> Cells:
-    """Cells that only A has, without those that flags or ``RUN@LABEL`` left out of B."""
-    renamed, b = dict(comparison.labels), comparison.b
-
-    def is_lost(cell: CellKey) -> bool:
-        test_id, label, sample = cell
-        return not (b.is_narrowed and label not in renamed) and not b.leaves_out(
-            test_id, renamed.get(label, label), sample
-        )
-
-    return comparison.only_a.where(is_lost)
-
-
 def _check_bound(
     gate: FailOn, name: str, comparison: Comparison, confirmation: Confirmation | None, granted: float
 ) -> GateResult:
@@ -291,40 +273,6 @@ def _difference_of(name: str, comparison: Comparison) -> Difference:
     return by_name[name]
 
 
-METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells", "excuses")
-KINDS = (METRICS, ERRORS, CELLS, EXCUSES, CANNOT_TELL)
-UNMEASURED = "unmeasured"
-"""Pairs that a gate leaves out because a side was not measured."""
-
-Allowed = Mapping[str, float]
-"""The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
-
-
-def compare_stored(
-    a: str,
-    b: str,
-    runs: Path,
-    gates: Sequence[FailOn],
-    *,
-    filters: ComparisonFilters,
-    model_map: Sequence[str] = (),
-    is_confirmed: bool = False,
-    warn: Warn,
-) -> Comparison:
-    """Compares two sides, named as for ``read_side``; the metrics that ``gates`` name are among its metrics.
-
-    Of a baseline of several runs as B, the newest run counts.
-
-    ``is_confirmed``: B's samples of an earlier confirmation are used. Raises ``UsageError`` and ``RunFormatError``.
-    """
-    named = (*filters.metrics, *(gate.metric or "" for gate in gates))
-    first, second = (with_built_in(read_side(name, runs, warn), named) for name in (a, b))
-    first, second = redacted_sides(first, newest_run(second), filters.redact)
-    if is_confirmed:
-        second = replace(second, unused_confirmations=False)
-    return compare(first, second, filters, model_map)
-
-
 @dataclass(frozen=True, slots=True)
 class Criteria:
     """By what a comparison is decided.
@@ -335,6 +283,11 @@ class Criteria:
     gates: tuple[FailOn, ...]
     allowed: Allowed
     must_detect: float | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the gates name."""
+        return tuple(gate.metric for gate in self.gates if gate.metric is not None)
 
 
 def parse_criteria(
@@ -372,52 +325,18 @@ def decide(
 
 def parse_allowed(values: Iterable[str]) -> Allowed:
     """Parses the values of ``--allow``. Raises ``UsageError``."""
-    return parse_allow(values, (*KINDS, UNMEASURED), rated=(ERRORS, UNMEASURED))
+    return parse_allow(values, (*LOSSES, CANNOT_TELL, UNMEASURED), rated=(ERRORS, UNMEASURED))
 
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
     """One result for each kind of loss."""
-    lost, new_errors, pairs = cells_lost(comparison), comparison.where(lambda row: row.new_error), comparison.pairs
-    lost_cells = f"not in B: {count_of(len(lost), 'cell')} of A: {shortened(lost.columns.used_cases)}" if lost else ""
-    left_out = f", except {len(comparison.only_a):,} that flags left out" if comparison.only_a else ""
-    excuses = [
-        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {shortened(excuse.cases)}" for excuse in comparison.excuses
-    ]
-    excused = f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
-    in_both = comparison.changed("still_error").columns.used_cases
-    named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
-    errors = f"{len(new_errors):,} of {len(pairs):,} cells were measured in A and have errors in B"
-    losses = {
-        METRICS: (_lost_metrics(comparison), "every metric of A is measured in B"),
-        ERRORS: (
-            f"{errors}: {shortened(new_errors.columns.used_cases)}" if new_errors else "",
-            f"no cell of B has an error that A has not{named}",
-        ),
-        CELLS: (lost_cells, f"every cell of A is in B{left_out}"),
-        EXCUSES: (excused, "B excuses nothing that A does not"),
-    }
-    accepted = allowed.keys() - {ERRORS}
-    if is_true(len(new_errors) / len(pairs), "<=", allowed.get(ERRORS, 0.0)):
-        accepted |= {ERRORS}
     results = []
-    for kind, (loss, none_lost) in losses.items():
-        state: State = "unmeasured" if loss and kind not in accepted else "passed"
-        end = f" (--allow {kind} accepts this)" if state == "unmeasured" else " (allowed)"
-        results.append(GateResult(FailOn(kind), state, f"{loss}{end}" if loss else none_lost))
+    for loss in losses(comparison):
+        is_accepted = is_true(loss.share, "<=", allowed.get(loss.kind, 0.0))
+        state: State = "passed" if not loss.what or is_accepted else "unmeasured"
+        end = " (allowed)" if is_accepted else f" (--allow {loss.kind} accepts this)"
+        results.append(GateResult(FailOn(loss.kind), state, f"{loss.what}{end}" if loss.what else loss.none_lost))
     return tuple(results)
-
-
-def _lost_metrics(comparison: Comparison) -> str:
-    lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
-    for name, cases in comparison.coverage.other_tags.items():
-        names = shortened(cases)
-        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {names}")
-    for name, (before, after) in comparison.coverage.measured.items():
-        if name in BUILT_IN:
-            continue  # an output from the cache has none, and loses nothing by that
-        if before and (not after or LeftOut(before - after, before).is_too_much()):
-            lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
-    return shortened(lost, "; ")
 
 
 def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -> GateResult:

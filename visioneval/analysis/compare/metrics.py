@@ -1,5 +1,5 @@
-"""Numbers of pairs: samples of cases, pass rates by case, model run and tag, failure tags, metrics and how often they
-are measured. And the runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
+"""Numbers of pairs: samples of cases, pass rates by case, model run and tag, failure tags, metrics, how often they
+are measured and how their grading differs. Pure.
 
 Pairs of flaky cases do not count in differences. A pair with a side that is neither PASS nor FAIL is unmeasured.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum, isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
 from visioneval.analysis.compare.differences import (
-    ALPHA,
     CASE_ALPHA,
     PASS_RATE,
     PASSED,
@@ -23,19 +22,32 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
     scores_difference,
 )
-from visioneval.analysis.compare.pairing import ABSENT, PairRow, Pairs, PairTable, case_numbers, run_verdicts, scores_of
-from visioneval.analysis.scores import WORD_SHARE, Estimate, verdict_rate
-from visioneval.analysis.sides import MEASURED, Cell
+from visioneval.analysis.compare.pairing import (
+    ABSENT,
+    CellPair,
+    PairRow,
+    Pairs,
+    PairTable,
+    case_numbers,
+    run_verdicts,
+    scores_of,
+)
+from visioneval.analysis.scores import WORD_SHARE
+from visioneval.analysis.sides import MEASURED, Cell, Side
 from visioneval.analysis.stats.basic import grouped
-from visioneval.analysis.stats.tests import Counts, adjusted_case_ps, holm, two_sided, worse_p
-from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, run_noise, shared_variance
-from visioneval.records.baselines import Baseline
-from visioneval.suite.filters import chain_of
+from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
+from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
+from visioneval.records.model import Fingerprint, key_parts
 from visioneval.suite.metrics import is_metric_of
-from visioneval.types import MUST_PASS, Frozen, Metric, Verdict
+from visioneval.types import MUST_PASS, Metric, Verdict
 
 if TYPE_CHECKING:
     from visioneval.analysis.compare.pairing import Flags, Numbers
+
+_PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
+_PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
+_PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
+_HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,77 +362,72 @@ def alignments_of(table: PairTable, pairs: Pairs, graders: Sequence[str]) -> lis
     return sorted(alignments, key=lambda item: (item.b or 0.0) - (item.a or 0.0))
 
 
-class RunOfBaseline(Frozen):
-    """A run of a baseline. ``p`` is that of its pass rate being that of the other runs, adjusted for their number."""
+@dataclass(slots=True)
+class GradingDifference:
+    """A metric's grading differs in ``what`` in ``pairs`` pairs. ``a`` and ``b`` are the values of one pair."""
 
-    run: str
-    cells: int
-    pass_rate: Estimate
-    p: float | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether it differs from the other runs by more than chance."""
-        return self.p is not None and self.p < ALPHA
+    metric: str
+    what: str
+    a: str
+    b: str
+    pairs: int = 0
 
 
-class BaselineSummary(Frozen):
-    """The runs of a baseline, the newest first.
+class Gradings:
+    """Compares how the cells of each pair were graded."""
 
-    ``between_runs`` is the standard deviation of the pass rate that equal runs share in all cases, in 0..1, and
-    ``dispersion`` the variance of the passes of a case as a multiple of that of independent samples; both ``None`` for
-    fewer than two runs, and the latter with one sample per case.
-    """
+    def __init__(self) -> None:
+        """No pairs."""
+        self._parts: dict[str, GradingDifference] = {}
+        """By the part of grading keys that differs, of the parts that do not belong to a grader."""
+        self._graders: dict[str, dict[str, GradingDifference]] = {}
+        """By grader, and by what differs in its fingerprints."""
 
-    suite: str
-    runs: tuple[RunOfBaseline, ...]
-    between_runs: float | None
-    dispersion: float | None
+    def add(self, pair: CellPair) -> None:
+        """Compares a pair."""
+        a, b = pair.a, pair.b
+        if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
+            before, after = key_parts(a.grade_key), key_parts(b.grade_key)
+            for part, what in _PARTS.items():
+                if before.get(part) != after.get(part):
+                    new = GradingDifference(PASS_RATE, what, before.get(part, "none"), after.get(part, "none"))
+                    self._parts.setdefault(part, new).pairs += 1
+        fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
+        for grader in b.graders:
+            first = fingerprints.get(grader.key)
+            if first is not None and first != grader.fingerprint:
+                differences = self._graders.setdefault(grader.key, {})
+                for what, value_a, value_b in _changed_fields(first, grader.fingerprint):
+                    new = GradingDifference(grader.key, what, value_a, value_b)
+                    differences.setdefault(what, new).pairs += 1
+
+    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> Iterator[GradingDifference]:
+        """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
+        yield from (self._parts[part] for part in _PARTS if part in self._parts)
+        writers = {**a.writers, **b.writers}
+        for metric in metrics:
+            is_computed = metric in a.sources or metric in b.sources
+            sources = (*a.sources.get(metric, ()), *b.sources.get(metric, ())) if is_computed else (metric,)
+            for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
+                for difference in self._graders.get(key, {}).values():
+                    yield replace(difference, metric=metric)
 
 
-def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
-    """The runs of a baseline and their noise."""
-    passes = passes_of_runs(
-        (chain_of(line.test_id), [line.verdict if run is baseline else None for run in baselines])
-        for baseline in baselines
-        for line in baseline.lines
-        if not line.flaky
+def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
+    """Compares versions, and fields that both fingerprints have. A judge that only one side asked is no difference."""
+    fields = (
+        ("version", before.version or "none", after.version or "none"),
+        ("judge model", before.judge_model, after.judge_model),
+        ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
+        ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),
+        ("config", _short_hash(before.config_sha256), _short_hash(after.config_sha256)),
     )
-    noise = run_noise(passes)
-    has_samples = any(measured > 1 for row in passes for _, measured in row)
-    p_values: list[float | None] = [None] * len(baselines)
-    if passes and len(baselines) > 1:  # of the cases of each run against those of the others, adjusted by Holm
-        worse = [worse_p([_against_others(row, at) for row in passes]) or 0.0 for at in range(len(baselines))]
-        p_values = list(holm(list(map(two_sided, worse))))
-    runs = tuple(
-        RunOfBaseline(
-            run=baseline.header.run,
-            cells=len(baseline.lines),
-            pass_rate=verdict_rate((line.test_id, line.verdict) for line in baseline.lines),
-            p=p,
-        )
-        for baseline, p in zip(baselines, p_values, strict=True)
-    )
-    is_known = noise.runs > 1
-    return BaselineSummary(
-        suite=baselines[0].header.suite,
-        runs=runs,
-        between_runs=noise.shared**0.5 if is_known else None,
-        dispersion=noise.dispersion if is_known and has_samples else None,
+    yield from ((what, a, b) for what, a, b in fields if a and b and a != b)
+    tools = before.tool_versions
+    yield from (
+        (f"{name} version", tools[name], b) for name, b in after.tool_versions.items() if tools.get(name, b) != b
     )
 
 
-def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
-    """A sentence for each run that differs from the others by more than chance."""
-    for run in summarize_runs(baselines).runs:
-        if run.differs and run.pass_rate.value is not None:
-            yield (
-                f"{run.run} differs from the other runs by more than chance (pass rate {run.pass_rate.value:.1%},"
-                f" p {run.p:.2g}): was it another model, prompt or judge?"
-            )
-
-
-def _against_others(runs: Sequence[Passes], at: int) -> Counts:
-    """The passes of a case in the run at a position, and in all others."""
-    others = [counts for number, counts in enumerate(runs) if number != at]
-    return Counts(sum(passed for passed, _ in others), sum(number for _, number in others), *runs[at])
+def _short_hash(digest: str | None) -> str:
+    return (digest or "")[:_HASH_LENGTH]

@@ -16,99 +16,133 @@ from dataclasses import dataclass, field, replace
 from math import fsum, isfinite, nan
 from typing import Literal, NamedTuple
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import MAX_NAMES, Comparison, shortened
 from visioneval.analysis.compare.confirm import (
-    FIRST_STEP,
-    MAX_NAMES,
-    METRICS_FIRST_STEP,
-    METRICS_SECOND_STEP,
-    SECOND_STEP,
     Confirmation,
-    cases_in_doubt,
+    NewSamples,
+    SampledCase,
+    SingleCase,
+    can_be_sampled,
     chain_key,
-    is_rate_in_doubt,
-    metrics_in_doubt,
-    one_sided,
-    shortened,
+    sampled_cases,
     single_cases,
-    tested_again,
-    undecided,
 )
-from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
+from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference, one_sided
 from visioneval.analysis.compare.metrics import CasePasses, metric_pairs
 from visioneval.analysis.compare.pairing import CaseKey
-from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.scores import number_of
 from visioneval.analysis.stats.tests import (
     Counts,
     Samples,
+    lowest_case_p,
     lowest_p,
     lowest_worse_p,
     mean_change,
     permutation_test,
     worse_p,
 )
-from visioneval.analysis.stats.variance import detectable_within
+from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, detectable_within
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
+from visioneval.settings import MAX_CONFIRM
 from visioneval.suite.filters import chain_of
 from visioneval.types import Verdict
 
+FIRST_STEP, SECOND_STEP = 0.005, 0.02
+"""One-sided levels with new samples of the pass rate: together half of ``ALPHA``. A single case that is worse at
+``FIRST_STEP`` fails without any, and new samples may clear one that is worse only at ``CASE_ALPHA``."""
+METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
+"""Two-sided levels with new samples, of all metrics together: together ``ALPHA``. Only half of each can fail a gate."""
+DOUBT = 0.3
+"""The pass rate is in doubt up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
+their pass rate, and seven need no new samples."""
+_FEWEST_CASES = 3
+"""With fewer cases, no metric has an adjusted p up to ``DOUBT``."""
 
-@dataclass(slots=True)
-class NewSamples:
-    """Counts the new samples of some cases.
+State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
+_WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
+_STATES: dict[str, State] = {"passed": "passed", "broken": "failed", "unmeasured": "unmeasured"}
+"""By the state of a single case."""
 
-    Of ``units`` that were generated, ``unmeasured`` are an ERROR or have ``null`` as score, and ``missing`` more were
-    planned. ``lacking`` are the cases that lack any of these.
+
+def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
+    """The single cases that are worse at their level, and not so surely that new samples cannot clear them."""
+    return tuple(case for case in comparison.cases if FIRST_STEP <= case.p < CASE_ALPHA)
+
+
+def samples_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
+    """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
+    doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
+    return tuple(
+        SingleCase(*case.key) if case.key in doubtful else case
+        for case in sampled_cases(comparison)
+        if chain_key(case.key) in doubtful
+    )
+
+
+def is_in_doubt(comparison: Comparison) -> bool:
+    """Whether only new samples of all cases can tell if the pass rate or a metric is worse."""
+    return is_rate_in_doubt(comparison) or bool(metrics_in_doubt(comparison))
+
+
+def is_rate_in_doubt(comparison: Comparison) -> bool:
+    """Whether only new samples of all cases can tell if the pass rate is worse."""
+    return FIRST_STEP <= one_sided(comparison.pass_rate) <= DOUBT or bool(undecided(comparison))
+
+
+def metrics_in_doubt(comparison: Comparison) -> list[Difference]:
+    """The metrics that are worse, and not yet surely so. Each is one of those ``tested_again``."""
+    return [
+        item
+        for item in tested_again(comparison)
+        if (item.worse_by or 0) > 0 and item.p_holm is not None and METRICS_FIRST_STEP <= item.p_holm <= DOUBT
+    ]
+
+
+def tested_again(comparison: Comparison) -> list[Difference]:
+    """The metrics that the second step tests, among which it shares its level: those that new samples could show to be
+    worse. Which these are depends on no score.
     """
+    return [item for item in comparison.metrics if item.metric.better != "none" and item.n_cases >= _FEWEST_CASES]
 
-    units: int = 0
-    unmeasured: int = 0
-    missing: int = 0
-    lacking: dict[CaseKey, None] = field(default_factory=dict)
 
-    def add(self, case: CaseKey, *, units: int, unmeasured: int, missing: int) -> None:
-        """Counts the samples of a case on a model run, or of one of its turns."""
-        self.units += units
-        self.unmeasured += unmeasured
-        self.missing += missing
-        if unmeasured or missing:
-            self.lacking[case] = None
+def undecided(comparison: Comparison) -> str:
+    """Why a comparison in which cells broke cannot tell whether that is chance; empty if it can, or if nothing broke.
 
-    def words(self, confirmation: Confirmation) -> str:
-        """``with 3 new samples of each case``, and how many of them were not measured."""
-        lost = f" ({self._left_out.sentence('new sample')})" if self.unmeasured else ""
-        return f"with {confirmation.of_each_case}{lost}"
+    That is so where no outcome of these cases and samples could have shown a regression, and where more than half of
+    what passed broke.
+    """
+    rate = comparison.pass_rate
+    broken = sum(row.change == "broken" for row in comparison.table.stable)
+    if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
+        return ""
+    can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
+    if can_show and rate.b >= rate.a / 2:
+        return ""
+    samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
+    what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
 
-    @property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(self.unmeasured, self.units)
+    def decides(new: int) -> bool:
+        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
+        return lowest_worse_p(counts, comparison.noise) < SECOND_STEP
 
-    def why_not_pooled(
-        self, confirmation: Confirmation, granted: float
-    ) -> tuple[Literal["unmeasured", "cannot_tell"], str] | None:
-        """The state of a gate that is in doubt and lacks too many new samples, and why, after its numbers.
+    # the fewest new samples of each case with which the loss of everything would show
+    needed = next(filter(decides, range(1, MAX_CONFIRM + 1)), None) if can_be_sampled(comparison) else None
+    cure = f"--confirm {needed} would" if needed else "more cases would"
+    if can_show:
+        return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
+    return f"{what}; {samples} cannot show it at 5 %: {cure}"
 
-        ``None`` if it lacks few enough: as many as of the pairs of a comparison, or the share ``granted``.
-        """
-        cases = count_of(len(self.lacking), "case")
-        if self.missing and confirmation.stopped:
-            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped})"
-        if self.missing and confirmation.failed:
-            failed = " and ".join(confirmation.failed)
-            return "cannot_tell", f"; only new samples of all cases can decide, and {failed} failed without them"
-        if self.missing:
-            return "unmeasured", f", and {cases} could not be confirmed"
-        if not self.unmeasured or (self.unmeasured < self.units and not self._left_out.is_too_much(granted)):
-            return None
-        sentence = self._left_out.sentence("new sample", granted)
-        cure = " (--allow unmeasured=RATE accepts more)" if self.unmeasured < self.units else ""
-        if confirmation.stopped:
-            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped}): {sentence}{cure}"
-        is_run_named = len({label for _, label in self.lacking}) > 1
-        names = shortened([f"{case} on {label}" if is_run_named else case for case, label in self.lacking])
-        return "unmeasured", f", and {sentence}: {names}{cure}"
+
+def can_show_regression(samples: Sequence[int]) -> bool:
+    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression."""
+    return _can_show([Counts(number, number, 0, number) for number in samples])
+
+
+def _can_show(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> bool:
+    """Whether these numbers of samples could show a regression at all: if everything passed in A and nothing in B."""
+    lost = (case._replace(a_passed=case.a, b_passed=0) for case in cases)
+    return 2 * lowest_worse_p(cases, noise) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +250,6 @@ def pooled_metric(comparison: Comparison, confirmation: Confirmation, first: Dif
         b = [[turn.b.get(row, nan) for turn in of_chain] for row in rows_b]
         samples.append(Samples(a, b, [turn.pairs / pairs[case] / len(pairs) for turn in of_chain]))
     return PooledMetric(first, samples, new)
-
-
-State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
-_WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
-_STATES: dict[str, State] = {"passed": "passed", "broken": "failed", "unmeasured": "unmeasured"}
-"""By the state of a single case."""
 
 
 class Regression(NamedTuple):

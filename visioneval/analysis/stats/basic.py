@@ -53,8 +53,11 @@ def grouped(items: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT]]:
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
     """The Wilson score interval of a rate as ``(low, high)`` in 0..1. A tie is half a success.
 
-    ``n`` may be an effective number of observations. Raises ``ValueError`` for ``n <= 0``, or if ``successes`` is not
-    in 0..``n``.
+    The formula, for ``n`` independent observations or an effective number of them. Cells of one case are not
+    independent: the interval of a pass rate is ``intervals.rate_interval``, which gives this the effective number, and
+    that of a rate that must reach a minimum is ``intervals.whole_case_interval``.
+
+    Raises ``ValueError`` for ``n <= 0``, or if ``successes`` is not in 0..``n``.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
     American Statistical Association 22 (1927). No continuity correction.

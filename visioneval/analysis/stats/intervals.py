@@ -70,7 +70,7 @@ def rate_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
     cells = sum(count for _, count in cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
     effective = effective_number(cases, ties)
-    return Interval(*wilson_interval(min(rate * effective, effective), effective))
+    return _wilson(rate, effective)
 
 
 def effective_number(cases: CaseSums, ties: int = 0) -> float:
@@ -278,9 +278,9 @@ def equal_cases(cases: CaseSums) -> float:
     return sum(count for _, count in cases) ** 2 / sum(count * count for _, count in cases)
 
 
-def _wilson(rate: float, n: float, quantile: float) -> Interval:
-    """Wilson's interval with another quantile than the normal one, which is that of fewer observations."""
-    adjusted = _adjusted(n, quantile)
+def _wilson(rate: float, n: float, quantile: float | None = None) -> Interval:
+    """``wilson_interval`` of a rate over an effective ``n``; a quantile that is not the normal one makes it smaller."""
+    adjusted = n if quantile is None else _adjusted(n, quantile)
     return Interval(*wilson_interval(min(rate * adjusted, adjusted), adjusted))
 
 
@@ -341,7 +341,7 @@ def whole_case_interval(cases: CaseSums) -> Interval | None:
         return None
     number = equal_cases(cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / sum(count for _, count in cases)))
-    return Interval(*wilson_interval(min(rate * number, number), number))
+    return _wilson(rate, number)
 
 
 def cautious_interval(cases: CaseSums) -> Interval | None:
