@@ -54,8 +54,8 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
     has_samples = any(measured > 1 for row in passes for _, measured in row)
     p_values: list[float | None] = [None] * len(baselines)
     if passes and len(baselines) > 1:  # of the cases of each run against those of the others, adjusted by Holm
-        worse = [worse_p([_against_others(row, at) for row in passes]) or 0.0 for at in range(len(baselines))]
-        p_values = list(holm(list(map(two_sided, worse))))
+        worse = [worse_p([_against_others(row, at) for row in passes]) for at in range(len(baselines))]
+        p_values = list(holm([two_sided(p) for p in worse if p is not None]))
     runs = tuple(
         RunOfBaseline(
             run=baseline.header.run,

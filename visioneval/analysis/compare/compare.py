@@ -292,7 +292,7 @@ def losses(comparison: Comparison) -> tuple[Loss, ...]:
             ERRORS,
             f"{errors}: {shortened(new_errors.columns.used_cases)}" if new_errors else "",
             f"no cell of B has an error that A has not{named}",
-            share=len(new_errors) / len(pairs),
+            share=len(new_errors) / max(len(pairs), 1),
         ),
         Loss(CELLS, lost_cells, f"every cell of A is in B{left_out}"),
         Loss(EXCUSES, excused, "B excuses nothing that A does not"),
