@@ -201,6 +201,7 @@ WITH_TAGS = ({"tags": ["t"]}, {"tags": ["t", "u"], "prompt": "a cow"})
 def test_flags_that_leave_nothing_out_make_no_run_partial(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": label} for label in ("toy", "too")]
     whole = ("--limit", "2", "--model", "*", "--case", "case*", "--tag", "t", "--grader", "*", "--samples", "2")
+    whole += ("--shard", "1/1")
     toy.run(*WITH_TAGS, models=models, graders=[LOOK, SECOND], samples=2, arguments=("--run-id", "all", *whole))
     assert toy("baseline", "set", "all").exit_code == 0
     for at, narrower in enumerate(

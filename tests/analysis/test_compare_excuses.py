@@ -58,6 +58,7 @@ def test_a_change_that_excuses_more_is_a_loss(toy: Toy, change: dict[str, Any], 
     for a, b in SIDES:
         code, results = gates(toy, a, b, "--allow", "missing-metrics")
         assert (code, results["excuses"]["state"]) == (3, "unmeasured"), (a, b)
+        assert results["excuses"]["message"].startswith("excused in B, but not in A: "), (a, b)
         assert message in results["excuses"]["message"], (a, b)
         assert "(--allow excuses accepts this)" in results["excuses"]["message"]
         code, results = gates(toy, a, b, "--allow", "missing-metrics", "--allow", "excuses")

@@ -465,3 +465,13 @@ def test_judges_and_runs_are_summarized_separately() -> None:
         ("r@y", "j", 1.0), ("r@y", "k", 0.0), ("s@y", "j", 0.5)
     ]  # fmt: skip
     assert summarize_preferences([]) == ()
+
+
+def test_samples_of_a_case_are_no_further_cases() -> None:
+    def width(samples: int, cases: int) -> float:
+        numbers = range(samples * cases)
+        lines = (pair(f"c{at % cases}", *("ab"[at % cases % 2],) * 2, at // cases) for at in numbers)
+        (found,) = summarize_preferences(line for both in lines for line in both)
+        return found.interval.high - found.interval.low
+
+    assert width(5, 20) == pytest.approx(width(1, 20), rel=0.1)

@@ -285,3 +285,21 @@ def test_what_cannot_be_separated_is_part_of_the_level_above() -> None:
 def test_negative_components_are_0() -> None:
     table = np.array([[[0.0], [4.0]], [[4.0], [0.0]], [[0.1], [3.9]]])
     assert components([stratum(table)]).case == 0
+
+
+def test_no_votes_are_advised_where_the_grader_has_none() -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "judges": {"default": {"provider": "recorded", "path": "answers.csv"}},
+            "cases": [{"id": name, "prompt": "a tree"} for name in "ab"],
+            "models": [{"provider": "mock", "label": "m"}],
+            "graders": [{"key": "g", "type": "gecko"}],
+            "verdict": ["gecko >= 0.5"],
+        }
+    )
+    metrics: Any = {"gecko": {"type": "number"}}
+    outcomes = (("a", 1.0, "PASS"), ("b", 0.0, "FAIL"))
+    records = [record(test_id=name, scores={"gecko": score}, verdict=verdict) for name, score, verdict in outcomes]
+    summary = summarize(info(suite=suite, metrics=metrics, state="complete", planned_cells=2), records)
+    assert [entry.notes for entry in summary.noise] == [(ONE_SAMPLE,), (ONE_SAMPLE,)]

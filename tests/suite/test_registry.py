@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ CONCRETE = re.compile(
     "|".join({part.config.partition(":")[2] for table in (GRADERS, PROVIDERS, JUDGES) for part in table.values()})
     + r"|\w+Options"
 )
+HOOKS = {"problems", "run_problems", "warnings", "answer_problems"}
 ENTRIES = [
     *((name, part, BaseGrader, "type") for name, part in GRADERS.items()),
     *((name, part, BaseProvider, "provider") for name, part in PROVIDERS.items()),
@@ -32,6 +35,8 @@ def test_every_name_has_options_and_work(name: str, part: Part, base: type, fiel
     assert issubclass(config, base)
     assert config.model_fields[field].annotation.__args__ == (name,)
     assert callable(load_object(part.work))
+    own = {name for name, value in vars(import_module(part.config.partition(":")[0])).items() if callable(value)}
+    assert not [name for name in own - HOOKS if get_close_matches(name, HOOKS, cutoff=0.85)], "nobody would call it"
 
 
 def test_no_code_outside_a_plugin_package_checks_for_its_classes() -> None:

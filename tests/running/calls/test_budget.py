@@ -385,3 +385,12 @@ def test_maximum_cost_of_a_call(
 )
 def test_stated_maximum_of_tokens(entry: BaseProvider | BaseJudge, params: dict[str, Any], most: int | None) -> None:
     assert stated_maximum(entry, params) == most
+
+
+async def test_a_budget_can_be_used_completely() -> None:
+    budget = Budget(0.3)
+    for _ in range(3):
+        await pay(budget, exact_bound(0.1), 0.1)
+    with pytest.raises(BudgetError):
+        await pay(budget, exact_bound(0.1), 0.1)
+    await pay(budget, exact_bound(0.0), 0.0)  # what is free is never refused

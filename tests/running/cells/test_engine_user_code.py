@@ -90,3 +90,7 @@ async def test_a_cancelled_caller_is_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_an_exception_without_a_message_is_described_by_its_type() -> None:
+    assert describe_error(OSError()) == "OSError"

@@ -222,3 +222,12 @@ def test_the_real_generations_are_four_models_over_two_prompts(
 def test_huge_values_of_a_row(problems: Problems, row: str, message: str) -> None:
     assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{message}"]
     assert problems(fed("id: i, prompt: i", "d.json"), {"d.json": f"[{row}"}) == [f"d.json:{message}"]
+
+
+def test_a_folder_without_metadata_is_no_dataset(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    entry = "{path: folder.csv, fields: {id: i}}"
+    assert problems(suite(cases=f"cases: [{{dataset: {entry}}}]")) == [
+        "suite.yaml:2:26: dataset: folder.csv: the folder has no metadata.jsonl:"
+        " add one with the column file_name, or name a file"
+    ]
