@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from visioneval.analysis.preferences import Rankings as Rankings
     from visioneval.analysis.summary.summary import Summary as Summary
     from visioneval.api.comparisons import ComparisonResult as ComparisonResult
-    from visioneval.api.comparisons import agreement as agreement
     from visioneval.api.comparisons import compare as compare
     from visioneval.api.comparisons import pairwise as pairwise
-    from visioneval.api.comparisons import probe as probe
     from visioneval.api.comparisons import rank as rank
+    from visioneval.api.graders import agreement as agreement
+    from visioneval.api.graders import probe as probe
     from visioneval.api.runs import Run as Run
     from visioneval.api.runs import grade as grade
     from visioneval.api.runs import load_run as load_run
@@ -81,7 +81,8 @@ _MODULE_OF = {
         "visioneval.analysis.agreement.agreement": "Agreement",
         "visioneval.analysis.preferences": "Rankings",
         "visioneval.analysis.summary.summary": "Summary",
-        "visioneval.api.comparisons": "ComparisonResult agreement compare pairwise probe rank",
+        "visioneval.api.comparisons": "ComparisonResult compare pairwise rank",
+        "visioneval.api.graders": "agreement probe",
         "visioneval.api.runs": "Run grade load_run merge run run_async track",
         "visioneval.api.suites": "SuitePlan ValidSuite plan validate",
         "visioneval.errors": (

@@ -1,15 +1,13 @@
-"""Comparisons: of runs with each other, with the baselines in a repository, with people, and with planted damage."""
+"""Comparisons of runs with each other and with the baselines in a repository."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import Any, Unpack, get_args
 
-from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree, parse_allowed
-from visioneval.analysis.agreement.answers import read_labeled
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.gates import (
@@ -49,12 +47,9 @@ from visioneval.running.loading import load_stored_plan
 from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import RunOptions
-from visioneval.settings import RUNS, CallKeywords, SelectionKeywords
+from visioneval.settings import RUNS, CallKeywords
 from visioneval.suite.filters import Scope
 from visioneval.suite.runs import narrowed_further
-
-if TYPE_CHECKING:
-    from visioneval.probing.probe import ProbeResult
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -285,62 +280,3 @@ def _of_run(run: str, runs: Path, *, partial: bool, warn: Warn) -> Baseline:
     if not info.suite.has_rules:
         raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
     return make_baseline(info, records, writers_of(info), is_partial=problem is not None)
-
-
-def agreement(
-    *names: Run | Path | str,
-    minimums: Mapping[str, float] | None = None,
-    minimum_points: Mapping[str, float] | None = None,
-    correct: bool = False,
-    allow: Sequence[str] = (),
-    runs: Path | str = RUNS,
-    warn: Warn = LOG.warning,
-) -> Agreement:
-    """Compares graders with human labels; several runs are pooled.
-
-    ``minimums`` are required values of the lower bounds of the 95 % intervals, ``minimum_points`` of the estimates, by
-    ``METRIC`` or ``METRIC:MEASURE``, such as ``verdict:accuracy``.
-    ``correct`` also corrects the graders' figures with the labels of a random draw, and compares those of two runs.
-    ``allow`` accepts labeled cells that were not measured: ``unmeasured=RATE``, or ``unmeasured`` for any number.
-    Raises ``UsageError``.
-    """
-    if not names:
-        raise UsageError("name at least one run")
-    if isinstance(allow, str):
-        raise UsageError("allow must be a list of strings, not one string")
-    allowed = parse_allowed(allow)
-    if allow and not (minimums or minimum_points or correct):
-        raise UsageError("--allow: is for --min, --min-point and --correct: add one of them")
-    labeled = [read_labeled(str(name), runs_folder(runs), warn) for name in names]
-    required = [Minimum(target, value) for target, value in (minimums or {}).items()]
-    required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
-    return agree(labeled, required, is_corrected=correct, allowed_unmeasured=allowed)
-
-
-def probe(
-    source: Run | Path | str,
-    *,
-    kinds: Sequence[str] = (),
-    seed: int = 0,
-    with_judges: bool = False,
-    min_detection: Sequence[str] = (),
-    max_false_alarm: float | None = None,
-    with_images: bool = False,
-    **settings: Unpack[SelectionKeywords],
-) -> ProbeResult:
-    """Plants damage of known kind and strength in outputs that pass, grades it, and counts what is caught.
-
-    ``source`` is a suite file or a run. ``kinds`` are names or prefixes of kinds, such as ``copy.letter``. With
-    ``with_judges``, graders that ask judges are probed too. ``min_detection`` are gates such as ``copy.letter:0.9``,
-    ``max_false_alarm`` is a share. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``.
-    """
-    from visioneval.probing.prepare import ProbeRequest  # loads OpenCV, which a comparison does without
-    from visioneval.probing.probe import run_probe
-
-    if isinstance(kinds, str) or isinstance(min_detection, str):
-        raise UsageError("kinds and min_detection must be lists of strings, not one string")
-    options = run_options(**checked_keywords(probe, settings, SelectionKeywords))
-    request = ProbeRequest(
-        str(source), tuple(kinds), seed, with_judges, tuple(min_detection), max_false_alarm, with_images
-    )
-    return run_probe(request, options.suite, options.calls, log_listener())

@@ -108,7 +108,7 @@ def agreement(
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
-    from visioneval.api.comparisons import agreement as compare_with_labels
+    from visioneval.api.graders import agreement as compare_with_labels
     from visioneval.report.agreement import agreement_report
 
     result = compare_with_labels(
