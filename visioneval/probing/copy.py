@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.errors import ProviderError
-from visioneval.graders.pixels.color import portable_opencv
 from visioneval.graders.text.layout import Corners
+from visioneval.media.opencv import portable_opencv
 from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Random, Subject
 from visioneval.providers.mock.text import font, tidy
 

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.graders.pixels.color import portable_opencv
+from visioneval.media.opencv import portable_opencv
 from visioneval.probing import copy, pixels
 from visioneval.probing.subject import (
     CannotPlantError,

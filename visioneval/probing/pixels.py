@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from visioneval.graders.pixels.color import portable_opencv
+from visioneval.media.opencv import portable_opencv
 from visioneval.probing.subject import Box, CannotPlantError, Mask, Pixels, Planted, Random
 from visioneval.providers.mock.text import font
 

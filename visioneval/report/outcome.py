@@ -49,14 +49,14 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     match summary.exit_code:
         case 0:
             # why all gates passed although most cells failed
-            expected = f": {summary.counts.failed:,} failed, as the gates expect"
             is_mostly_red = summary.counts.failed > summary.counts.passed
+            expected = f": {summary.counts.failed:,} failed, as the gates expect" if is_mostly_red else ""
             skipped = sum(gate.state == "skipped" for gate in summary.gates)
             without = ", ".join(summary.left_out_graders)
             # what flags have left out; without rules, there is no pass rate that could be
             left_out = f", {skipped} skipped" if skipped and not summary.counts.without_verdict else ""
             left_out += f", without the graders left out: {without}" if without else ""
-            return "pass", f"All gates passed{left_out}{expected * is_mostly_red}"
+            return "pass", f"All gates passed{left_out}{expected}"
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:
@@ -78,8 +78,9 @@ def _unmeasured_cells(summary: Summary) -> str:
     errors, unmeasured = summary.counts.errors, summary.counts.unmeasured
     if errors == unmeasured:
         return f"{count_of(errors, 'cell')} could not be measured"
-    ended = f"{count_of(errors, 'cell')} ended in an error" * bool(errors)
-    return ", ".join(filter(None, (ended, f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured))))
+    parts = [f"{count_of(errors, 'cell')} ended in an error"] if errors else []
+    parts += [f"a grader failed on {count_of(unmeasured, 'output')}"] if unmeasured else []
+    return ", ".join(parts)
 
 
 def _failed_too(summary: Summary) -> str:

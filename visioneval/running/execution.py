@@ -187,7 +187,7 @@ class Progress:
             self.measurements.close()
         calls = self.calls.throttle.counts.running
         measurements = 0 if self.measurements is None else self.measurements.running
-        parts = [count_of(calls, "call")] * bool(calls) + [count_of(measurements, "measurement")] * bool(measurements)
+        parts = [count_of(number, name) for number, name in ((calls, "call"), (measurements, "measurement")) if number]
         return " and ".join(parts) or "what has begun"
 
     def leave(self, error: Exception) -> None:

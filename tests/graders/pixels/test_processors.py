@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from visioneval import Record, read_records
 from visioneval.cli import app
-from visioneval.graders.pixels.color import portable_opencv
 from visioneval.graders.pixels.reference import measure_reference
+from visioneval.media.opencv import portable_opencv
 
 pytestmark = pytest.mark.slow
 

@@ -175,6 +175,15 @@ def test_a_store_without_exclusive_creation_is_refused(
     assert ObjectStore(runs).entries("r/claims") == []
 
 
+def test_a_store_that_cannot_list_is_one_line(runner: SuiteRunner, runs: str, s3: FaultyStore) -> None:
+    s3.add("501", "GET", "/", times=1000)
+    result = runner("show", f"{runs}/r")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cannot ")
+    assert runs in line
+
+
 def test_a_writer_that_lost_its_claim_stops(
     runner: SuiteRunner, runs: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,15 +9,13 @@ only used for a table.
 
 OpenCV has several versions of most functions (AVX2, AVX-512, Intel IPP) and selects one at run time. They round
 differently: a resized image can differ by whole levels, and comparisons with thresholds can flip. The portable code
-is fast enough for graders, and is what they run (``portable_opencv``).
+is fast enough for graders, and is what they run (``media.opencv``).
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import cv2
@@ -288,27 +286,3 @@ def _blue_turn(cosine: Values, sine: Values) -> Values:
     low: Values = table[index]
     turn: Values = low + (table[index + 1] - low) * (way - index.astype(way.dtype))
     return turn
-
-
-_LOCK = threading.Lock()
-_before: list[bool] = []
-"""What OpenCV's process-wide switch was when each user came: the last to leave restores it."""
-
-
-@contextmanager
-def portable_opencv() -> Iterator[None]:
-    """Disables processor-specific OpenCV code in this thread; also a decorator: ``@portable_opencv()``.
-
-    Part of the setting is per process and part (IPP) per thread, so work in another thread must enter it there. The
-    previous setting is restored when the last thread leaves.
-    """
-    ipp_before = cv2.ipp.useIPP()
-    with _LOCK:
-        _before.append(cv2.useOptimized())
-        cv2.setUseOptimized(False)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            cv2.setUseOptimized(_before.pop())
-        cv2.ipp.setUseIPP(ipp_before)

@@ -43,7 +43,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.changes import REST, IsolatedChange, Redraw, isolated_change, measure_redraw
-from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent, portable_opencv
+from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
@@ -67,6 +67,7 @@ from visioneval.graders.pixels.registration import (
 )
 from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.media.images import load_mask, room_for
+from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
 
 

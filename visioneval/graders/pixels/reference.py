@@ -51,7 +51,6 @@ from visioneval.graders.pixels.color import (
     alpha_changes,
     alpha_text,
     percent,
-    portable_opencv,
     visible_pixels,
 )
 from visioneval.graders.pixels.difference import (
@@ -75,6 +74,7 @@ from visioneval.graders.pixels.registration import (
 )
 from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.media.images import room_for
+from visioneval.media.opencv import portable_opencv
 from visioneval.types import Output
 
 _LIMITS = ("min_ssim", "max_delta_e", "max_worst_window", "max_shift", "max_magnification")

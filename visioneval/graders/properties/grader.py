@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.color import Pixels, on_backgrounds, portable_opencv, premultiplied
+from visioneval.graders.pixels.color import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
 from visioneval.graders.pixels.registration import decoded
 from visioneval.graders.properties import PropertiesGrader, keeps_alpha
 from visioneval.media.color import color_space
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
+from visioneval.media.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
 from visioneval.types import Score
 

@@ -77,12 +77,12 @@ class Lines:
 
 def pairs(page: Page, hits: Iterable[Hit], doubt: Doubt | None = None) -> tuple[CopyPair, ...]:
     """The hits with what was read of them."""
-    found = []
+    shown = []
     for line, match in hits:
         read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
         gaps = () if skeleton(read) == skeleton(line.chars) else tuple(unreadable(line.text))
-        found.append(CopyPair(line.text, page.shown(match), match, doubt, gaps))
-    return tuple(found)
+        shown.append(CopyPair(line.text, page.shown(match), match, doubt, gaps))
+    return tuple(shown)
 
 
 _UNREAD = 0.5

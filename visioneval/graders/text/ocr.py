@@ -29,12 +29,12 @@ from PIL import Image
 
 from visioneval.graders.base import GradingContext
 from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.color import portable_opencv
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
 from visioneval.graders.text import networks
 from visioneval.graders.text.layout import Corners, Reading, bounds, merged
 from visioneval.graders.text.networks import model_path
 from visioneval.media.images import on_background
+from visioneval.media.opencv import portable_opencv
 
 _VISIBLE = 64
 """Alpha, 0 to 255, from which a pixel counts as drawn."""

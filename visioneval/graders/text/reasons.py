@@ -117,7 +117,7 @@ def _success_reason(config: TextGrader, expected: ExpectText, comparison: CopyCh
     doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
     parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
     sentences = [", ".join(parts)]
-    lines = {found.line for found in comparison.spaces} if config.spaces == "loose" else set[str]()
+    lines = {space.line for space in comparison.spaces} if config.spaces == "loose" else set[str]()
     if read := [f'"{pair.read}"' for pair in comparison.matched if pair.line in lines]:
         sentences.append(f"spaces not checked in {', '.join(read)}")
     if followed := dict.fromkeys((pair.line, pair.mark) for pair in comparison.matched if pair.mark):

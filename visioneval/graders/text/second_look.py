@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.pixels.color import portable_opencv
 from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.check import candidates, check, torn_lines
 from visioneval.graders.text.layout import Corners, Reading, apart, around, merged, overlap
 from visioneval.graders.text.match import copy_of
+from visioneval.media.opencv import portable_opencv
 from visioneval.suite.case import ExpectText
 
 SURE = -3.0

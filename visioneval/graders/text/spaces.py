@@ -20,11 +20,11 @@ import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from visioneval.graders.pixels.color import portable_opencv
 from visioneval.graders.text import networks, ocr
 from visioneval.graders.text.layout import Reading, in_one_row
 from visioneval.graders.text.match import Copy, Match, copy_of, is_ideographic, skeleton
 from visioneval.media.images import load_image, room_for
+from visioneval.media.opencv import portable_opencv
 
 Kind = Literal["missing", "added", "unclear"]
 

@@ -60,8 +60,11 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
         stated, model = params.get("duration_seconds"), params.get("model")
         if isinstance(stated, int):
             return float(stated)
-        name = "veo-" if is_veo(model) else str(model).rpartition("/")[2]
-        return next((seconds for start, seconds in _LONGEST_S.items() if name.startswith(start)), _LONGEST_UNKNOWN_S)
+        if is_veo(model):
+            return _LONGEST_VEO_S
+        name = str(model).rpartition("/")[2]
+        known = (seconds for start, seconds in _LONGEST_OMNI_S.items() if name.startswith(start))
+        return next(known, _LONGEST_UNKNOWN_S)
 
     def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
         return veo_inputs_problem(VideoInputs.of_case(case)) if is_veo(params.get("model")) else None
@@ -107,7 +110,8 @@ class GeminiJudge(BaseJudge, GeminiOptions):
 
 _VEO = re.compile(r"(^|/)veo-")
 _OMNI = re.compile(r"(^|/)gemini-omni")
-_LONGEST_S = {"veo-": 8.0, "gemini-omni-flash": 10.0, "gemini-omni-1.1": 10.0}
+_LONGEST_VEO_S = 8.0
+_LONGEST_OMNI_S = {"gemini-omni-flash": 10.0, "gemini-omni-1.1": 10.0}
 _LONGEST_UNKNOWN_S = 15.0
 
 DELIVERY = frozenset({"background", "delivery", "output_gcs_uri"})

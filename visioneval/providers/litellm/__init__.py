@@ -25,8 +25,16 @@ from visioneval.suite.messages import Loc
 from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, Remote, not_own_host
 
 CLOUD_NAMES = frozenset(
-    {"api_version", "aws_region_name", "region_name", "watsonx_region_name"}
-    | {"vertex_ai_location", "vertex_ai_project", "vertex_location", "vertex_project"}
+    {
+        "api_version",
+        "aws_region_name",
+        "region_name",
+        "vertex_ai_location",
+        "vertex_ai_project",
+        "vertex_location",
+        "vertex_project",
+        "watsonx_region_name",
+    }
 )
 """Parameters of LiteLLM that become part of a host or a path, so they may only be names."""
 _CLOUD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,28 +27,50 @@ Flaw = Literal[
     "short",
 ]
 
-_OF_VIDEOS = ("frozen", "black", "flicker", "short")
-_SEEN: Mapping[TaskType, Mapping[str, str]] = {
+_NONE: frozenset[str] = frozenset()
+_TEXT = frozenset({"text"})
+_PROPERTIES = frozenset({"properties"})
+_LOCALITY = frozenset({"locality"})
+_VIDEO = frozenset({"video"})
+_OF_VIDEOS: Mapping[Flaw, frozenset[str]] = {"frozen": _NONE, "black": _NONE, "flicker": _NONE, "short": _NONE}
+
+SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
     TaskType.IMAGE_GENERATION: {
-        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
-        "blank": "text properties",
-        "wrong_size": "properties",
+        "none": _NONE,
+        "typo": _TEXT,
+        "missing_line": _TEXT,
+        "extra_text": _TEXT,
+        "spill": _NONE,
+        "drift": _NONE,
+        "blank": _TEXT | _PROPERTIES,
+        "wrong_size": _PROPERTIES,
+        **_OF_VIDEOS,
     },
     TaskType.IMAGE_EDITING: {
-        **dict.fromkeys(("typo", "missing_line"), "text"),
-        **dict.fromkeys(("spill", "drift"), "locality"),
-        "extra_text": "text locality",
-        "blank": "text properties locality",
-        "wrong_size": "properties locality",
+        "none": _NONE,
+        "typo": _TEXT,
+        "missing_line": _TEXT,
+        "extra_text": _TEXT | _LOCALITY,
+        "spill": _LOCALITY,
+        "drift": _LOCALITY,
+        "blank": _TEXT | _PROPERTIES | _LOCALITY,
+        "wrong_size": _PROPERTIES | _LOCALITY,
+        **_OF_VIDEOS,
     },
     TaskType.VIDEO_GENERATION: {
-        **dict.fromkeys(("typo", "missing_line", "extra_text"), "text"),
-        **dict.fromkeys(("wrong_size", *_OF_VIDEOS), "video"),
-        "blank": "text video",
+        "none": _NONE,
+        "typo": _TEXT,
+        "missing_line": _TEXT,
+        "extra_text": _TEXT,
+        "spill": _NONE,
+        "drift": _NONE,
+        "blank": _TEXT | _VIDEO,
+        "wrong_size": _VIDEO,
+        "frozen": _VIDEO,
+        "black": _VIDEO,
+        "flicker": _VIDEO,
+        "short": _VIDEO,
     },
-}
-SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
-    task: {flaw: frozenset(seen.get(flaw, "").split()) for flaw in get_args(Flaw)} for task, seen in _SEEN.items()
 }
 """The grader types that detect a flaw, if the case gives them something to measure.
 

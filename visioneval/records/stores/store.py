@@ -148,8 +148,6 @@ class ObjectStore:
             self._call("create", key, self._files.pipe_file, self._path(key), data, mode="create")
         except FileExistsError:
             return self.read(key) == data
-        except NotImplementedError:
-            raise UsageError(no_exclusive_creation(self.url)) from None
         return True
 
     def delete(self, key: str) -> None:
@@ -199,9 +197,12 @@ class ObjectStore:
             except FileNotFoundError:
                 _ANSWERED.add(self._bucket)
                 raise MissingObjectError(f"{what}: there is no such object") from None
-            except (FileExistsError, NotImplementedError):
+            except FileExistsError:
                 raise
             except Exception as error:  # each library behind fsspec has its own errors
+                if _is_unsupported(error):
+                    lack = no_exclusive_creation(self.url) if verb == "create" else f"{what}: {client_message(error)}"
+                    raise UsageError(lack) from None
                 _raise_final(what, error, has_answered=has_answered)
                 if attempt == attempts:
                     raise StorageError(f"{what}: {client_message(error)}") from error
@@ -218,13 +219,16 @@ def _raise_final(what: str, error: Exception, *, has_answered: bool) -> None:
     code = reply.get("Error", {}).get("Code") if isinstance(reply, dict) else None
     if code in ("PreconditionFailed", "412"):  # not every S3 names the condition that failed, as s3fs expects
         raise FileExistsError from None
-    text = f"{type(error).__name__} {error} {error.__cause__}"
-    if "NotImplemented" in text or "not implemented" in text:
-        raise NotImplementedError from None
     if is_denied(error):
         raise UsageError(f"{what}: {client_message(error)}") from None
     if not has_answered and type(error).__name__ == "NoCredentialsError":
         raise UsageError(f"{what}: {_NO_S3_CREDENTIALS}") from None
+
+
+def _is_unsupported(error: Exception) -> bool:
+    """Whether the store, or its library, has no such operation."""
+    text = f"{type(error).__name__} {error} {error.__cause__}"
+    return "NotImplemented" in text or "not implemented" in text
 
 
 def no_exclusive_creation(url: str) -> str:

@@ -57,8 +57,8 @@ def recorded_answer_problems(view: SuiteContext, folder: Path, trust: Trust) -> 
     for name, judge in view.suite.judges.items():
         if check := check_of(JUDGES, judge.provider_name, "answer_problems"):
             graders = [grader for grader in view.suite.graders if name in grader.judge_names]
-            found = check(judge, folder, trust, view, graders)
-            yield from (_located(problem, ("judges", name)) for problem in found)
+            problems = check(judge, folder, trust, view, graders)
+            yield from (_located(problem, ("judges", name)) for problem in problems)
 
 
 def _located(problem: Finding, loc: Loc) -> Finding:
