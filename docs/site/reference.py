@@ -216,18 +216,25 @@ def _sentences(text: str) -> str:
 
 
 def python_names() -> str:
-    """Every public name with its signature and docstring."""
-    lines = []
+    """Every public name with its signature and docstring; of a record or a part of a suite, its fields."""
+    lines: list[str] = []
     for name in visioneval.__all__:
         value = getattr(visioneval, name)
-        signature = ""
-        if callable(value):
-            try:
-                signature = re.sub(r"<function (\w+) at 0x\w+>|visioneval\.", r"\1", str(inspect.signature(value)))
-            except ValueError:
-                signature = "(...)"
-        lines += ["", f"## {name}", "", f"```python\n{name}{signature}\n```", "", inspect.getdoc(value) or ""]
+        lines += ["", f"## {name}", "", f"```python\n{name}{_signature(value)}\n```", "", inspect.getdoc(value) or ""]
     return "\n".join(lines) + "\n"
+
+
+def _signature(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, BaseModel):
+        return f"({', '.join(info.alias or field for field, info in value.model_fields.items())})"
+    if not callable(value):
+        return ""
+    try:
+        text = str(inspect.signature(value))
+    except ValueError:
+        return "(...)"
+    text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
+    return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
 
 
 def notebook(text: str) -> str:
