@@ -112,7 +112,12 @@ def text_or_list(value: Any) -> str:
 
 
 class Metric(Frozen):
-    """The meaning of a score: its type, its inclusive range or its choices, and which direction is better."""
+    """The meaning of a score: its type, its inclusive range or its choices, and which direction is better.
+
+    ``type`` is ``bool``, ``number`` or ``one_of`` with at most 100 ``choices``. ``range`` is the lowest and the highest value,
+    ``(0, None)`` without an upper limit. ``better`` is ``higher``, ``lower`` or ``none``. Values in two units (``unit``, such as
+    ``px``) are not compared.
+    """
 
     type: Literal["bool", "number", "one_of"] = Field(
         default="bool", description="bool: yes or no; number: any number in range; one_of: one of the choices."
@@ -182,7 +187,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class CaseFiles:
-    """The files of a case, as absolute paths. The first image is the base of an edit."""
+    """The files of a case, as absolute paths: ``images`` are pairs of a name and a path, ``masks`` paths by name.
+
+    The first image is the ``base`` of an edit.
+    """
 
     images: tuple[tuple[str, Path], ...] = ()
     masks: Mapping[str, Path] = field(default_factory=dict)
