@@ -207,7 +207,7 @@ class Grader(Protocol):
     ``ProviderError`` from a judge) if nothing could be measured. In a coroutine, run CPU-bound work with
     ``asyncio.to_thread``: the engine sizes that pool to the machine.
 
-    A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/extending.md``.
+    A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/reference/extending.md``.
     """
 
     def grade(self, context: GradingContext, /) -> Grade | Awaitable[Grade]: ...

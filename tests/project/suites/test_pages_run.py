@@ -7,7 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from buckets import fill_s3, s3_server
 from example_server import image_server
+from stores import forget_clients, forget_stores
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -81,13 +83,22 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meas
     assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}
 
 
-HOW_TOS = {
+HOW_TOS: dict[str, list[tuple[str, int]]] = {
+    "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
+    "keys_and_trust": [("validate", 2)],
+    "label": [("run", 0), ("label", 0), ("agreement", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0), ("run", 0), ("run", 0), ("compare", 0)],
+    "rank_models": [("run", 0), ("label", 0), ("rank", 0)],
     "raters": [("validate", 0), ("run", 0), *[("label", 0)] * 6, *[("agreement", 0)] * 2, ("label", 0)],
+    "ray_cluster": [],
+    "reports": [("run", 0), ("report", 0), ("site", 0), ("report", 2)],
     "resume_and_replay": [*[("run", 0)] * 4, ("run", 3), ("cache", 0)],
+    "see_all_runs": [("run", 0), ("run", 0), ("site", 0)],
+    "trackers": [("validate", 0), ("run", 0)],
+    "write_a_grader": [],
 }
 """The commands of each page, and their exit codes."""
 
@@ -100,7 +111,7 @@ def test_each_how_to_is_tested() -> None:
     assert sorted(page.stem for page in (ROOT / "docs" / "how_to").glob("*")) == list(HOW_TOS)
 
 
-@pytest.mark.parametrize("name", [name for name in HOW_TOS if name != "local_model"])
+@pytest.mark.parametrize("name", [name for name in HOW_TOS if name not in ("buckets", "local_model")])
 def test_a_how_to_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -128,3 +139,18 @@ def test_a_local_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with image_server(ROOT / "docs" / "examples", "stand-in") as url:
         page = how_to("local_model").replace("http://127.0.0.1:8123/v1", url)
         assert run_page(page, tmp_path) == HOW_TOS["local_model"]
+
+
+def test_runs_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "nobody")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("VISIONEVAL_STORES", str(tmp_path / "stores"))
+    forget_clients()
+    forget_stores()
+    with s3_server() as url:
+        fill_s3(url, "team", {})
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        assert run_page(how_to("buckets"), tmp_path) == HOW_TOS["buckets"]
+    forget_stores()
