@@ -205,10 +205,10 @@ class ProviderError(VisionEvalError):
     - ``invalid``, ``bad_image``: the cell fails: a bad request, an unusable image.
     - ``offline``: the cell fails, and nothing excuses it: no answer without a network.
 
-    ``retry_after`` is the least wait before a retry in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``; a call that would wait
-    for more than 600 s fails.
-    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it. ``reply`` is
-    the raw answer of an ``unusable`` one, which is stored. An unknown ``kind`` raises ``ValueError``.
+    ``retry_after`` is the least wait before a retry in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``; a call that would
+    wait for more than 600 s fails. ``may_be_billed`` means that the call was sent and its outcome is unknown, so a
+    budget must count it. ``reply`` is the raw answer of an ``unusable`` one, which is stored. An unknown ``kind``
+    raises ``ValueError``.
     """
 
     def __init__(

@@ -112,12 +112,7 @@ def text_or_list(value: Any) -> str:
 
 
 class Metric(Frozen):
-    """The meaning of a score: its type, its inclusive range or its choices, and which direction is better.
-
-    ``type`` is ``bool``, ``number`` or ``one_of`` with at most 100 ``choices``. ``range`` is the lowest and the highest value,
-    ``(0, None)`` without an upper limit. ``better`` is ``higher``, ``lower`` or ``none``. Values in two units (``unit``, such as
-    ``px``) are not compared.
-    """
+    """The meaning of a score: its type, its inclusive range or its choices, and which direction is better."""
 
     type: Literal["bool", "number", "one_of"] = Field(
         default="bool", description="bool: yes or no; number: any number in range; one_of: one of the choices."

@@ -39,16 +39,17 @@ async def _no_judge(judge: str, question: Question) -> Reply:  # noqa: ARG001 - 
 class GradingContext:
     """A cell as graders see it. It never names the model that generated the output.
 
-    ``generated`` is the ``output``, and raises ``GraderError`` if there is none; its ``path`` is the file. ``files`` are the
-    files of the case, ``variables`` the suite's ``vars``.
+    ``generated`` is the ``output``, and raises ``GraderError`` if there is none; its ``path`` is the file. ``files``
+    are the files of the case, ``variables`` the suite's ``vars``.
 
-    ``save("map.png", data)`` stores the bytes of a PNG, JPEG or WebP next to the output and returns its path in the run. A
-    name has letters, digits, ``_``, ``-`` and ``.``, and can be saved once per cell: begin it with the grader's key.
+    ``save("map.png", data)`` stores the bytes of a PNG, JPEG or WebP next to the output and returns its path in the
+    run. A name has letters, digits, ``_``, ``-`` and ``.``, and can be saved once per cell: begin it with the grader's
+    key.
 
     ``await ask(question, answers, frames=8)`` asks the judge that the grader's entry names and returns its answers by
-    name; ``answers`` has a JSON Schema for each. The judge sees the question, the input images and masks, and the output:
-    ``frames`` frames of a video that it cannot watch. With a panel, the cell is graded once for each judge, and ``judge``
-    is its key.
+    name; ``answers`` has a JSON Schema for each. The judge sees the question, the input images and masks, and the
+    output: ``frames`` frames of a video that it cannot watch. With a panel, the cell is graded once for each judge, and
+    ``judge`` is its key.
     """
 
     case: TestCase

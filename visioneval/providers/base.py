@@ -43,9 +43,9 @@ MOST_VIDEO_MS = 3_600_000
 class Generation:
     """The result of a call: encoded images or videos in sample order, or the text of a refusal.
 
-    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call. Omit both if they are unknown, and state a cost of
-    0 for a free call, also if it is refused. ``run_params`` are the sent parameters without secrets. ``unusable`` says
-    what of the answer cannot be used, beside the outputs that can. ``reply`` is the raw answer, which is stored if
+    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call. Omit both if they are unknown, and state a cost
+    of 0 for a free call, also if it is refused. ``run_params`` are the sent parameters without secrets. ``unusable``
+    says what of the answer cannot be used, beside the outputs that can. ``reply`` is the raw answer, which is stored if
     something of it is not used. Outputs with ``refused``, and a negative or infinite cost, are errors of the cell.
     """
 
@@ -215,8 +215,8 @@ class CellRef:
 class Question:
     """One question to a judge. ``names`` are the answers that ``schema`` asks for, in its order.
 
-    ``parts`` are texts (``str``) and images in the order in which a model should see them. An image has ``data`` (encoded
-    bytes), ``mime`` and ``url`` (a ``data:`` URL).
+    ``parts`` are texts (``str``) and images in the order in which a model should see them. An image has ``data``
+    (encoded bytes), ``mime`` and ``url`` (a ``data:`` URL).
     """
 
     parts: tuple[Part, ...]

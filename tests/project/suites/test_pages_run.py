@@ -109,7 +109,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "reports": [("run", 0), ("report", 0), ("site", 0), ("report", 2)],
     "resume_and_replay": [*[("run", 0)] * 4, ("run", 3), ("cache", 0)],
     "see_all_runs": [("run", 0), ("run", 0), ("site", 0)],
-    "trackers": [("validate", 0), ("run", 0)],
+    "trackers": [("run", 0)],
     "write_a_grader": [],
 }
 """The commands of each page, and their exit codes."""
