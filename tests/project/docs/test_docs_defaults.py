@@ -119,11 +119,9 @@ def test_computed_defaults_are_in_the_column_of_defaults() -> None:
 @cache
 def key_rows() -> dict[str, dict[str, list[str]]]:
     """The cells of each key's row, by model."""
-    sections = reference().suite_keys().split("\n## ")[1:]
-    rows = {
-        section.split("\n", 1)[0]: [line for line in section.splitlines() if line.startswith("| `")]
-        for section in sections
-    }
+    names = ["Suite", *(name for name, model in suite_schema()["$defs"].items() if "properties" in model)]
+    tables = {name: reference().keys(name, (), "", {}) for name in names}
+    rows = {name: [line for line in table.splitlines() if line.startswith("| `")] for name, table in tables.items()}
     cells = {model: [re.split(r"(?<!\\) \| ", line[2:-2]) for line in lines] for model, lines in rows.items()}
     return {model: {row[0].strip("`"): row for row in table} for model, table in cells.items()}
 
