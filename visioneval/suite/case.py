@@ -91,7 +91,7 @@ Alpha = Annotated[
 
 
 class Masks(Frozen):
-    """Mask files, as large as the base image. Pixels with an alpha below 250 are inside: transparent ones, and a soft edge."""
+    """Mask files, as large as the base image. Pixels with an alpha below 250 are inside: a soft edge is too."""
 
     editable: FilePath | None = Field(
         default=None,
