@@ -157,7 +157,7 @@ class _CaseFields(Frozen):
 
     model_config = ConfigDict(
         json_schema_extra=lambda schema: schema["properties"].update(
-            mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
+            mask={"type": "string", "minLength": 1, "description": "Short for `masks: {editable: ...}`."}
         )
     )
 

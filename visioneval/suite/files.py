@@ -20,6 +20,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from visioneval.errors import TRUST_HINT
@@ -123,15 +124,11 @@ class ExistingOutput(Frozen):
     """An existing image or video. YAML also accepts a plain path."""
 
     path: FilePath | None = Field(default=None, description="A path, or a `gs://`, `s3://` or `https://` URL.")
-    mime: MimeType | None = Field(
-        default=None, description="Its MIME type. Without it, the name or the content decides."
-    )
-    row: str | None = Field(default=None, description="The dataset and line that it comes from; datasets set it.")
-    problem: str | None = Field(
-        default=None,
-        description="Why the row of a dataset has no image, instead of `path`; datasets set it, and the cell is an "
-        "ERROR.",
-    )
+    mime: MimeType | None = Field(default=None, description="Its MIME type, if its name does not show it.")
+    row: SkipJsonSchema[str | None] = None
+    """The dataset and line that it comes from."""
+    problem: SkipJsonSchema[str | None] = None
+    """Why the row of a dataset has no image, instead of ``path``: the cell becomes an ERROR."""
 
     @model_validator(mode="after")
     def _path_or_problem(self) -> Self:
