@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import starmap
 from typing import Any
@@ -54,8 +54,17 @@ _MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new"
 """Fields of pairs, cells and cases that JSON has."""
 
 
-def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Report:
-    """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell."""
+def comparison_report(
+    comparison: Comparison,
+    gates: Sequence[GateResult],
+    *,
+    interrupted: bool = False,
+    outputs: Callable[[CellPair], Value] | None = None,
+) -> Report:
+    """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell.
+
+    ``outputs`` shows the outputs of a pair that broke.
+    """
     lines = (*compared_lines(comparison), *notes(comparison))
     commands = []
     if comparison.counts["broken"] and comparison.b.folder is not None:
@@ -66,19 +75,21 @@ def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, in
         "visioneval compare",
         comparison_outcome(comparison, gates, interrupted=interrupted),
         lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
-        sections=list(_sections(comparison, gates)),
+        sections=list(_sections(comparison, gates, outputs)),
         commands=commands,
         more="--json",
     )
 
 
-def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[Section]:
+def _sections(
+    comparison: Comparison, gates: Sequence[GateResult], outputs: Callable[[CellPair], Value] | None
+) -> Iterator[Section]:
     if unlike := [Value(line, "error", quoted=True) for line in grading_lines(comparison)]:
         title = "Graded differently: the differences below may come from that, not from the outputs"
         yield Section(title, notes=unlike, name="unlike")
     for change in CHANGE_WORDS:
         if change != "still_passing" and comparison.counts[change]:
-            yield _changes(change, comparison)
+            yield _changes(change, comparison, outputs if change == "broken" else None)
     if comparison.alignments:
         yield _alignments(comparison)
     yield from difference_sections(comparison)
@@ -94,15 +105,20 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
     yield Section("Gates (--fail-on)", columns, rows, name="gates")
 
 
-def _changes(change: Change, comparison: Comparison) -> Section:
+def _changes(change: Change, comparison: Comparison, outputs: Callable[[CellPair], Value] | None) -> Section:
     pairs = comparison.changed(change)
     rows = [
-        (*_pair_cells(pair, comparison, _TONES.get(change, "plain")), quoted("\n".join(change_lines(pair, comparison))))
+        (
+            *_pair_cells(pair, comparison, _TONES.get(change, "plain")),
+            quoted("\n".join(change_lines(pair, comparison))),
+            *([outputs(pair)] if outputs else []),
+        )
         for pair in pairs[:MAX_ROWS]
     ]
+    shown = [Column("rules and reasons", min_width=24), *([Column("outputs of A and B")] if outputs else [])]
     return Section(
         f"{CHANGE_WORDS[change][0]}: {len(pairs):,}",
-        (*_pair_columns(comparison), Column("rules and reasons", min_width=24)),
+        (*_pair_columns(comparison), *shown),
         rows,
         _more(len(pairs)),
         is_closed=change in ("still_failing", "still_error"),

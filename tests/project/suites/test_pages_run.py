@@ -15,30 +15,52 @@ from visioneval.cli import app
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-_BLOCK = re.compile(r"^(?:[^\n]*`([\w./-]+\.(?:yaml|csv|py))`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?:[^\n]*`([\w./-]+\.(?:yaml|csv|jsonl|json|py))`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+_COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
     """Writes the files that a page names before a block, runs its ``$ visioneval`` lines, and returns their exit codes.
 
-    A line that ends in ``# exits N`` must exit with N; every other line with 0.
+    A line that ends in ``# exits N`` must exit with N; every other line with 0. The lines below it must be in its
+    output, in this order; ``...`` stands for what is left out.
     """
     ran = []
     for name, language, block in _BLOCK.findall(text):
         if name:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(block, encoding="utf-8")
-        for line in block.splitlines() if language == "console" else ():
+        for line, shown in _COMMAND.findall(block) if language == "console" else ():
             command, _, comment = line.partition(" # ")
-            if not command.startswith("$ "):
-                continue
-            arguments = shlex.split(command.removeprefix("$ "))
+            arguments = shlex.split(command)
             assert arguments[0] == "visioneval", line
-            result = CliRunner().invoke(app, arguments[1:])
+            result = CliRunner().invoke(app, arguments[1:], env={"COLUMNS": "110"})
             expected = int(match[1]) if (match := re.search(r"exits (\d+)", comment)) else 0
             assert result.exit_code == expected, f"{line}\n{result.output}"
+            assert missing_output(shown, result.output) == [], f"{line}\n{result.output}"
             ran.append((arguments[1], result.exit_code))
     return ran
+
+
+def missing_output(shown: str, output: str) -> list[str]:
+    """The first part of what a page shows that is not in the output after the parts before it. White space is equal."""
+    rest = " ".join(output.split())
+    for part in re.split(r"\.\.\.|\n", shown):
+        if words := " ".join(part.split()):
+            _, found, rest = rest.partition(words)
+            if not found:
+                return [words]
+    return []
+
+
+def test_what_a_page_shows_must_be_in_the_output_in_its_order() -> None:
+    output = "3 cells\ncopy    FAIL\nfile    PASS\n"
+    assert missing_output("3 cells\n...\nfile  PASS\n", output) == []
+    assert missing_output("copy ... PASS\n", output) == []
+    assert missing_output("file PASS\ncopy FAIL\n", output) == ["copy FAIL"]
+    assert missing_output("4 cells\n", output) == ["4 cells"]
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None) -> None:
