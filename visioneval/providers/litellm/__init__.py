@@ -177,7 +177,10 @@ def parameter_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if not (isinstance(value, str) and _CLOUD_NAME.fullmatch(value)):
                 yield name, f"{name!r} must be a name of letters, digits, '.' and '-'"
         elif _RESERVED.fullmatch(name):
-            yield name, f"{name!r} controls LiteLLM, not the model: remove it (see docs/suite.md for what replaces it)"
+            yield (
+                name,
+                f"{name!r} controls LiteLLM, not the model: remove it (see docs/reference/providers/litellm.md)",
+            )
 
 
 def usual_keys(provider: str) -> frozenset[str]:
