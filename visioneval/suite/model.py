@@ -75,7 +75,7 @@ class CompareEntry(Frozen):
 
     must_detect: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="Points of pass rate. `compare` exits 3 if it would miss such a drop more than one time in five.",
+        description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power.",
     )
 
 
