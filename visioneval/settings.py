@@ -226,7 +226,7 @@ class GradeKeywords(SelectionKeywords, total=False):
         Setting(
             "--redact",
             "TAG",
-            "Of cases with this tag, show and send no image and no text about one: for photos of people. Repeatable.",
+            "Leave out the images of cases with this tag, and text about them. For photos of people. Repeatable.",
             OUTPUT,
             resumed="always",
         ),
@@ -245,12 +245,19 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     retry_unusable: Annotated[
         bool,
         Setting(
-            "--retry-unusable", "", "Pay again for answers without a usable image, which are in the run.", CALLS, False
+            "--retry-unusable", "", "Generate again, and pay again, where an answer had no usable image.", CALLS, False
         ),
     ]
     ray: Annotated[
         bool,
-        Setting("--ray", "", "Do the cells on a Ray cluster, which is started here.", CLUSTER, False, resumed="always"),
+        Setting(
+            "--ray",
+            "",
+            "Run the cells on a Ray cluster that is started on this machine.",
+            CLUSTER,
+            False,
+            resumed="always",
+        ),
     ]
     ray_address: Annotated[
         str,

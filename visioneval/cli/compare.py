@@ -68,8 +68,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
-            " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
+            "Accept a loss in B: missing-metrics, missing-cells, errors or errors=RATE, excuses (new in B),"
+            " unmeasured=RATE (the share of pairs that a gate may leave out), or cannot-tell (too few cases)."
             " Repeatable.",
             OUTPUT,
         ),
@@ -79,8 +79,8 @@ def compare(
         options.value(
             "--must-detect",
             "POINTS",
-            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
-            " the suite (compare: must_detect).",
+            "Exit 3 if a drop of the pass rate by POINTS is detected with less than 80 % power; default: that of the"
+            " suite (compare: must_detect).",
             OUTPUT,
         ),
     ] = None,
@@ -108,9 +108,9 @@ def compare(
         options.value(
             "--confirm",
             "N",
-            "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
-            " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
-            " new samples decide them.",
+            "If regressed, must_pass or METRIC:NUMBER is uncertain, generate up to N new samples in B, of the"
+            " uncertain cases or of all cases, and decide with these. Does not apply to broken and broken_same_output,"
+            " which compare single cells.",
             CALLS,
             min=1,
             max=MAX_CONFIRM,
@@ -215,9 +215,7 @@ app = typer.Typer(
 
 
 Name = Annotated[str, options.value("--name", "NAME", "The name of the baseline.")]
-Partial = Annotated[
-    bool, options.flag("--partial", "Allow a run that was narrowed by flags, or that has not finished.")
-]
+Partial = Annotated[bool, options.flag("--partial", "Accept a run that is incomplete or that flags restricted.")]
 
 
 @app.command("set")
