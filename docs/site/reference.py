@@ -102,7 +102,7 @@ def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str
     rows = [
         f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
         f"| {_sentences(entry.get('description', ''))} |"
-        for key, entry in model["properties"].items()
+        for key, entry in sorted(model["properties"].items(), key=lambda item: _is_optional(*item, model))
         if key not in without
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
@@ -159,10 +159,19 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     return BLOCK.sub(fill, texts[page])
 
 
+def _is_optional(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    return key_default(key, entry, model) != "required"
+
+
 def key_default(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset."""
+    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset.
+
+    A key that holds a model has the defaults of that model's table.
+    """
     if key in model.get("required", ()) or "const" in entry:
         return "required"
+    if "$ref" in entry:
+        return ""
     value = entry.get("default", {} if "object" in str(entry.get("type")) else None)
     return "" if value is None else f"`{_cell(json.dumps(value))}`"
 

@@ -103,6 +103,15 @@ def compare(
     html: Annotated[
         Path | None, options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT)
     ] = None,
+    code_quality: Annotated[
+        Path | None,
+        options.value(
+            "--code-quality",
+            "FILE",
+            "Also write GitLab's code-quality report, an issue per cell that broke or has a new error.",
+            OUTPUT,
+        ),
+    ] = None,
     confirm: Annotated[
         int | None,
         options.value(
@@ -151,7 +160,7 @@ def compare(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
-    check_reports(junit, markdown, html, thumbnails and thumbnails / "thumbnail.webp")
+    check_reports(junit, markdown, html, code_quality, thumbnails and thumbnails / "thumbnail.webp")
     new: list[Record] = []
     with options.prints_on_stderr():
         result = compare_named(request, run_settings, plain_listener(new.append, debug=run_settings.calls.debug))
@@ -159,6 +168,11 @@ def compare(
         generated = f"new samples: {ProgressCounts.of(new, info)}"
         options.say(generated)
         result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
+    if code_quality is not None:
+        from visioneval.atomic import write_report
+        from visioneval.report.code_quality import comparison_quality
+
+        write_report(code_quality, comparison_quality(result.comparison))
     _write(result, junit, markdown, thumbnails, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
