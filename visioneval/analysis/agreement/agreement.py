@@ -135,8 +135,8 @@ class Agreement(Frozen):
 
     ``graders`` compares each metric with people: ``measures``, ``ceiling``, ``grader_as_rater``, ``confusion`` and
     ``disputed``. ``people`` is the agreement among raters, with ``split_items``, those with the largest disagreement;
-    ``raters`` has the ``repeats`` and ``anchors`` of each. A measure has ``value``, ``low``, ``high`` and ``n``; what is
-    missing is ``None``, and its ``note`` says why.
+    ``raters`` has the ``repeats`` and ``anchors`` of each. A measure has ``value``, ``low``, ``high`` and ``n``; what
+    is missing is ``None``, and its ``note`` says why.
 
     Each of ``minimums`` has its ``state``, the estimate ``value``, its lower bound ``low``, the ``bound`` that counts
     (``low`` or ``estimate``), the number of ``unmeasured`` labeled cells, and a ``note``. ``allowed_unmeasured`` is the
