@@ -15,7 +15,6 @@ from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, PROVIDERS, config_of
-from visioneval.providers.mock import MockParams
 from visioneval.records import between_cells, labels
 from visioneval.records import questions as question_file
 from visioneval.records.model import JudgeAnswer
@@ -41,7 +40,6 @@ SHARED = {
 
 
 TABLES: list[tuple[str, str, type[BaseModel]]] = [
-    ("reference/providers/mock.md", "mock", MockParams),
     ("reference/graders/index.md", "rubric", config_of(GRADERS, "rubric")),
     ("reference/graders/index.md", "alignment", config_of(GRADERS, "alignment")),
     ("reference/graders/index.md", "gecko", config_of(GRADERS, "gecko")),
