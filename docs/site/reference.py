@@ -230,9 +230,13 @@ def _collection(entry: Mapping[str, Any]) -> str:
     return f"mapping to {inner}" if inner else "mapping"
 
 
+LARGEST = 2**62
+"""Limits beyond this are those of numbers in files, not of a key."""
+
+
 def _range(entry: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if name in entry]
+    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if abs(entry.get(name, LARGEST)) < LARGEST]
     return f" {' and '.join(limits)}" if limits else ""
 
 
