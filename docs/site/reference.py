@@ -23,6 +23,7 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.providers.mock import MockParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer
@@ -94,7 +95,7 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    return found | {model.__name__: _with_docstrings(model) for model in RECORDS}
+    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, MockParams)}
 
 
 def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:

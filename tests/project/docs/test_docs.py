@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
 from visioneval.plugins import GRADERS, PROVIDERS, config_of
-from visioneval.providers.mock import MockParams
 from visioneval.suite import case, questions
 from visioneval.suite.entries import judges
 from visioneval.suite.metrics import BUILT_IN
@@ -36,7 +35,6 @@ SHARED = {
 
 
 TABLES: list[tuple[str, str, type[BaseModel]]] = [
-    ("reference/providers/mock.md", "mock", MockParams),
     ("reference/graders/index.md", "rubric", config_of(GRADERS, "rubric")),
     ("reference/graders/index.md", "alignment", config_of(GRADERS, "alignment")),
     ("reference/graders/index.md", "gecko", config_of(GRADERS, "gecko")),

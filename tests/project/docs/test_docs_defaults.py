@@ -196,7 +196,4 @@ def test_the_table_of_bounds_is_true() -> None:
     rows = rows_of("reference/suite/limits.md", "Bounds")
     settings = {bound.setting.flag: bound.setting for bound in bounds.ALL}
     assert set(rows) == set(settings)
-    wrong = [
-        flag for flag, bound in settings.items() if f"`{bound.environment}` | {bound.default:,} |" not in rows[flag]
-    ]
-    assert wrong == []
+    assert [flag for flag, bound in settings.items() if f" {bound.default:,} |" not in rows[flag]] == []
