@@ -126,10 +126,12 @@ def test_every_grader_has_a_section_and_every_provider_a_page() -> None:
         assert (ROOT / f"docs/reference/providers/{name}.md").is_file()
 
 
-def test_the_readme_names_every_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_leads_to_every_command() -> None:
+    path = "docs/reference/commands.md"
+    assert f"({path})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / path).read_text(encoding="utf-8")
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        assert f"visioneval {name}" in readme, name
+        assert f"visioneval {name}" in page, name
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
