@@ -1,4 +1,7 @@
-"""The summary of a run as a report: a function for each of its sections, in the order in which they are read."""
+"""The summary of a run as a report: a function for each of its sections, in the order in which they are read.
+
+A section has a ``name`` where a page places or styles it (``html/overview.py``).
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _check_address(address: str) -> None:
     if "://" in address or not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(
             f"--ray-address {address}: use HOST:PORT of the cluster's head, or auto on one of its nodes"
-            " (docs/ray.md shows how to submit a run from outside)"
+            " (docs/how_to/ray_cluster.md shows how to submit a run from outside)"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
