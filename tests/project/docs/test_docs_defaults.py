@@ -27,10 +27,10 @@ from visioneval.suite.model import Suite, suite_schema
 from visioneval.types import Frozen
 
 NOTHING = {
-    "--thumbnails",
+    *("--thumbnails", "--code-quality"),
     *("--case", "--tag", "--model", "--grader", "--limit", "--shard", "--sample", "--verdict", "--experiment", "--last"),
     *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
-    *("--junit", "--markdown", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
+    *("--junit", "--markdown", "--code-quality", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
     *("--redact", "--metric", "--detect", "--gate", "--like", "--allow", "--min", "--min-point", "--min-detection", "--max-false-alarm"),
 }  # fmt: skip
 """Options that do nothing unless they are given: their help says what they change."""
