@@ -22,9 +22,7 @@ LONGER = {
     "architecture.md",
     "ci.md",
     "extending.md",
-    "graders.md",
     "ray.md",
-    "reference/graders/index.md",
     "scale.md",
 }
 """Pages of docs/ that are still longer."""
