@@ -59,11 +59,11 @@ def _installer() -> tuple[str, bool]:
     environment = Path(sys.prefix)
     if (environment / "uv-receipt.toml").is_file():
         return "run uv tool install {}", True
-    if (environment / "pipx_metadata.json").is_file():
-        return "run pipx install --force {}", True
     if environment.parent.name.startswith("archive-v"):  # in uv's cache
         return "run it as uvx --from {} visioneval", True
-    if "pipx" in environment.parts[-3:-1]:  # in pipx's cache
+    if (environment / "pipx_metadata.json").is_file():
+        if environment.parent.name == "venvs":
+            return "run pipx install --force {}", True
         return "run it as pipx run --spec {} visioneval", True
     return ("run pip install {}" if is_installed("pip") else "run uv pip install {}"), False
 

@@ -102,10 +102,24 @@ def test_without_pip_the_command_is_that_of_uv(monkeypatch: pytest.MonkeyPatch) 
     assert install_command("ocr") == "run uv pip install 'visioneval[ocr]'"
 
 
-def test_a_tool_is_told_again_which_extras_are_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else uv removes them. ``vertex`` needs nothing that is not here anyway."""
-    (tmp_path / "uv-receipt.toml").touch()
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("share/uv/tools/visioneval/uv-receipt.toml", "run uv tool install 'visioneval[ocr,parquet]'"),
+        ("share/pipx/venvs/visioneval/pipx_metadata.json", "run pipx install --force 'visioneval[ocr,parquet]'"),
+        ("cache/uv/archive-v0/nkADGS6c/pyvenv.cfg", "run it as uvx --from 'visioneval[ocr,parquet]' visioneval"),
+        ("cache/pipx/d34685/pipx_metadata.json", "run it as pipx run --spec 'visioneval[ocr,parquet]' visioneval"),
+        ("project/venv/pyvenv.cfg", "run pip install 'visioneval[ocr]'"),
+    ],
+)
+def test_a_tool_repeats_the_extras_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, command: str
+) -> None:
+    """Else uv removes them. ``vertex`` needs nothing that is not installed anyway."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    monkeypatch.setattr(sys, "prefix", str(path.parent))
     requires = [
         "pyyaml>=6.0.2",
         "no-such-package>=1; extra == 'svg'",
@@ -116,7 +130,7 @@ def test_a_tool_is_told_again_which_extras_are_here(monkeypatch: pytest.MonkeyPa
         "no-such-package==3.10.*; extra == 'ocr'",
     ]
     installed_from(monkeypatch, None, requires)
-    assert install_command("ocr") == "run uv tool install 'visioneval[ocr,parquet]'"
+    assert install_command("ocr") == command
 
 
 def test_the_modules_are_those_of_the_extras() -> None:
