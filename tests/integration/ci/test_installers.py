@@ -17,7 +17,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from machine import ADDRESS, Machine
+from machine import ADDRESS, ROOT, Machine
 
 MISSING = re.compile(r"warning: reading text needs RapidOCR: run (?:it as )?(.*?)( in a checkout of visioneval)?\n")
 FIRST = Path("first", "suite.yaml")
@@ -87,7 +87,6 @@ def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def computer(machine: Machine, index: str, downloads: Path, tmp_path: Path) -> Computer:
-    machine.visioneval(tmp_path, "init", str(FIRST.parent))
     environment = {
         **machine.environment,
         "HOME": str(tmp_path / "home"),
@@ -129,6 +128,7 @@ def test_the_line_of_the_message_installs_the_extra(
     def filled(text: str) -> str:
         return re.sub("|".join(names), lambda match: names[match[0]], text)
 
+    machine.visioneval(computer.folder, "init", str(FIRST.parent))
     if install:
         computer.call(filled(install))
     match = MISSING.search(computer.call(f"{filled(visioneval)} validate {FIRST}"))
@@ -139,6 +139,20 @@ def test_the_line_of_the_message_installs_the_extra(
     checked = computer.call(f"{visioneval if install else match[1]} validate {FIRST}")
     assert f"{FIRST}: valid: " in checked
     assert "warning" not in checked
+
+
+PAGE = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", re.findall(r"^(\S.*?) +# (?:today|once published)$", PAGE, re.MULTILINE))
+def test_the_lines_of_the_page_work(computer: Computer, line: str) -> None:
+    computer.call("uv venv --quiet venv")
+    command = line.replace("https://github.com/OWNER/visioneval", ADDRESS)
+    printed = computer.call(re.sub(r"^pip ", "uv pip ", command))  # uv is faster
+    if "init first" in line:
+        assert "wrote first/suite.yaml" in printed
+    else:
+        assert "visioneval 0." in computer.call("visioneval --version")
 
 
 @pytest.mark.parametrize("command", ["uvx", "pipx run"])

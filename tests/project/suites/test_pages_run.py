@@ -62,6 +62,7 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meas
 HOW_TOS = {
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
+    "install": [("init", 0), ("run", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0), ("run", 0), ("run", 0), ("compare", 0)],
     "raters": [("validate", 0), ("run", 0), *[("label", 0)] * 6, *[("agreement", 0)] * 2, ("label", 0)],
