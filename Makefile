@@ -24,7 +24,7 @@ GROUP_ci := ci
 EXTRA_docs := label
 GROUP_docs := docs
 
-.PHONY: demo quick test golden readings mutants mutants-changed integration soak check figures sentences docs screenshots calibration copy-bar bench
+.PHONY: demo quick test golden readings mutants mutants-changed integration soak check figures sentences reference docs screenshots calibration copy-bar bench
 .PHONY: bench-scale probe weight wheel newest clean
 
 # Shows pip's work as a line for each package.
@@ -112,10 +112,13 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
 
+reference: $(READY)  ## Fills the tables of keys and commands in docs/ from the code
+	$(BIN)/python docs/site/fill.py
+
 docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network
 	NO_MKDOCS_2_WARNING=1 .integration/docs/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
-screenshots: $(READY)  ## The images of the README, from a run of the quickstart; needs Chromium
+screenshots: $(READY)  ## The image of the README, from a run of the quickstart; needs Chromium
 	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes

@@ -8,7 +8,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
-from reference import command_line, notebook, python_names, suite_keys
+from reference import notebook
 
 SITE = Path(__file__).parent
 ROOT = SITE.parents[1]
@@ -26,7 +26,6 @@ def on_files(files: Any, config: Any) -> Any:
     """Adds the pages that are not files of docs/, and what the site itself needs."""
     pages = {name: (ROOT / path).read_text(encoding="utf-8") for path, name in TOP.items()}
     pages["notebook.md"] = notebook(pages["notebook.md"])
-    pages |= {"cli.md": command_line(), "python.md": python_names(), "schema.md": suite_keys()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=_with_links(text, depth=0 if name in TOP.values() else 1)))
     for name in ("extra.css", "iframe-worker.js"):

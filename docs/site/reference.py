@@ -1,31 +1,50 @@
-"""Pages that are made from the code: the command line, the keys of a suite, public names, and the notebook."""
+"""Parts of pages that are made from the code: commands, keys of suites and records, and public names. And the notebook.
+
+`make reference` fills them: a page has `<!-- keys: NAME -->` and `<!-- end of keys -->`, with a table between.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import typer
+from pydantic import BaseModel
 
 import visioneval
 from visioneval.cli import app
+from visioneval.label.work import LabelSession, LabelStep
+from visioneval.records.between_cells import CaseDiversity, Preference
+from visioneval.records.labels import CellDraw, DrawnCell, Label
+from visioneval.records.model import JudgeAnswer
+from visioneval.records.questions import PromptQuestions
 from visioneval.suite.model import suite_schema
+
+RECORDS = (
+    visioneval.Record,
+    JudgeAnswer,
+    LabelSession,
+    LabelStep,
+    Label,
+    CellDraw,
+    DrawnCell,
+    Preference,
+    CaseDiversity,
+    PromptQuestions,
+)
+"""The models of a run's files, as docs/reference describes them."""
 
 
 def command_line() -> str:
     """Every command with its arguments and options, from the code."""
     group = typer.main.get_command(app)
-    lines = [
-        "# Command line",
-        "",
-        "Made from the code. `visioneval COMMAND --help-all` prints the same. An option without a default is off.",
-    ]
-    lines += _commands(group, typer.Context(group, info_name="visioneval"))
-    return "\n".join(lines) + "\n"
+    return "\n".join(_commands(group, typer.Context(group, info_name="visioneval"))) + "\n"
 
 
 def _commands(group: Any, context: Any) -> list[str]:
@@ -64,36 +83,77 @@ def option_default(parameter: Any) -> str:
     return f"`{parameter.default.value if isinstance(parameter.default, Enum) else parameter.default}`"
 
 
-def suite_keys() -> str:
-    """Every key of a suite with its type, its default and its description, from the JSON Schema."""
+@cache
+def models() -> dict[str, Mapping[str, Any]]:
+    """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
-    lines = [
-        "# Keys of a suite",
-        "",
-        "Made from the schema that `visioneval schema` prints. [The suite](suite.md) says how the keys work together.",
-    ]
-    lines += _model("Suite", schema)
-    for name, model in sorted(schema["$defs"].items()):
-        if "properties" in model:
-            lines += _model(name, model)
-    return "\n".join(lines) + "\n"
+    found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
+    return found | {model.__name__: model.model_json_schema() for model in RECORDS}
 
 
-def _model(name: str, model: Mapping[str, Any]) -> list[str]:
+def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str]) -> str:
+    """The table of a model's keys. ``pages`` has the page of each model and its heading, for links."""
+    model = models()[name]
+    if unknown := set(without) - set(model["properties"]):
+        raise ValueError(f"{page}: {name} has no {', '.join(sorted(unknown))}")
     rows = [
-        f"| `{key}` | {_type(entry)} | {key_default(key, entry, model)} | {_sentences(entry.get('description', ''))} |"
+        f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
+        f"| {_sentences(entry.get('description', ''))} |"
         for key, entry in model["properties"].items()
+        if key not in without
     ]
-    return [
-        "",
-        f"## {name}",
-        "",
-        _sentences(model.get("description", "")),
-        "",
-        "| key | type | default | meaning |",
-        "|---|---|---|---|",
-        *rows,
-    ]
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
+    """Puts the pages of models into links to them: ``[Expect](#expect)``. Models without a page have no link."""
+
+    def link(match: re.Match[str]) -> str:
+        path, _, heading = pages.get(match[1], "").partition("#")
+        if not path:
+            return match[1]
+        up = posixpath.relpath(path, posixpath.dirname(page))
+        return f"[{match[1]}]({'' if path == page else up}#{heading})"
+
+    return re.sub(r"\[(\w+)\]\(#\w+\)", link, text)
+
+
+BLOCK = re.compile(
+    r"^<!-- (?P<kind>keys|commands|names)(?:: (?P<name>\w+)(?: without (?P<without>[\w ]+))?)? -->\n"
+    r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
+    re.MULTILINE | re.DOTALL,
+)
+"""A generated part of a page."""
+
+
+def pages_of_models(texts: Mapping[str, str]) -> dict[str, str]:
+    """The page and heading of each model that a page lists, by its name."""
+    result = {}
+    for page, text in texts.items():
+        for block in BLOCK.finditer(text):
+            if block["kind"] == "keys":
+                title = re.findall(r"^#+ (.+)$", text[: block.start()], re.MULTILINE)[-1]
+                result.setdefault(block["name"], f"{page}#{_anchor(title)}")
+    return result
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def filled(page: str, texts: Mapping[str, str]) -> str:
+    """A page with its generated parts as the code has them. ``texts``: all pages, by their path in docs/."""
+    pages = pages_of_models(texts)
+
+    def fill(block: re.Match[str]) -> str:
+        head = block[0].partition("\n")[0]
+        if block["kind"] == "keys":
+            body = keys(block["name"], (block["without"] or "").split(), page, pages)
+        else:
+            body = command_line() if block["kind"] == "commands" else python_names()
+        return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
+
+    return BLOCK.sub(fill, texts[page])
 
 
 def key_default(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> str:
@@ -111,7 +171,7 @@ def _type(entry: Mapping[str, Any]) -> str:
     """A short name of what a key takes, with links to the models that it can hold."""
     if "$ref" in entry:
         name = entry["$ref"].rpartition("/")[2]
-        model = _definition(name)
+        model = _definitions()[name]
         return f"[{name}](#{name.lower()})" if "properties" in model else _type(model)
     parts = entry.get("anyOf") or entry.get("oneOf")
     if parts:
@@ -124,9 +184,13 @@ def _type(entry: Mapping[str, Any]) -> str:
     return _collection(entry) or _NAMES.get(entry.get("type", ""), "any value") + _range(entry)
 
 
-def _definition(name: str) -> Mapping[str, Any]:
-    definition: Mapping[str, Any] = suite_schema()["$defs"][name]
-    return definition
+@cache
+def _definitions() -> Mapping[str, Mapping[str, Any]]:
+    return {name: model for root in (*RECORDS, None) for name, model in _schema(root).get("$defs", {}).items()}
+
+
+def _schema(model: type[BaseModel] | None) -> Mapping[str, Any]:
+    return model.model_json_schema() if model else suite_schema()
 
 
 def _collection(entry: Mapping[str, Any]) -> str:
@@ -152,18 +216,25 @@ def _sentences(text: str) -> str:
 
 
 def python_names() -> str:
-    """Every public name with its signature and docstring."""
-    lines = ["# Python names", "", "Made from the docstrings of `visioneval.__all__`."]
+    """Every public name with its signature and docstring; of a record or a part of a suite, its fields."""
+    lines: list[str] = []
     for name in visioneval.__all__:
         value = getattr(visioneval, name)
-        signature = ""
-        if callable(value):
-            try:
-                signature = str(inspect.signature(value)).replace("visioneval.", "")
-            except ValueError:
-                signature = "(...)"
-        lines += ["", f"## {name}", "", f"```python\n{name}{signature}\n```", "", inspect.getdoc(value) or ""]
+        lines += ["", f"## {name}", "", f"```python\n{name}{_signature(value)}\n```", "", inspect.getdoc(value) or ""]
     return "\n".join(lines) + "\n"
+
+
+def _signature(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, BaseModel):
+        return f"({', '.join(info.alias or field for field, info in value.model_fields.items())})"
+    if not callable(value):
+        return ""
+    try:
+        text = str(inspect.signature(value))
+    except ValueError:
+        return "(...)"
+    text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
+    return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
 
 
 def notebook(text: str) -> str:

@@ -124,6 +124,15 @@ def test_a_failed_gate_is_in_the_title_beside_what_is_missing(state: RunState, n
     assert comparison_markdown(result, gates).startswith(f"## visioneval compare: {outcome}\n")
 
 
+def test_the_longest_title_fits_a_status_check() -> None:
+    a = side(verdicts("P" * 1001), is_partial=True)
+    b = side(verdicts("F" * 1000), "b", is_partial=True)
+    title = comparison_markdown(compare(a, b), []).partition("\n")[0]
+    everything = "1,000 cells broke, A is incomplete, B is incomplete, B lacks measurements that A has"
+    assert title == f"## visioneval compare: All gates passed, but {everything}"
+    assert len(title) <= 140
+
+
 def test_lower_is_better_in_words() -> None:
     result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
     assert (

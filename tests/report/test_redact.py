@@ -62,6 +62,8 @@ COMMANDS = [
     ("export first --output out/cells.parquet", {WORD, OPEN}),
     ("compare first@steady second@other --html out/page.html", HIDDEN | SHOWN),
     ("compare first@steady second@other --markdown out/comment.md --junit out/junit.xml", {WORD, OPEN}),
+    ("compare first@steady second@other --markdown out/comment.md --thumbnails out/thumbs", HIDDEN | SHOWN),
+    ("compare untagged@steady first@other --markdown out/comment.md --thumbnails out/thumbs", HIDDEN | SHOWN),
     ("compare first@steady second@other --json", {WORD, OPEN}),
     ("compare first@steady untagged@other --html out/page.html", HIDDEN | SHOWN),
     ("compare untagged@steady first@other --html out/page.html", HIDDEN | SHOWN),

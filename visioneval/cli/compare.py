@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,10 +26,11 @@ from visioneval.settings import (
 )
 
 if TYPE_CHECKING:
+    from visioneval.analysis.compare.pairing import CellPair
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
     from visioneval.records.model import Record
-    from visioneval.report.sections import Report
+    from visioneval.report.sections import Report, Value
 
 
 NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
@@ -67,8 +68,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
-            " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
+            "Accept a loss in B: missing-metrics, missing-cells, errors or errors=RATE, excuses (new in B),"
+            " unmeasured=RATE (the share of pairs that a gate may leave out), or cannot-tell (too few cases)."
             " Repeatable.",
             OUTPUT,
         ),
@@ -78,8 +79,8 @@ def compare(
         options.value(
             "--must-detect",
             "POINTS",
-            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
-            " the suite (compare: must_detect).",
+            "Exit 3 if a drop of the pass rate by POINTS is detected with less than 80 % power; default: that of the"
+            " suite (compare: must_detect).",
             OUTPUT,
         ),
     ] = None,
@@ -90,17 +91,35 @@ def compare(
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", OUTPUT)
     ] = None,
+    thumbnails: Annotated[
+        Path | None,
+        options.value(
+            "--thumbnails",
+            "DIR",
+            "With --markdown: show the outputs of the first 20 cells that broke, as small images in this folder.",
+            OUTPUT,
+        ),
+    ] = None,
     html: Annotated[
         Path | None, options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT)
+    ] = None,
+    code_quality: Annotated[
+        Path | None,
+        options.value(
+            "--code-quality",
+            "FILE",
+            "Also write GitLab's code-quality report, an issue per cell that broke or has a new error.",
+            OUTPUT,
+        ),
     ] = None,
     confirm: Annotated[
         int | None,
         options.value(
             "--confirm",
             "N",
-            "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
-            " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
-            " new samples decide them.",
+            "If regressed, must_pass or METRIC:NUMBER is uncertain, generate up to N new samples in B, of the"
+            " uncertain cases or of all cases, and decide with these. Does not apply to broken and broken_same_output,"
+            " which compare single cells.",
             CALLS,
             min=1,
             max=MAX_CONFIRM,
@@ -128,12 +147,14 @@ def compare(
         unused = ["--var", *unused] if var else unused
         if unused:
             raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
+    if thumbnails is not None and markdown is None:
+        raise UsageError("--thumbnails: the images are for --markdown FILE, which is missing")
     filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()), Redaction.by(redact))
     request = ComparisonRequest(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
-    check_reports(junit, markdown, html)
+    check_reports(junit, markdown, html, code_quality, thumbnails and thumbnails / "thumbnail.webp")
     new: list[Record] = []
     with options.prints_on_stderr():
         result = compare_named(request, run_settings, plain_listener(new.append, debug=run_settings.calls.debug))
@@ -141,14 +162,26 @@ def compare(
         generated = f"new samples: {ProgressCounts.of(new, info)}"
         options.say(generated)
         result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
-    _write(result, junit, markdown, html)
+    if code_quality is not None:
+        from visioneval.atomic import write_report
+        from visioneval.report.code_quality import comparison_quality
+
+        write_report(code_quality, comparison_quality(result.comparison))
+    _write(result, junit, markdown, thumbnails, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
-def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
+def _write(
+    result: ComparisonResult, junit: Path | None, markdown: Path | None, thumbnails: Path | None, html: Path | None
+) -> None:
     from visioneval.atomic import write_report
+    from visioneval.records.stores.lookup import fetch_outputs
 
+    if thumbnails is not None or html is not None:
+        for side in (result.comparison.a, result.comparison.b):
+            if side.folder is not None:
+                fetch_outputs(side.folder)
     if junit is not None:
         from visioneval.report.junit import comparison_junit
 
@@ -156,14 +189,15 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
     if markdown is not None:
         from visioneval.report.markdown import report_markdown
 
-        write_report(markdown, report_markdown(_report(result)))
+        outputs = None
+        if thumbnails is not None:
+            from visioneval.report.thumbnails import thumbnails_of
+
+            outputs = thumbnails_of(result.comparison, thumbnails, markdown)
+        write_report(markdown, report_markdown(_report(result, outputs)))
     if html is not None:
-        from visioneval.records.stores.lookup import fetch_outputs
         from visioneval.report.html.compare import comparison_page
 
-        for side in (result.comparison.a, result.comparison.b):
-            if side.folder is not None:
-                fetch_outputs(side.folder)
         write_report(html, comparison_page(result.comparison, result.gates, interrupted=result.interrupted))
 
 
@@ -183,10 +217,10 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
         print_end(report, console)
 
 
-def _report(result: ComparisonResult) -> Report:
+def _report(result: ComparisonResult, outputs: Callable[[CellPair], Value] | None = None) -> Report:
     from visioneval.report.compare import comparison_report
 
-    return comparison_report(result.comparison, result.gates, interrupted=result.interrupted)
+    return comparison_report(result.comparison, result.gates, interrupted=result.interrupted, outputs=outputs)
 
 
 app = typer.Typer(
@@ -195,9 +229,7 @@ app = typer.Typer(
 
 
 Name = Annotated[str, options.value("--name", "NAME", "The name of the baseline.")]
-Partial = Annotated[
-    bool, options.flag("--partial", "Allow a run that was narrowed by flags, or that has not finished.")
-]
+Partial = Annotated[bool, options.flag("--partial", "Accept a run that is incomplete or that flags restricted.")]
 
 
 @app.command("set")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import starmap
 from typing import Any
@@ -19,7 +19,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.sides import Cell as RunCell
 from visioneval.analysis.sides import Cells, Side
 from visioneval.errors import count_of
-from visioneval.records.model import CellKey
+from visioneval.records.model import CellKey, Record
 from visioneval.records.stores.lookup import display_name
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.differences import (
@@ -54,8 +54,17 @@ _MUST_PASS_CASE = ("test_id", "model_label", "state", "a", "b", "missing", "new"
 """Fields of pairs, cells and cases that JSON has."""
 
 
-def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool = False) -> Report:
-    """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell."""
+def comparison_report(
+    comparison: Comparison,
+    gates: Sequence[GateResult],
+    *,
+    interrupted: bool = False,
+    outputs: Callable[[CellPair], Value] | None = None,
+) -> Report:
+    """The report: the first pairs of each kind of change, the numbers, the gates, and how to look at a broken cell.
+
+    ``outputs`` shows the outputs of a pair that broke.
+    """
     lines = (*compared_lines(comparison), *notes(comparison))
     commands = []
     if comparison.counts["broken"] and comparison.b.folder is not None:
@@ -66,19 +75,21 @@ def comparison_report(comparison: Comparison, gates: Sequence[GateResult], *, in
         "visioneval compare",
         comparison_outcome(comparison, gates, interrupted=interrupted),
         lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
-        sections=list(_sections(comparison, gates)),
+        sections=list(_sections(comparison, gates, outputs)),
         commands=commands,
         more="--json",
     )
 
 
-def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[Section]:
+def _sections(
+    comparison: Comparison, gates: Sequence[GateResult], outputs: Callable[[CellPair], Value] | None
+) -> Iterator[Section]:
     if unlike := [Value(line, "error", quoted=True) for line in grading_lines(comparison)]:
         title = "Graded differently: the differences below may come from that, not from the outputs"
         yield Section(title, notes=unlike, name="unlike")
     for change in CHANGE_WORDS:
         if change != "still_passing" and comparison.counts[change]:
-            yield _changes(change, comparison)
+            yield _changes(change, comparison, outputs if change == "broken" else None)
     if comparison.alignments:
         yield _alignments(comparison)
     yield from difference_sections(comparison)
@@ -94,15 +105,20 @@ def _sections(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[S
     yield Section("Gates (--fail-on)", columns, rows, name="gates")
 
 
-def _changes(change: Change, comparison: Comparison) -> Section:
+def _changes(change: Change, comparison: Comparison, outputs: Callable[[CellPair], Value] | None) -> Section:
     pairs = comparison.changed(change)
     rows = [
-        (*_pair_cells(pair, comparison, _TONES.get(change, "plain")), quoted("\n".join(change_lines(pair, comparison))))
+        (
+            *_pair_cells(pair, comparison, _TONES.get(change, "plain")),
+            quoted("\n".join(change_lines(pair, comparison))),
+            *([outputs(pair)] if outputs else []),
+        )
         for pair in pairs[:MAX_ROWS]
     ]
+    shown = [Column("rules and reasons", min_width=24), *([Column("outputs of A and B")] if outputs else [])]
     return Section(
         f"{CHANGE_WORDS[change][0]}: {len(pairs):,}",
-        (*_pair_columns(comparison), Column("rules and reasons", min_width=24)),
+        (*_pair_columns(comparison), *shown),
         rows,
         _more(len(pairs)),
         is_closed=change in ("still_failing", "still_error"),
@@ -159,7 +175,7 @@ def pair_remarks(pair: CellPair) -> list[str]:
 
 def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
     """Failed rules that changed, with reasons for those of B; then errors."""
-    lines = [_with_reason(rule, pair.b, comparison.b.writers) for rule in pair.rules_broken]
+    lines = [failed_with_reason(rule, pair.b, comparison.b.writers) for rule in pair.rules_broken]
     lines += [f"now passing: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
     still_failing = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
     lines += [f"still failing: {', '.join(still_failing)}"] if still_failing else []
@@ -171,7 +187,8 @@ def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
     return lines
 
 
-def _with_reason(rule: str, cell: RunCell, writers: Mapping[str, str]) -> str:
+def failed_with_reason(rule: str, cell: RunCell | Record, writers: Mapping[str, str]) -> str:
+    """A failed rule, and the reason of its metric or of the grader that writes it."""
     try:
         metric, shown = parse_rule(rule).metric, failed_text(rule, cell.scores)
     except ValueError:

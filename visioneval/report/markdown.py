@@ -54,7 +54,13 @@ def inline(cell: Cell) -> str:
     if not isinstance(cell, Value):
         return escaped(cell)
     text = "<br>".join(code(line) if cell.quoted else escaped(line) for line in cell.text.splitlines())
-    return f"**{text}**" if text and cell.tone in _BOLD else text
+    text = f"**{text}**" if text and cell.tone in _BOLD else text
+    return "<br>".join(filter(None, (_image(*cell.image), text))) if cell.image else text
+
+
+def _image(address: str, description: str) -> str:
+    shown = re.sub(r"([\\\[\]`*<])", r"\\\1", one_line(description))
+    return f"![{shown}]({address})"
 
 
 def code(text: str) -> str:

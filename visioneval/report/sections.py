@@ -50,7 +50,8 @@ class Value:
 
     ``link`` is an address within the page, and ``plot`` is drawn beside the text: both in HTML only. ``quoted`` is text
     of a suite, a model or a person: Markdown puts it in a code span, so that it renders no links, mentions or markup.
-    ``short`` is what a terminal shows instead of ``text``.
+    ``short`` is what a terminal shows instead of ``text``. ``image`` is the address of an image and its description,
+    which only Markdown shows, above the text.
     """
 
     text: str
@@ -59,6 +60,7 @@ class Value:
     link: str = ""
     plot: Plot | None = None
     short: str = ""
+    image: tuple[str, str] | None = None
 
 
 Cell = str | Value

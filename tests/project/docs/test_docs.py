@@ -58,16 +58,16 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("suite.md", "gemini judge", config_of(JUDGES, "gemini")),
     ("suite.md", "recorded judge", config_of(JUDGES, "recorded")),
     ("suite.md", "Judges of your own", judges.CustomJudge),
-    ("suite.md", "rubric", config_of(GRADERS, "rubric")),
-    ("suite.md", "alignment", config_of(GRADERS, "alignment")),
-    ("suite.md", "gecko", config_of(GRADERS, "gecko")),
-    ("suite.md", "Questions", questions.GeckoQuestion),
-    ("suite.md", "text", config_of(GRADERS, "text")),
-    ("suite.md", "video", config_of(GRADERS, "video")),
-    ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
-    ("suite.md", "Panels", judges.PanelOptions),
-    ("suite.md", "locality", config_of(GRADERS, "locality")),
-    ("suite.md", "reference", config_of(GRADERS, "reference")),
+    ("reference/graders/index.md", "rubric", config_of(GRADERS, "rubric")),
+    ("reference/graders/index.md", "alignment", config_of(GRADERS, "alignment")),
+    ("reference/graders/index.md", "gecko", config_of(GRADERS, "gecko")),
+    ("reference/graders/index.md", "Questions", questions.GeckoQuestion),
+    ("reference/graders/index.md", "text", config_of(GRADERS, "text")),
+    ("reference/graders/index.md", "video", config_of(GRADERS, "video")),
+    ("reference/graders/index.md", "pairwise", config_of(GRADERS, "pairwise")),
+    ("reference/graders/index.md", "Panels", judges.PanelOptions),
+    ("reference/graders/index.md", "locality", config_of(GRADERS, "locality")),
+    ("reference/graders/index.md", "reference", config_of(GRADERS, "reference")),
     ("suite.md", "Metrics", rules.ComputedMetric),
     ("suite.md", "Rules and gates", rules.VerdictRule),
     ("suite.md", "Limits", limits.Limits),
@@ -128,7 +128,7 @@ def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
 
 def test_the_table_of_judge_templates_is_true() -> None:
     """What each template must show and may use, as in the suite's checks."""
-    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8").split("### Judge templates\n", 1)[1]
+    text = (ROOT / "docs/reference/graders/index.md").read_text(encoding="utf-8").split("## Judge templates\n", 1)[1]
     rows = re.findall(r"^\| (\w+): `(\w+)`[^|]*\| ([^|]*)\| ([^|]*)\|$", text.split("\n## ", 1)[0], flags=re.MULTILINE)
     documented = {
         (grader, option): (set(re.findall(r"`(\w+)`", must)), set(re.findall(r"`(\w+)`", may)))
@@ -157,8 +157,11 @@ def test_the_table_of_judge_templates_is_true() -> None:
 
 def test_every_provider_and_grader_has_a_section() -> None:
     text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
-    for name in [*PROVIDERS, *GRADERS]:
+    for name in PROVIDERS:
         assert f"\n### {name}\n" in text
+    graders = (ROOT / "docs/reference/graders/index.md").read_text(encoding="utf-8")
+    for name in GRADERS:
+        assert f"\n## {name}\n" in graders
     for name in JUDGES:
         assert f"\n### {name} judge\n" in text
 

@@ -1,4 +1,4 @@
-"""The examples of datasets and of questions in docs/suite.md load, with the files that stand above them."""
+"""The examples of datasets and of questions in docs load, with the files that stand above them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ BASE = {
 }
 
 
-def _part(start: str, end: str) -> str:
-    return (ROOT / "docs" / "suite.md").read_text(encoding="utf-8").split(start, 1)[1].split(end, 1)[0]
+def _part(page: str, start: str, end: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8").split(start, 1)[1].split(end, 1)[0]
 
 
-DATASETS = _part("\n## Datasets\n", "\n## Videos\n")
-FORMS = _part("\n### Questions\n", "\n### text\n")
+DATASETS = _part("suite.md", "\n## Datasets\n", "\n## Videos\n")
+FORMS = _part("reference/graders/index.md", "\n## Questions\n", "\n## text\n")
 EXAMPLES = [*_YAML.findall(DATASETS), *_YAML.findall(FORMS)]
 
 

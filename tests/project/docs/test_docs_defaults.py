@@ -119,11 +119,9 @@ def test_computed_defaults_are_in_the_column_of_defaults() -> None:
 @cache
 def key_rows() -> dict[str, dict[str, list[str]]]:
     """The cells of each key's row, by model."""
-    sections = reference().suite_keys().split("\n## ")[1:]
-    rows = {
-        section.split("\n", 1)[0]: [line for line in section.splitlines() if line.startswith("| `")]
-        for section in sections
-    }
+    names = ["Suite", *(name for name, model in suite_schema()["$defs"].items() if "properties" in model)]
+    tables = {name: reference().keys(name, (), "", {}) for name in names}
+    rows = {name: [line for line in table.splitlines() if line.startswith("| `")] for name, table in tables.items()}
     cells = {model: [re.split(r"(?<!\\) \| ", line[2:-2]) for line in lines] for model, lines in rows.items()}
     return {model: {row[0].strip("`"): row for row in table} for model, table in cells.items()}
 
@@ -170,11 +168,11 @@ def test_the_reference_of_keys_has_the_defaults_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "model"), [(title, model) for document, title, model in TABLES if document == "suite.md"]
+    ("document", "title", "model"), [row for row in TABLES if row[0] in ("suite.md", "reference/graders/index.md")]
 )
-def test_the_page_of_suites_states_defaults(title: str, model: type[BaseModel]) -> None:
+def test_the_page_of_suites_states_defaults(document: str, title: str, model: type[BaseModel]) -> None:
     """A row of a key with a default names it; of a key that is true or false, the value that is not the default."""
-    rows = rows_of("suite.md", title)
+    rows = rows_of(document, title)
     for field, info in model.model_fields.items():
         default = to_jsonable_python(None if info.is_required() else info.get_default(call_default_factory=True))
         if (

@@ -41,7 +41,7 @@ show-wide [120]: visioneval show wide
 runs: visioneval runs --failure-tags
 report: visioneval report shop --case kiosk -o out/report
 report-single: visioneval report plain --single-file -o out/report-single.html
-compare-80: visioneval compare sale@old sale@new --html out/compare-80.html --markdown out/compare-80.md --junit out/compare-80.xml
+compare-80: visioneval compare sale@old sale@new --html out/compare-80.html --markdown out/compare-80.md --thumbnails out/compare-80 --junit out/compare-80.xml
 compare-120 [120]: visioneval compare sale@old sale@new
 compare-json: visioneval compare sale@old sale@new --json
 compare-shop [100]: visioneval compare shop regraded --html out/compare-shop.html --markdown out/compare-shop.md

@@ -93,6 +93,15 @@ def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None) -
     }
 
 
+def why_no_image(cell: Cell, side: Side) -> str:
+    """Why a cell has no file as output, of a side without images or of a cell that has no path of one."""
+    if side.folder is None:
+        return f"{side.name} has no images"
+    is_finished = cell.error is None or cell.error.stage != "generate"
+    is_refused = "refused" in cell.reasons or "refused" in cell.failure_tags
+    return NOT_DOWNLOADED if is_finished and not is_refused else "no image was generated"
+
+
 class _PairImages:
     """Images as data URLs, without duplicates."""
 
@@ -110,12 +119,8 @@ class _PairImages:
         return [a, a if same else self._add(pair.b, *self._sides[1])]
 
     def _add(self, cell: Cell, side: Side, images: EmbeddedImages | None) -> int | str:
-        if images is None:
-            return f"{side.name} has no images"
-        if cell.artifact_path is None:
-            is_finished = cell.error is None or cell.error.stage != "generate"
-            is_refused = "refused" in cell.reasons or "refused" in cell.failure_tags
-            return NOT_DOWNLOADED if is_finished and not is_refused else "no image was generated"
+        if images is None or cell.artifact_path is None:
+            return why_no_image(cell, side)
         image = images.run_image(cell.artifact_path)
         if "src" not in image:
             return image.get("why", "")

@@ -111,9 +111,14 @@ class ReportImages(ABC):
 def small_webp(run: Path, relative: str, side: int) -> bytes | None:
     """An image of a run, at most ``side`` pixels on its longer side; ``None`` if it cannot be read."""
     try:
-        return _webp(_small(images.within(run, relative), side), 80)
+        return webp(small_image(run, relative, side), 80)
     except (OSError, ImageError):
         return None
+
+
+def small_image(run: Path, relative: str, side: int) -> Image.Image:
+    """An image of a run, at most ``side`` pixels on its longer side. Raises ``ImageError`` or ``OSError``."""
+    return _small(images.within(run, relative), side)
 
 
 class FolderImages(ReportImages):
@@ -127,7 +132,7 @@ class FolderImages(ReportImages):
             (target / name).mkdir(exist_ok=True)
 
     def _put_thumb(self, path: Path) -> str:
-        return self._stored(f"thumbs/{_content_name(path)}.webp", lambda: _webp(_small(path, THUMB_SIDE), 78))
+        return self._stored(f"thumbs/{_content_name(path)}.webp", lambda: webp(_small(path, THUMB_SIDE), 78))
 
     def _put(self, path: Path) -> str:
         name, suffix = f"images/{_content_name(path)}", path.suffix.lower()
@@ -164,10 +169,10 @@ class EmbeddedImages(ReportImages):
         self._video_bytes = 0
 
     def _put_thumb(self, path: Path) -> str:
-        return _data_url(_webp(_small(path, THUMB_SIDE // 2), 70), WEBP)
+        return _data_url(webp(_small(path, THUMB_SIDE // 2), 70), WEBP)
 
     def _put(self, path: Path) -> str:
-        return _data_url(_webp(_small(path, self._side), 82), WEBP)
+        return _data_url(webp(_small(path, self._side), 82), WEBP)
 
     def _put_run_image(self, path: Path) -> str:
         return self._embedded_video(path) if path.suffix.lower() in VIDEOS else self._put(path)
@@ -185,7 +190,7 @@ class EmbeddedImages(ReportImages):
 
     def _put_derived(self, image: Image.Image, _name: str, /) -> str:
         image.thumbnail((self._side, self._side))
-        return _data_url(_webp(image, 80), WEBP)
+        return _data_url(webp(image, 80), WEBP)
 
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
@@ -244,7 +249,8 @@ def _tinted(path: Path) -> Image.Image:
     return tint
 
 
-def _webp(image: Image.Image, quality: int) -> bytes:
+def webp(image: Image.Image, quality: int) -> bytes:
+    """An image as a WebP file."""
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=quality, method=2)
     return buffer.getvalue()

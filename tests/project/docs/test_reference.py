@@ -1,0 +1,129 @@
+"""The tables of the reference are those of the code, and each key of a suite has an example that loads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from PIL import Image
+from test_docs_defaults import ROOT, reference
+
+from visioneval.suite.load import LoadedSuite
+from visioneval.suite.loading.document import read_yaml
+from visioneval.suite.model import suite_schema
+
+DOCS = ROOT / "docs"
+PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+ALL_KEYS = "reference/keys.md"
+"""Models whose own page is still to be written."""
+EXAMPLES = [
+    (page, at, text)
+    for page in PAGES
+    if page.startswith("reference/")
+    for at, text in enumerate(re.findall(r"^```yaml\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL))
+]
+FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A file of an example: its name on a line above its block."""
+IMAGES = ("base.png", "scene.png", "logo.png", "person.png", "reference.png", "output.png")
+"""Images that examples can name, 64 x 64; ``mask.png`` is transparent in the middle."""
+BASE: Mapping[str, Any] = {
+    "name": "example",
+    "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
+    "cases": [{"id": "one", "prompt": "A red cup", "expect": {"text": {"required": ["Sale"]}}}],
+    "models": [{"provider": "mock"}],
+}
+"""What a fragment of a suite leaves out."""
+GRADED: Mapping[str, Any] = {"graders": [{"key": "copy", "type": "text"}], "verdict": ["copy"]}
+"""What an example without graders leaves out."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "<!-- " in PAGES[page]])
+def test_a_page_is_as_filled_from_the_code(page: str) -> None:
+    """If not: make reference."""
+    assert reference().filled(page, PAGES) == PAGES[page]
+
+
+def test_each_model_is_on_one_page() -> None:
+    listed = [
+        block["name"]
+        for text in PAGES.values()
+        for block in reference().BLOCK.finditer(text)
+        if block["kind"] == "keys" and block["without"] is None
+    ]
+    suite_models = {"Suite", *(name for name, model in suite_schema()["$defs"].items() if "properties" in model)}
+    assert [name for name in listed if listed.count(name) > 1] == []
+    partly = {
+        name for name in suite_models - set(listed) if any(f"<!-- keys: {name} without" in PAGES[p] for p in PAGES)
+    }
+    assert suite_models - set(listed) - partly == set()
+
+
+def example_suite(text: str) -> dict[str, Any]:
+    """An example, with what it leaves out of a suite."""
+    given = read_yaml(text, "docs")
+    return {**BASE, **({} if {"graders", "verdict", "labels"} & given.keys() else GRADED), **given}
+
+
+@pytest.mark.parametrize(("page", "at", "text"), EXAMPLES)
+def test_each_example_loads(load: Callable[..., LoadedSuite], tmp_path: Path, page: str, at: int, text: str) -> None:
+    for name in IMAGES:
+        Image.new("RGB", (64, 64), "white").save(tmp_path / name)
+    mask = Image.new("RGBA", (64, 64), "black")
+    mask.paste((0, 0, 0, 0), (16, 16, 48, 48))
+    mask.save(tmp_path / "mask.png")
+    for name, content in FILE.findall(PAGES[page]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    load(json.dumps(example_suite(text)), trust=True)
+
+
+def test_each_key_is_in_an_example() -> None:
+    schema = suite_schema()
+    models = {"Suite": schema, **schema["$defs"]}
+    shown: set[tuple[str, str]] = set()
+    for _, _, text in EXAMPLES:
+        given = read_yaml(text, "docs")
+        for key in schema["properties"].keys() & given.keys():
+            shown.add(("Suite", key))
+            shown.update(keys_of(given[key], schema["properties"][key]))
+    unfinished = set(re.findall(r"<!-- keys: (\w+)", PAGES.get(ALL_KEYS, "")))
+    missing = {
+        name: sorted(left)
+        for name, model in models.items()
+        if name not in unfinished
+        and (left := model.get("properties", {}).keys() - {key for at, key in shown if at == name})
+    }
+    assert missing == {}
+
+
+def keys_of(value: Any, schema: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:
+    """The keys that a value sets, each with its model in the JSON Schema."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        yield from keys_of(value, suite_schema()["$defs"][name], name)
+    elif forms := schema.get("anyOf") or schema.get("oneOf"):
+        yield from next(
+            (keys_of(value, form, name) for form in forms if fits(json.dumps(form)).is_valid(value)), iter(())
+        )
+    elif isinstance(value, list) and "items" in schema:
+        for item in value:
+            yield from keys_of(item, schema["items"])
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key in schema.get("properties", {}):
+                yield (name, key)
+                yield from keys_of(inner, schema["properties"][key])
+            else:
+                others = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+                yield from keys_of(inner, next((other for other in others if isinstance(other, dict)), {}))
+
+
+@cache
+def fits(form: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator({**json.loads(form), "$defs": suite_schema()["$defs"]})

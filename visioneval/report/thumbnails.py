@@ -1,0 +1,84 @@
+"""Thumbnails of the cells that broke, as files for a comment on a pull request: the output of B beside that of A."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.redaction import REDACTED
+from visioneval.analysis.sides import Cell, Side
+from visioneval.atomic import write_whole
+from visioneval.errors import ImageError, UsageError
+from visioneval.report.html.compare import why_no_image
+from visioneval.report.html.images import LEFT_OUT, small_image, webp
+from visioneval.report.sections import Value
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SIDE, _GAP = 256, 8
+"""Pixels of the longer side of an output, and between both."""
+_MAX_NAME = 40
+
+
+def thumbnails_of(comparison: Comparison, folder: Path, markdown: Path) -> Callable[[CellPair], Value]:
+    """A function that writes the outputs of a pair into one file in ``folder``, and refers to it from ``markdown``.
+
+    It names what is missing. The name of a file changes with its content, so that several comparisons can share the
+    folder. It raises ``UsageError`` if the file cannot be written.
+    """
+    relative = Path(os.path.relpath(folder.resolve(), markdown.parent.resolve())).as_posix()
+
+    def outputs(pair: CellPair) -> Value:
+        if REDACTED in (pair.a.artifact_path, pair.b.artifact_path):
+            return Value(LEFT_OUT)
+        by_side = {"A": _output(pair.a, comparison.a), "B": _output(pair.b, comparison.b)}
+        images = {name: output for name, output in by_side.items() if not isinstance(output, str)}
+        text = "\n".join(f"{name}: {output}" for name, output in by_side.items() if isinstance(output, str))
+        if not images:
+            return Value(text)
+        distinct = list(images.values())
+        if pair.same_output:
+            distinct, text = distinct[:1], "A and B have the same output"
+        data = webp(_side_by_side(distinct), 80)
+        name = re.sub("[^a-z0-9]+", "-", pair.b.test_id.lower())[:_MAX_NAME].strip("-") or "case"
+        name = f"{name}-{hashlib.sha256(data).hexdigest()[:12]}.webp"
+        try:
+            write_whole(folder / name, data)
+        except OSError as error:
+            raise UsageError(f"{folder / name}: cannot write: {error.strerror or error}") from None
+        return Value(text, image=(quote(f"{relative}/{name}"), f"{pair.b.test_id}: {', '.join(images)}"))
+
+    return outputs
+
+
+def _output(cell: Cell, side: Side) -> Image.Image | str:
+    """The output of a cell, or why there is none."""
+    if cell.artifact_path == REDACTED:
+        return LEFT_OUT
+    if side.folder is None or cell.artifact_path is None:
+        return why_no_image(cell, side)
+    try:
+        return small_image(side.folder, cell.artifact_path, SIDE)
+    except FileNotFoundError:
+        return "there is no such file"
+    except (OSError, ImageError) as error:
+        return str(error)
+
+
+def _side_by_side(outputs: Sequence[Image.Image]) -> Image.Image:
+    from PIL import Image
+
+    width = sum(output.width for output in outputs) + _GAP * (len(outputs) - 1)
+    together, left = Image.new("RGB", (width, max(output.height for output in outputs)), "white"), 0
+    for output in outputs:
+        together.paste(output, (left, 0))
+        left += output.width + _GAP
+    return together
