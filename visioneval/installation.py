@@ -60,11 +60,11 @@ def _installer() -> tuple[str, bool]:
     if (environment / "uv-receipt.toml").is_file():
         return "run uv tool install {}", True
     if environment.parent.name.startswith("archive-v"):  # in uv's cache
-        return "run it as uvx --from {} visioneval", True
+        return "run visioneval as uvx --from {} visioneval", True
     if (environment / "pipx_metadata.json").is_file():
         if environment.parent.name == "venvs":
             return "run pipx install --force {}", True
-        return "run it as pipx run --spec {} visioneval", True
+        return "run visioneval as pipx run --spec {} visioneval", True
     return ("run pip install {}" if is_installed("pip") else "run uv pip install {}"), False
 
 

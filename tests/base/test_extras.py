@@ -107,8 +107,14 @@ def test_without_pip_the_command_is_that_of_uv(monkeypatch: pytest.MonkeyPatch) 
     [
         ("share/uv/tools/visioneval/uv-receipt.toml", "run uv tool install 'visioneval[ocr,parquet]'"),
         ("share/pipx/venvs/visioneval/pipx_metadata.json", "run pipx install --force 'visioneval[ocr,parquet]'"),
-        ("cache/uv/archive-v0/nkADGS6c/pyvenv.cfg", "run it as uvx --from 'visioneval[ocr,parquet]' visioneval"),
-        ("cache/pipx/d34685/pipx_metadata.json", "run it as pipx run --spec 'visioneval[ocr,parquet]' visioneval"),
+        (
+            "cache/uv/archive-v0/nkADGS6c/pyvenv.cfg",
+            "run visioneval as uvx --from 'visioneval[ocr,parquet]' visioneval",
+        ),
+        (
+            "cache/pipx/d34685/pipx_metadata.json",
+            "run visioneval as pipx run --spec 'visioneval[ocr,parquet]' visioneval",
+        ),
         ("project/venv/pyvenv.cfg", "run pip install 'visioneval[ocr]'"),
     ],
 )

@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 from machine import ADDRESS, ROOT, Machine
 
-MISSING = re.compile(r"warning: reading text needs RapidOCR: run (?:it as )?(.*?)( in a checkout of visioneval)?\n")
+MISSING = re.compile(
+    r"warning: reading text needs RapidOCR: run (?:visioneval as )?(.*?)( in a checkout of visioneval)?\n"
+)
 FIRST = Path("first", "suite.yaml")
 
 
