@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import posixpath
@@ -12,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -19,14 +21,17 @@ from pydantic import BaseModel
 
 import visioneval
 from visioneval.cli import app
+from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.providers.mock import MockParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import JudgeAnswer
+from visioneval.records.model import GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.model import suite_schema
 
 RECORDS = (
+    GraderRecord,
     visioneval.Record,
     JudgeAnswer,
     LabelSession,
@@ -55,7 +60,9 @@ def _commands(group: Any, context: Any) -> list[str]:
         if hasattr(command, "list_commands"):
             lines += _commands(command, inner)
             continue
-        lines += ["", f"## {inner.command_path}", "", _cell(command.help or "").replace("\f", ""), ""]
+        about, _, examples = (command.help or "").partition(EXAMPLES)
+        lines += ["", f"## {inner.command_path}", "", about.strip(), ""]
+        lines += ["```sh", *(line.strip() for line in examples.strip().splitlines()), "```", ""]
         parameters = [parameter for parameter in command.get_params(inner) if parameter.name != "help"]
         lines += ["| argument or option | default | meaning |", "|---|---|---|", *map(_row, parameters)]
     return lines
@@ -88,7 +95,18 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    return found | {model.__name__: model.model_json_schema() for model in RECORDS}
+    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, MockParams)}
+
+
+def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON Schema of a record, with the text below each field in the code as its description."""
+    schema = model.model_json_schema()
+    (body,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(body, ast.ClassDef)
+    for field, text in pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            schema["properties"][ast.unparse(field.target)]["description"] = text.value.value
+    return schema
 
 
 def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str]) -> str:
@@ -99,7 +117,7 @@ def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str
     rows = [
         f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
         f"| {_sentences(entry.get('description', ''))} |"
-        for key, entry in model["properties"].items()
+        for key, entry in sorted(model["properties"].items(), key=lambda item: _is_optional(*item, model))
         if key not in without
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
@@ -156,10 +174,19 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     return BLOCK.sub(fill, texts[page])
 
 
+def _is_optional(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    return key_default(key, entry, model) != "required"
+
+
 def key_default(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset."""
+    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset.
+
+    A key that holds a model has the defaults of that model's table.
+    """
     if key in model.get("required", ()) or "const" in entry:
         return "required"
+    if "$ref" in entry:
+        return ""
     value = entry.get("default", {} if "object" in str(entry.get("type")) else None)
     return "" if value is None else f"`{_cell(json.dumps(value))}`"
 
@@ -204,9 +231,13 @@ def _collection(entry: Mapping[str, Any]) -> str:
     return f"mapping to {inner}" if inner else "mapping"
 
 
+LARGEST = 2**62
+"""Limits beyond this are those of numbers in files, not of a key."""
+
+
 def _range(entry: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if name in entry]
+    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if abs(entry.get(name, LARGEST)) < LARGEST]
     return f" {' and '.join(limits)}" if limits else ""
 
 
