@@ -23,7 +23,9 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
+from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer
@@ -44,6 +46,8 @@ RECORDS = (
     PromptQuestions,
 )
 """The models of a run's files, as docs/reference describes them."""
+PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
+"""The models of ``params`` that are checked."""
 
 
 def command_line() -> str:
@@ -95,7 +99,7 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, MockParams)}
+    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
 
 
 def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:

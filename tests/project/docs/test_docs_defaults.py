@@ -30,7 +30,7 @@ NOTHING = {
     *("--thumbnails", "--code-quality"),
     *("--case", "--tag", "--model", "--grader", "--limit", "--shard", "--sample", "--verdict", "--experiment", "--last"),
     *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
-    *("--junit", "--markdown", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
+    *("--junit", "--markdown", "--code-quality", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
     *("--redact", "--metric", "--detect", "--gate", "--like", "--allow", "--min", "--min-point", "--min-detection", "--max-false-alarm"),
 }  # fmt: skip
 """Options that do nothing unless they are given: their help says what they change."""

@@ -89,7 +89,6 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
     assert {
         "README.md",
         "docs/how_to/install.md",
-        "docs/reference/suite/datasets.md",
         "visioneval/cli/github.yml",
         "visioneval/installation.py",
     } <= printed.keys()
