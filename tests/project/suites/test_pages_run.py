@@ -81,6 +81,18 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meas
     assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}
 
 
+def explanation(name: str) -> str:
+    return (ROOT / "docs" / "explanation" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "ran"), [("cells", [("plan", 0), ("run", 1)]), ("verdicts", [("run", 3)])])
+def test_an_explanation_runs(
+    name: str, ran: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_page(explanation(name), tmp_path) == ran
+
+
 HOW_TOS = {
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
@@ -105,6 +117,18 @@ def test_a_how_to_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert run_page(how_to(name), tmp_path) == HOW_TOS[name]
+
+
+def test_a_changed_prompt_has_no_answer_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page about offline runs shows, with the cache of the how-to about replays."""
+    monkeypatch.chdir(tmp_path)
+    run_page(how_to("resume_and_replay"), tmp_path)
+    suite = (tmp_path / "flyers.yaml").read_text(encoding="utf-8")
+    (tmp_path / "flyers.yaml").write_text(suite.replace("A flyer for soup.", "A flyer for hot soup."), encoding="utf-8")
+    words = ["run", "flyers.yaml", "--cache", "answers", "--offline", "--trust-suite"]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "110"})
+    (shown,) = re.findall(r"^    flyers (?:.*\n)(?:    .*\n)*", explanation("offline"), re.MULTILINE)
+    assert (result.exit_code, missing_output(shown, result.output)) == (3, [])
 
 
 def test_what_the_pages_say_about_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
