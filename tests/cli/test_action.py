@@ -134,8 +134,14 @@ def test_an_invalid_suite_is_the_most_severe(suites: Callable[..., None], run: A
 def test_live_runs_have_a_budget_and_new_samples(suites: Callable[..., None], run: Any) -> None:
     suites("logos")
     code, _ = run(
-        **{"suites": "logos.yaml", "offline": "false", "budget": "2.5", "confirm": "3", "name": "nightly"},
-        **{"fail_on": "must_pass\nregressed", "allow": "cannot-tell", "run_flags": "--samples 2"},
+        suites="logos.yaml",
+        offline="false",
+        budget="2.5",
+        confirm="3",
+        name="nightly",
+        fail_on="must_pass\nregressed",
+        allow="cannot-tell",
+        run_flags="--samples 2",
     )
     assert code == 0
     _, run_words, compare_words, _ = run.commands
@@ -213,9 +219,14 @@ def post(text: str | None, *, token: str = JOB_TOKEN, **inputs: str) -> None:
     action.post(
         {
             **environment_of("python -P -m visioneval.cli.action post", **inputs),
-            **{"TOKEN": token, "NUMBER": "7", "SHA": "0abc", "ARTIFACT": f"{PAGE}/artifacts/9"},
+            "TOKEN": token,
+            "NUMBER": "7",
+            "SHA": "0abc",
+            "ARTIFACT": f"{PAGE}/artifacts/9",
             **({"CODE": "", "OUTCOME": ""} if text is None else {"CODE": "1", "OUTCOME": "A gate failed"}),
-            **{"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/shop", "GITHUB_RUN_ID": "5"},
+            "GITHUB_SERVER_URL": "https://github.com",
+            "GITHUB_REPOSITORY": "owner/shop",
+            "GITHUB_RUN_ID": "5",
         }
     )
 
@@ -258,7 +269,9 @@ def test_a_token_of_a_fork_is_a_notice(github: FakeGitHub, capsys: pytest.Captur
     ]
 
 
-THUMBNAILS = "| `bread` | ![bread: A, B](thumbnails/bread-1.webp) |\n| `soup` | ![soup \\[x\\]: B](thumbnails/soup-2.webp) |\n"
+THUMBNAILS = (
+    "| `bread` | ![bread: A, B](thumbnails/bread-1.webp) |\n| `soup` | ![soup \\[x\\]: B](thumbnails/soup-2.webp) |\n"
+)
 WITHOUT = "| `bread` | (image in the artifact) |\n| `soup` | (image in the artifact) |\n"
 
 

@@ -83,13 +83,13 @@ class _Handler(QuietHandler):
     def _comment(self) -> dict[str, Any]:
         return next(item for item in self.github.comments if self.path.endswith(f"/issues/comments/{item['id']}"))
 
-    def do_PATCH(self) -> None:
+    def do_PATCH(self) -> None:  # noqa: N802 - what http.server calls
         data = self.body()
         if self._login():
             self._comment()["body"] = json.loads(data)["body"]
             self._answer(self._comment())
 
-    def do_DELETE(self) -> None:
+    def do_DELETE(self) -> None:  # noqa: N802
         if self._login():
             self.github.comments.remove(self._comment())
             self._answer({})
