@@ -118,7 +118,7 @@ reference: $(READY)  ## Fills the tables of keys and commands in docs/ from the 
 docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network
 	NO_MKDOCS_2_WARNING=1 .integration/docs/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
-screenshots: $(READY)  ## The images of the README, from a run of the quickstart; needs Chromium
+screenshots: $(READY)  ## The image of the README, from a run of the quickstart; needs Chromium
 	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes

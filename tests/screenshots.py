@@ -1,8 +1,7 @@
-"""``make screenshots``: the images of the README, from a run of the quickstart. Needs Chromium."""
+"""``make screenshots``: the image of the README, from a run of the quickstart. Needs Chromium."""
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 import tempfile
@@ -13,19 +12,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support" / "servers")]
 
 from browser import ARGS, CHROMIUM  # noqa: E402 - its folder is on the path now
 from playwright.sync_api import sync_playwright  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.terminal_theme import MONOKAI  # noqa: E402
-
-import visioneval as ve  # noqa: E402
-from visioneval.report.run import run_report  # noqa: E402
-from visioneval.report.terminal import print_report  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 MODELS = ["mock,flaw=none", "mock,flaw=typo", "mock,flaw=spill"]
 
 
 def main() -> None:
-    """Runs the quickstart and writes both images."""
+    """Runs the quickstart and writes the image."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         selected = [word for model in MODELS for word in ("--model", model)]
@@ -34,17 +27,7 @@ def main() -> None:
             subprocess.run(
                 [sys.executable, "-m", "visioneval", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL
             )
-        run = Path(folder) / "runs" / "quickstart"
-        _terminal(ve.load_run(run))
-        _report(run / "report" / "index.html")
-
-
-def _terminal(run: ve.Run) -> None:
-    console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
-    print_report(run_report(run.summary, with_judges=False), console)
-    svg = console.export_svg(title="visioneval run suites/quickstart/suite.yaml", theme=MONOKAI)
-    lines = (line.rstrip() for line in svg.splitlines() if "@import" not in line)
-    (IMAGES / "terminal.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _report(Path(folder) / "runs" / "quickstart" / "report" / "index.html")
 
 
 def _report(page: Path) -> None:

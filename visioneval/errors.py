@@ -193,11 +193,22 @@ LONGEST_RETRY_AFTER_S = 30 * 86_400.0
 
 
 class ProviderError(VisionEvalError):
-    """A call to a provider without a usable answer.
+    """A call to a provider without a usable answer. Its ``kind`` says what follows:
 
-    ``retry_after`` is the wait that the provider requested, in seconds from 0 to ``LONGEST_RETRY_AFTER_S``.
-    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it. ``reply`` is
-    the raw answer of an ``unusable`` one, which is stored. An unknown ``kind`` raises ``ValueError``.
+    - ``rate_limit``: it is retried, and the other calls of the model wait too.
+    - ``transient``: it is retried: a server error, a lost connection.
+    - ``auth``: the API key is refused: the run stops.
+    - ``quota``: the quota or the credit is spent: the run stops.
+    - ``refused``: the model refuses, as with ``Generation(refused=...)``.
+    - ``pending``: the cell fails: the provider has begun, and the end is unknown.
+    - ``unusable``: the cell fails, and resuming does not call again: the answer is paid, and has no usable image.
+    - ``invalid``, ``bad_image``: the cell fails: a bad request, an unusable image.
+    - ``offline``: the cell fails, and nothing excuses it: no answer without a network.
+
+    ``retry_after`` is the least wait before a retry in seconds, from 0 to ``LONGEST_RETRY_AFTER_S``; a call that would
+    wait for more than 600 s fails. ``may_be_billed`` means that the call was sent and its outcome is unknown, so a
+    budget must count it. ``reply`` is the raw answer of an ``unusable`` one, which is stored. An unknown ``kind``
+    raises ``ValueError``.
     """
 
     def __init__(

@@ -2,7 +2,8 @@
 
 All else follows: the flags of every command (``cli/options.py``), the checks of the API (``api/options.py``), bounds
 (``bounds.py``), what the command that resumes a run repeats (``records/runs.py``) and the table in
-``docs/api.md``. A setting that the table does not have cannot be a flag.
+``docs/api.md``. A setting that the table does not have cannot be a flag. ``_COMPLETIONS`` in ``cli/options.py``
+completes its values, and ``scale/ray/jobs.py`` makes a path absolute, as workers run in another folder.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class GradeKeywords(SelectionKeywords, total=False):
         Setting(
             "--redact",
             "TAG",
-            "Of cases with this tag, show and send no image and no text about one: for photos of people. Repeatable.",
+            "Leave out the images of cases with this tag, and text about them. For photos of people. Repeatable.",
             OUTPUT,
             resumed="always",
         ),
@@ -245,12 +246,19 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     retry_unusable: Annotated[
         bool,
         Setting(
-            "--retry-unusable", "", "Pay again for answers without a usable image, which are in the run.", CALLS, False
+            "--retry-unusable", "", "Generate again, and pay again, where an answer had no usable image.", CALLS, False
         ),
     ]
     ray: Annotated[
         bool,
-        Setting("--ray", "", "Do the cells on a Ray cluster, which is started here.", CLUSTER, False, resumed="always"),
+        Setting(
+            "--ray",
+            "",
+            "Run the cells on a Ray cluster that is started on this machine.",
+            CLUSTER,
+            False,
+            resumed="always",
+        ),
     ]
     ray_address: Annotated[
         str,

@@ -182,7 +182,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class CaseFiles:
-    """The files of a case, as absolute paths. The first image is the base of an edit."""
+    """The files of a case, as absolute paths: ``images`` are pairs of a name and a path, ``masks`` paths by name.
+
+    The first image is the ``base`` of an edit.
+    """
 
     images: tuple[tuple[str, Path], ...] = ()
     masks: Mapping[str, Path] = field(default_factory=dict)

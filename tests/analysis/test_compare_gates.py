@@ -291,7 +291,7 @@ def test_a_case_that_fails_without_confirmation_needs_new_samples_with_it(new: s
     assert [case.key for case in samples_in_doubt(comparison)] == [("c0", "m")]
     result = check_regressed(comparison, Confirmation(20, {("c0", "m"): NEW[new]} if new else {}, "no key is set"))
     assert result.state == state
-    start = "1 case was in doubt: c0 (20 of 20 -> 14 of 20, p 0.01); new samples: "
+    start = "1 case was uncertain: c0 (20 of 20 -> 14 of 20, p 0.01); new samples: "
     assert result.message.startswith(f"{start}{ending}")
 
 
@@ -307,7 +307,7 @@ def test_cases_in_doubt_are_named_with_their_ends_and_model_runs() -> None:
     result = check_regressed(comparison, Confirmation(20, verdicts_of_new))
     assert (result.state, result.message) == (
         "failed",
-        "2 cases were in doubt: c1 on two (5 of 5 -> 0 of 5, p 0.016); new samples: 11 of 20 failed: confirmed;"
+        "2 cases were uncertain: c1 on two (5 of 5 -> 0 of 5, p 0.016); new samples: 11 of 20 failed: confirmed;"
         " c0 on two (5 of 5 -> 0 of 5, p 0.016); new samples: 9 of 20 failed: not confirmed",
     )
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen")
 SIX = NAMES[:6]
-IN_DOUBT = "1 case was in doubt: ant (4 of 4 -> 0 of 4, p 0.014); new samples: "
+IN_DOUBT = "1 case was uncertain: ant (4 of 4 -> 0 of 4, p 0.014); new samples: "
 """Of 4 samples, 4 that break are p 1/70."""
 
 
@@ -196,7 +196,7 @@ def test_a_case_is_cleared_where_most_new_samples_pass(runner: SuiteRunner, answ
     answers.set(ant="FPP")
     code, gate, _ = compare(runner, "--confirm", "3")
     assert (code, gate["state"]) == (0, "passed")
-    assert gate["message"].startswith(f"{IN_DOUBT}1 of 3 failed: not confirmed; pass_rate -16.7 points was in doubt")
+    assert gate["message"].startswith(f"{IN_DOUBT}1 of 3 failed: not confirmed; pass_rate -16.7 points was uncertain")
     assert sampled(runner) == dict.fromkeys(SIX, 3)
 
 
@@ -355,7 +355,7 @@ class TestRegressed:
         code, gate, result = compare(runner, "--confirm", "3")
         assert (code, gate["state"]) == (0, "passed")
         after = r"with 3 new samples of each case -0.469 \(p 0.\d+, not below 0.04\); a drop below"
-        first = r"fine -1.88 was in doubt \(p 0.027, not below 0.01\)"
+        first = r"fine -1.88 was uncertain \(p 0.027, not below 0.01\)"
         assert re.match(f"{first}, and is not confirmed: {after}", gate["message"]), gate["message"]
         assert sampled(runner) == dict.fromkeys(NAMES, 3)
         assert "used 24 of 24 new samples" in result.stderr
@@ -368,7 +368,7 @@ class TestRegressed:
         code, gate, _ = compare(runner, "--confirm", "3")
         assert (code, gate["state"]) == (1, "failed")
         assert re.fullmatch(
-            r"fine -1.88 was in doubt \(p 0.027, not below 0.01\),"
+            r"fine -1.88 was uncertain \(p 0.027, not below 0.01\),"
             r" with 3 new samples of each case -1.41 \(p 0.0\d+, below 0.04\)",
             gate["message"],
         )
@@ -490,7 +490,7 @@ class TestBounds:
         expected = (
             f"{first}; over all samples, with 3 new samples of each case, {after}"
             if after
-            else f"{first} was in doubt, and 5 cases could not be confirmed (ant, sample 1: "
+            else f"{first} was uncertain, and 5 cases could not be confirmed (ant, sample 1: "
         )
         assert exit_code == code
         assert gate["message"].startswith(expected)

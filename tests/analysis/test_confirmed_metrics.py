@@ -219,7 +219,7 @@ class TestDoubt:
         metric = SCORE.model_copy(update={"better": better})
         (result,) = confirmed({f"c{n}": [8] * 4 if n < 5 else [5] * 4 for n in range(8)}, metric=metric)
         assert result.state == state
-        assert ("fine +1.88 was in doubt" in result.message) == (state == "failed")
+        assert ("fine +1.88 was uncertain" in result.message) == (state == "failed")
 
     @pytest.mark.parametrize(("new", "state"), [([5] * 9, "passed"), ([2] * 9, "failed")])
     def test_a_metric_that_was_not_in_doubt_is_tested_by_all_samples(self, new: list[float], state: str) -> None:

@@ -95,9 +95,9 @@ def test_a_complete_labeling_is_the_labels_alone() -> None:
     assert result.corrected.value == pytest.approx(result.labels.value) == pytest.approx(0.75)
 
 
-def test_agreement_says_that_labels_of_a_stratified_draw_count_alike() -> None:
+def test_agreement_says_that_labels_of_a_stratified_draw_are_not_weighted() -> None:
     notes = {which: " ".join(agree([run_with(which=which)]).notes) for which in ("random:20", "stratified:20")}
-    assert "stratified draw count alike" in notes["stratified:20"]
+    assert "stratified draw are not weighted" in notes["stratified:20"]
     assert "stratified" not in notes["random:20"]
 
 

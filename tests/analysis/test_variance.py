@@ -183,8 +183,8 @@ def test_nothing_is_printed_as_nan_and_sentences_name_their_metrics() -> None:
     text = " ".join(console.export_text().split())
     assert not re.search(r"\bnan\b", text.lower())
     assert text.count("Where the noise is:") == 2
-    assert "For a more certain number, more cases help most: layout" in text
-    assert "pass_rate, layout: all values of a model run are equal: nothing shows how much they vary" in text
+    assert "To narrow the interval, add cases: layout" in text
+    assert "pass_rate, layout: all values of a model run are equal: no variance to estimate" in text
 
 
 def test_columns_without_any_number_are_left_out() -> None:

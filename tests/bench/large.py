@@ -25,7 +25,7 @@ from visioneval.suite.model import Suite
 from visioneval.suite.runs import Shard, cases_of_shard
 
 CELLS = (3_000, 30_000)
-"""What ``make bench`` measures; 10,000, 100,000 and 1,000,000 are the figures of docs/scale.md."""
+"""What ``make bench`` measures; 10,000, 100,000 and 1,000,000 are the figures of docs/reference/scale.md."""
 LABELS = 4
 SHARDS = 2
 FIXED_CASES = 250

@@ -135,7 +135,10 @@ def test_documented_example_runs(quickstart: Path) -> None:
 
 
 def test_every_exported_name_is_documented() -> None:
-    text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("api.md", "extending.md"))
+    text = "".join(
+        (ROOT / "docs" / page).read_text(encoding="utf-8")
+        for page in ("api.md", "reference/extending.md", "reference/python.md")
+    )
     assert [name for name in ve.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 

@@ -1,4 +1,4 @@
-"""The package of docs/extending.md is built, installed and run as the page says, in processes of their own."""
+"""The package of docs/how_to/write_a_grader.md is built, installed and run as the page says, in processes of their own."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_page import BLOCK, DOCS
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition("\n## A package\n")[2]
-FILE = re.compile(r"^`(acme_brand/[\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMANDS = re.compile(r"^\$ (.*)$", re.MULTILINE)
+SECTION = DOCS.partition("\n## Install it as a plug-in\n")[2]
+COMMANDS = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)[0].splitlines()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's files."""
-    folder = tmp_path_factory.mktemp("page")
-    for name, text in FILE.findall(PAGE):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    """The page's module and its project, and beside them a folder for suites of others."""
+    folder = tmp_path_factory.mktemp("page") / "acme"
+    folder.mkdir()
+    for name, text in BLOCK.findall(DOCS):
+        if name in ("acme_circles.py", "pyproject.toml"):
+            with (folder / name).open("a", encoding="utf-8") as file:
+                file.write(f"\n\n{text}")
+    (folder.parent / "suites").mkdir()
     return folder
 
 
@@ -37,14 +40,19 @@ def command(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_package_of_the_page_builds_installs_and_runs(folder: Path) -> None:
-    enter, install, listing, run = COMMANDS.findall(PAGE)
-    folder = folder / enter.removeprefix("cd ")
+def test_the_package_of_the_page_builds_installs_and_runs_without_trust(folder: Path) -> None:
+    install, listing = COMMANDS
     assert install == "pip install ."
     command(folder, "build", "--wheel", "--outdir", "..", ".")
     (wheel,) = folder.parent.glob("*.whl")
     command(folder, "pip", "install", "--no-index", "--no-deps", "--target", "../site", str(wheel))
-    assert f"```\n{command(folder, *listing.split())}```" in PAGE
-    command(folder, *run.split())
-    (results,) = (folder / "runs").glob("*/results.jsonl")
-    assert '"brand.share"' in results.read_text(encoding="utf-8")
+    suites = folder.parent / "suites"
+    assert f"```text\n{command(suites, *listing.split())}```" in SECTION
+    text = dict(BLOCK.findall(DOCS))["suite.yaml"]
+    for kind, name in re.findall(r'^(\w+) = "acme_circles:(\w+)"$', SECTION, re.MULTILINE):
+        assert f'"acme_circles:{name}"' in text
+        text = text.replace(f'"acme_circles:{name}"', kind)
+    (suites / "suite.yaml").write_text(text, encoding="utf-8")
+    command(suites, "visioneval", "run", "suite.yaml")
+    (results,) = (suites / "runs").glob("*/results.jsonl")
+    assert '"count.counted":3' in results.read_text(encoding="utf-8").replace(" ", "")

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md run as the page says, and so does its unit test."""
+"""The examples of docs/how_to/write_a_grader.md run as the page says, and so does its unit test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toys import Toy
 
 import visioneval as ve
 
-DOCS = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "how_to" / "write_a_grader.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^(?:Added to )?`([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^visioneval (.*)$", re.MULTILINE)
 
@@ -26,15 +26,20 @@ def folder(toy: Toy) -> Path:
     for name, text in BLOCK.findall(DOCS):
         with (toy.folder / name).open("a", encoding="utf-8") as file:
             file.write(f"\n\n{text}" if name.endswith(".py") and file.tell() else text)
-    sys.modules.pop("plugins", None)
+    sys.modules.pop("acme_circles", None)
     return toy.folder
 
 
 def test_the_documented_examples_run(toy: Toy, folder: Path) -> None:
-    assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == ["plugins.py", "suite.yaml", "test_plugins.py"]
+    assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == [
+        "acme_circles.py",
+        "pyproject.toml",
+        "suite.yaml",
+        "test_circles.py",
+    ]
     commands = COMMANDS.findall(DOCS)
-    assert [command.split()[0] for command in commands] == ["validate", "run", "show"]
-    for command in commands:
+    assert [command.split()[0] for command in commands] == ["validate", "run", "show", "plugins"]
+    for command in commands[:3]:
         result = toy(*command.split())
         assert result.exit_code == 0, result.output
     three, other = toy.records["three"], toy.records["any"]
@@ -56,9 +61,9 @@ def test_the_page_shows_the_error_that_a_misspelt_option_gives(toy: Toy, folder:
 
 def test_the_documented_unit_test_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
-    sys.modules.pop("test_plugins", None)
-    import_module("test_plugins").test_a_wrong_count_fails(folder)
-    sys.modules.pop("test_plugins")
+    sys.modules.pop("test_circles", None)
+    import_module("test_circles").test_a_wrong_count_fails(folder)
+    sys.modules.pop("test_circles")
 
 
 def context_of(folder: Path, **more: Any) -> Any:

@@ -140,7 +140,7 @@ def test_a_suite_is_probed_on_its_existing_outputs(folder: Folder) -> None:
     weakest = {(entry["kind"], entry["metric"]): entry["strength"] for entry in findings["weakest"]}
     assert weakest["pixels.blank", "file"] == ""
     assert weakest["pixels.patch", "file"] is None
-    assert findings["notes"] == ["not planted in 2 outputs: pixels.format: its case expects no format"]
+    assert findings["notes"] == ["not applied to 2 outputs: pixels.format: its case expects no format"]
 
 
 def test_the_same_probe_twice_is_the_same_and_another_seed_is_not(folder: Folder) -> None:
@@ -219,7 +219,7 @@ def test_gates_hold_the_cautious_bound(folder: Folder) -> None:
     assert re.search(r"failed 0 of 2 in 2 cases: 0, at most 0.65", done.output)
     done = folder.probe(*kinds("pixels.blank"), "--min-detection", "copy.letter:0.9")
     assert done.exit_code == 3
-    assert "no such damage could be planted" in done.output
+    assert "this perturbation could not be applied" in done.output
 
 
 def test_reports_show_the_missed_damage(folder: Folder) -> None:
@@ -231,10 +231,10 @@ def test_reports_show_the_missed_damage(folder: Folder) -> None:
     assert page.count('class="missed-pair"') == 6
     assert page.count("data:image/webp;base64,") == 12
     assert "<script" not in page
-    assert "2 of 8 damaged outputs caught" in page
+    assert "2 of 8 perturbed outputs caught" in page
     assert re.findall(r"(pixels\.\w+): (\d+) missed", page.replace("<wbr>", "")) == [("pixels.size", "6")]
     assert "| `pixels.blank` | 2 | 1.00 [0.34, 1.00] |" in text
-    assert "Missed damage: 6" in text
+    assert "Missed perturbations: 6" in text
     assert "`pixels.size -5 %: one on m, sample 0`" in text
 
 
@@ -257,14 +257,14 @@ def test_an_output_that_cannot_be_probed_is_one_line(folder: Folder, change: Any
     done = folder.probe(*kinds("pixels.patch"))
     assert done.exit_code == 3, done.output
     assert len(re.findall(rf"skipped 2 outputs: .*(?:{message})", done.output)) == 1, done.output
-    assert "nothing could be planted" in done.output
+    assert "no perturbation could be applied" in done.output
 
 
 def test_a_mask_over_nearly_everything_leaves_no_place(folder: Folder) -> None:
     folder.mask((4, 4, 156, 116))
     folder.suite(graders=[{"key": "file", "type": "properties"}], verdict=["file"])
     done = folder.probe(*kinds("pixels.patch", "pixels.blank"))
-    assert "not planted in 2 outputs: pixels.patch: its mask covers all of it" in done.output
+    assert "not applied to 2 outputs: pixels.patch: its mask covers all of it" in done.output
     assert "pixels.blank" in done.output
 
 
@@ -381,13 +381,13 @@ def test_copy_damage_is_caught_by_the_text_grader(folder: Folder, recorded_readi
     assert {rate.kind: rate.failed for rate in findings.detections if rate.metric == "copy"} == dict.fromkeys(
         names[:3], 1
     )
-    assert findings.notes == ("not planted in 1 output: copy.added: its case allows extra text",)
+    assert findings.notes == ("not applied to 1 output: copy.added: its case allows extra text",)
 
 
 def test_an_image_without_text_takes_no_copy_damage(folder: Folder) -> None:
     folder.suite()
     findings = ve.probe("suite.yaml", kinds=["copy.erased", "pixels.blank"]).findings
-    assert findings.notes == ("not planted in 2 outputs: copy.erased: no text grader read text in it",)
+    assert findings.notes == ("not applied to 2 outputs: copy.erased: no text grader read text in it",)
     assert {rate.kind for rate in findings.detections} == {"pixels.blank"}
 
 
@@ -423,8 +423,8 @@ def test_a_judge_that_likes_everything_is_seen(judged: SuiteRunner, api: FakeAPI
     assert missed == {("prompt.number", "two"), ("prompt.color", "red"), ("prompt.object", "sofa"), ("pixels.flip", "")}
     assert {rate["failed"] for rate in findings["detections"]} == {0}
     assert findings["notes"] == [
-        "not planted in 1 output: prompt.place: its prompt names no place to exchange",
-        "not planted in 1 output: prompt.copy: its prompt names no word of its copy",
+        "not applied to 1 output: prompt.place: its prompt names no place to exchange",
+        "not applied to 1 output: prompt.copy: its prompt names no word of its copy",
     ]
     asked = judged.called[1]
     again = judged(*PROBE, "--json", "--cache", "cache")

@@ -267,7 +267,9 @@ def test_a_run_that_is_compared_with_itself_is_named(tmp_path: Path, monkeypatch
     call("baseline", "set", "r0")
     for number in (1, 2):
         call("baseline", "add", f"r{number}")
-    among = "B is r1, one of the 3 runs of A: it is compared with itself too, which hides a part of what got worse"
+    among = (
+        "B is r1, one of the 3 runs of A: a part of the comparison is of this run with itself, which hides regressions"
+    )
     same = "A and B are the same run: this compares it with itself"
     for a, b, note in (
         ("baseline", "r1", among),

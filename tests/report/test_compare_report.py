@@ -128,7 +128,7 @@ def test_the_longest_title_fits_a_status_check() -> None:
     a = side(verdicts("P" * 1001), is_partial=True)
     b = side(verdicts("F" * 1000), "b", is_partial=True)
     title = comparison_markdown(compare(a, b), []).partition("\n")[0]
-    everything = "1,000 cells broke, A is incomplete, B is incomplete, B does not measure all that A measures"
+    everything = "1,000 cells broke, A is incomplete, B is incomplete, B lacks measurements that A has"
     assert title == f"## visioneval compare: All gates passed, but {everything}"
     assert len(title) <= 140
 

@@ -220,7 +220,7 @@ def test_no_call_starts_without_the_shared_limits() -> None:
         leases = Leases(partial(SharedLimits({}, 0, None, 0.0).send, 1), gone)
         serving = asyncio.create_task(leases.serve())
         for _ in range(2):
-            with pytest.raises(StoppedError, match="the limits of the run do not answer: ConnectionError"):
+            with pytest.raises(StoppedError, match="the rate limiter of the run does not respond: ConnectionError"):
                 await leases.acquire(KEY, 1, None)
         await serving
 

@@ -225,7 +225,7 @@ def parse_min_detection(text: str, kinds: Collection[str]) -> MinDetection:
     if not kind:
         raise UsageError(f"{FLAG} {text!r}: write KIND:RATE, such as copy.letter:0.9")
     if kind not in prefixes:
-        raise UsageError(f"{FLAG} {text!r}: no kind of damage {kind!r}{did_you_mean(kind, sorted(prefixes))}")
+        raise UsageError(f"{FLAG} {text!r}: no kind of perturbation {kind!r}{did_you_mean(kind, sorted(prefixes))}")
     rate = _number(limit)
     if rate is None or not 0 <= rate <= 1:
         raise UsageError(f"{FLAG} {text!r}: {limit!r} is not a rate from 0 to 1")
@@ -261,7 +261,7 @@ def check_gates(
         if rate.outputs:
             gates.append(_decided(f"{FLAG} {minimum.text}", rate, ">=", minimum.rate, rate.unmeasured))
         else:
-            gates.append(_unmeasured_gate(f"{FLAG} {minimum.text}", "no such damage could be planted"))
+            gates.append(_unmeasured_gate(f"{FLAG} {minimum.text}", "this perturbation could not be applied"))
     if max_false_alarm is not None:
         harmless = [cell for cell in cells if cell.is_harmless]
         errors = sum(cell.verdict is Verdict.ERROR for cell in harmless)

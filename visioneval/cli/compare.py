@@ -68,8 +68,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
-            " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
+            "Accept a loss in B: missing-metrics, missing-cells, errors or errors=RATE, excuses (new in B),"
+            " unmeasured=RATE (the share of pairs that a gate may leave out), or cannot-tell (too few cases)."
             " Repeatable.",
             OUTPUT,
         ),
@@ -79,8 +79,8 @@ def compare(
         options.value(
             "--must-detect",
             "POINTS",
-            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
-            " the suite (compare: must_detect).",
+            "Exit 3 if a drop of the pass rate by POINTS is detected with less than 80 % power; default: that of the"
+            " suite (compare: must_detect).",
             OUTPUT,
         ),
     ] = None,
@@ -103,14 +103,23 @@ def compare(
     html: Annotated[
         Path | None, options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT)
     ] = None,
+    code_quality: Annotated[
+        Path | None,
+        options.value(
+            "--code-quality",
+            "FILE",
+            "Also write GitLab's code-quality report, an issue per cell that broke or has a new error.",
+            OUTPUT,
+        ),
+    ] = None,
     confirm: Annotated[
         int | None,
         options.value(
             "--confirm",
             "N",
-            "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
-            " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
-            " new samples decide them.",
+            "If regressed, must_pass or METRIC:NUMBER is uncertain, generate up to N new samples in B, of the"
+            " uncertain cases or of all cases, and decide with these. Does not apply to broken and broken_same_output,"
+            " which compare single cells.",
             CALLS,
             min=1,
             max=MAX_CONFIRM,
@@ -145,7 +154,7 @@ def compare(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
-    check_reports(junit, markdown, html, thumbnails and thumbnails / "thumbnail.webp")
+    check_reports(junit, markdown, html, code_quality, thumbnails and thumbnails / "thumbnail.webp")
     new: list[Record] = []
     with options.prints_on_stderr():
         result = compare_named(request, run_settings, plain_listener(new.append, debug=run_settings.calls.debug))
@@ -153,6 +162,11 @@ def compare(
         generated = f"new samples: {ProgressCounts.of(new, info)}"
         options.say(generated)
         result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
+    if code_quality is not None:
+        from visioneval.atomic import write_report
+        from visioneval.report.code_quality import comparison_quality
+
+        write_report(code_quality, comparison_quality(result.comparison))
     _write(result, junit, markdown, thumbnails, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
@@ -215,9 +229,7 @@ app = typer.Typer(
 
 
 Name = Annotated[str, options.value("--name", "NAME", "The name of the baseline.")]
-Partial = Annotated[
-    bool, options.flag("--partial", "Allow a run that was narrowed by flags, or that has not finished.")
-]
+Partial = Annotated[bool, options.flag("--partial", "Accept a run that is incomplete or that flags restricted.")]
 
 
 @app.command("set")

@@ -96,7 +96,7 @@ def prune(
     from visioneval.api.options import run_options
 
     if not keep:
-        raise UsageError("--keep SUITE: name each suite whose answers are needed; 'cache clear' deletes without regard")
+        raise UsageError("--keep SUITE: name each suite whose answers are needed; 'cache clear' deletes all answers")
     opened = _open(cache)
     before = datetime.now(UTC) - timedelta(days=older_than)
     settings = run_options(

@@ -43,14 +43,14 @@ def list_all(
         bool, options.flag("--failure-tags", "Also show the failure tags of each run, by experiment.")
     ] = False,
     delete: Annotated[
-        bool, options.flag("--delete", "Delete the listed runs that --older-than and --keep select, after a question.")
+        bool, options.flag("--delete", "Delete the listed runs that --older-than and --keep select. Asks first.")
     ] = False,
     older_than: Annotated[
         float | None,
         options.value("--older-than", "DAYS", "With --delete: only runs older than this.", min=0, max=100_000),
     ] = None,
     keep: Annotated[
-        int | None, options.value("--keep", "N", "With --delete: not the newest N of the listed runs.", min=0)
+        int | None, options.value("--keep", "N", "With --delete: keep the newest N of the listed runs.", min=0)
     ] = None,
     yes: Annotated[bool, options.flag("--yes", "With --delete: do not ask.")] = False,
 ) -> None:
@@ -232,8 +232,8 @@ def report(
 ) -> None:
     """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons.
 
-    The overview counts all cells. The gallery has those of --case and --tag, and if they are more than --max-cells,
-    first those that did not pass.
+    The overview counts all cells. --case, --tag and --max-cells limit the gallery,
+    which shows cells that did not pass first.
     """
     from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing

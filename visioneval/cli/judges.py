@@ -79,7 +79,11 @@ def agreement(
     ] = None,
     minimum_point: Annotated[
         list[str] | None,
-        options.value("--min-point", "METRIC[:MEASURE]:VALUE", "The same for the estimate. Repeatable."),
+        options.value(
+            "--min-point",
+            "METRIC[:MEASURE]:VALUE",
+            "Exit 1 if the estimate of the agreement on METRIC is below VALUE. Repeatable.",
+        ),
     ] = None,
     correct: Annotated[
         bool,
@@ -226,7 +230,8 @@ class RankBy(StrEnum):
 def rank(
     names: options.RunsOrLatest = None,
     by: Annotated[
-        RankBy, options.value("--by", "WHO", "Whose answers rank: judges ('pairwise') or people ('label --pairs').")
+        RankBy,
+        options.value("--by", "WHO", "Rank by the answers of judges ('pairwise') or of people ('label --pairs')."),
     ] = RankBy.judges,
     judge: Annotated[
         str | None,
@@ -288,7 +293,7 @@ def probe(
         options.value(
             "--kinds",
             "KIND",
-            "Only these kinds of change, such as pixels, copy.letter or harmless. Repeatable.",
+            "Only these kinds of perturbation, such as pixels, copy.letter or harmless. Repeatable.",
             SELECTION,
         ),
     ] = None,
@@ -298,26 +303,35 @@ def probe(
             "--judges", "Also probe graders that ask judges, on the same images and with changed prompts.", CALLS
         ),
     ] = False,
-    seed: Annotated[int, options.value("--seed", "N", "Where damage lies; the same probe twice is the same.")] = 0,
+    seed: Annotated[
+        int, options.value("--seed", "N", "The seed of the positions of perturbations. Equal seeds give equal probes.")
+    ] = 0,
     min_detection: Annotated[
         list[str] | None,
         options.value(
             "--min-detection",
             "KIND[@STRENGTH]:RATE",
-            "Exit 1 if less of this damage is surely caught, such as copy.letter:0.9. Repeatable.",
+            "Exit 1 if the lower bound of the detection rate is below RATE, such as copy.letter:0.9. Repeatable.",
             OUTPUT,
         ),
     ] = None,
     max_false_alarm: Annotated[
         float | None,
-        options.value("--max-false-alarm", "RATE", "Exit 1 if more harmless changes may fail.", OUTPUT, min=0, max=1),
+        options.value(
+            "--max-false-alarm",
+            "RATE",
+            "Exit 1 if the upper bound of the false-alarm rate is above RATE.",
+            OUTPUT,
+            min=0,
+            max=1,
+        ),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None, options.value("--html", "FILE", "Also write one HTML file with each missed damage.", OUTPUT)
+        Path | None, options.value("--html", "FILE", "Also write one HTML file with each missed perturbation.", OUTPUT)
     ] = None,
 ) -> None:
     """Plant damage of known kind and strength in outputs that pass, and count what the graders catch.
@@ -325,7 +339,8 @@ def probe(
     A RUN is probed on its outputs that passed, a SUITE on its existing outputs, references and input images. Harmless
     changes, such as JPEG, show the false alarms. Nothing is generated, and no judge is asked without --judges.
 
-    Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
+    Exits 1 if a gate failed, and 3 if no perturbation could be applied, a gate is not measured, or a judge was
+    never asked.
     """
     from visioneval.api.options import run_options
     from visioneval.cli.results import check_reports, plain_listener

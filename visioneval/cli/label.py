@@ -55,7 +55,10 @@ def page(
     seed: Annotated[
         int | None,
         options.value(
-            "--seed", "N", "The seed for order and sides; default: that of the last session, or a new one.", min=0
+            "--seed",
+            "N",
+            "The seed of the order and of left and right; default: the seed of the last session, or a new one.",
+            min=0,
         ),
     ] = None,
     port: options.Port = None,

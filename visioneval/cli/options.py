@@ -224,9 +224,13 @@ ModelMap = Annotated[
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
 Full = Annotated[bool, flag("--full", "Also print metrics that no rule or gate reads, and where the noise is.", OUTPUT)]
-Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "Print only the location of the run.", OUTPUT)]
 Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
+CodeQuality = Annotated[
+    Path | None,
+    value("--code-quality", "FILE", "Also write GitLab's code-quality report, an issue per failed cell.", OUTPUT),
+]
 NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]
 Port = Annotated[
     int | None, value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535)

@@ -314,7 +314,9 @@ def check_reports(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None) -> None:
+def write_reports(
+    runs: Sequence[Run], junit: Path | None, markdown: Path | None, code_quality: Path | None = None
+) -> None:
     """Writes all runs into one file of each kind. Raises ``UsageError`` if a file cannot be written."""
     from visioneval.atomic import write_report
 
@@ -328,3 +330,7 @@ def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None
 
         reports = (run_report(run.summary, examples=MAX_ROWS) for run in runs)
         write_report(markdown, "\n".join(map(report_markdown, reports)))
+    if code_quality is not None:
+        from visioneval.report.code_quality import run_quality
+
+        write_report(code_quality, run_quality((run.info, run.records) for run in runs))

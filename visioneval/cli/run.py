@@ -27,6 +27,7 @@ def run(
     full: options.Full = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
+    code_quality: options.CodeQuality = None,
     no_fail: options.NoFail = False,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
 ) -> None:
@@ -37,15 +38,17 @@ def run(
     from visioneval.api.options import run_options
     from visioneval.running.prepare import plan_runs
 
-    if dry_run and (as_json or junit or markdown or settings.keys() & {"run_id", "note"}):
-        raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
+    files = junit, markdown, code_quality
+    if dry_run and (as_json or any(files) or settings.keys() & {"run_id", "note"}):
+        unused = "--json, --run-id, --note, --junit, --markdown and --code-quality"
+        raise UsageError(f"--dry-run writes nothing: leave out {unused}")
     run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
     with options.prints_on_stderr():
         planned = plan_runs(suites or [], run_settings)
     if dry_run:
         _print_plans(planned, run_settings)
         return
-    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet, full), junit, markdown)
+    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet, full), files)
     raise options.exit_with(code, no_fail=no_fail)
 
 
@@ -63,14 +66,13 @@ def _run(
     planned: Sequence[Plan],
     settings: RunOptions,
     output: options.ResultOptions,
-    junit: Path | None,
-    markdown: Path | None,
+    files: tuple[Path | None, Path | None, Path | None],
 ) -> ExitCode:
-    """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
+    """Runs all suites, shows each result and writes the reports into ``files``. Returns the most severe exit code."""
     from visioneval.api.runs import run_planned
     from visioneval.cli.results import check_reports, progress_of, show_result, write_reports
 
-    check_reports(junit, markdown)
+    check_reports(*files)
     finished: list[Run] = []
     try:
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
@@ -82,7 +84,7 @@ def _run(
             finished.append(result)
             show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
-        write_reports(finished, junit, markdown)
+        write_reports(finished, *files)
     return ExitCode.most_severe(result.exit_code for result in finished)
 
 

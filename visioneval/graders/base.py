@@ -37,7 +37,20 @@ async def _no_judge(judge: str, question: Question) -> Reply:  # noqa: ARG001 - 
 
 @dataclass(frozen=True, slots=True)
 class GradingContext:
-    """A cell as graders see it. It never names the model that generated the output."""
+    """A cell as graders see it. It never names the model that generated the output.
+
+    ``generated`` is the ``output``, and raises ``GraderError`` if there is none; its ``path`` is the file. ``files``
+    are the files of the case, ``variables`` the suite's ``vars``.
+
+    ``save("map.png", data)`` stores the bytes of a PNG, JPEG or WebP next to the output and returns its path in the
+    run. A name has letters, digits, ``_``, ``-`` and ``.``, and can be saved once per cell: begin it with the grader's
+    key.
+
+    ``await ask(question, answers, frames=8)`` asks the judge that the grader's entry names and returns its answers by
+    name; ``answers`` has a JSON Schema for each. The judge sees the question, the input images and masks, and the
+    output: ``frames`` frames of a video that it cannot watch. With a panel, the cell is graded once for each judge, and
+    ``judge`` is its key.
+    """
 
     case: TestCase
     task_type: TaskType
@@ -126,7 +139,10 @@ def message_about(
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The result of a grader. A score that could not be measured is ``None``, with the cause in ``error``."""
+    """The result of a grader. A score that could not be measured is ``None``, with the cause in ``error``.
+
+    ``scores`` and ``reasons`` are by metric. ``usage`` and ``cost_usd`` count only if the grader asked no judge.
+    """
 
     scores: Mapping[str, Score]
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +208,7 @@ class Grader(Protocol):
     ``ProviderError`` from a judge) if nothing could be measured. In a coroutine, run CPU-bound work with
     ``asyncio.to_thread``: the engine sizes that pool to the machine.
 
-    A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/extending.md``.
+    A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/reference/extending.md``.
     """
 
     def grade(self, context: GradingContext, /) -> Grade | Awaitable[Grade]: ...

@@ -182,7 +182,7 @@ def _read_metrics(plan: Plan, calls: Sequence[Call], notes: Notes) -> dict[str, 
         metrics |= read_by_rules
         if not read_by_rules:
             reason = "no rule reads its metrics" if applying else "no probed case has anything for it to measure"
-            notes.say(f"nothing can be caught by the grader {grader.key}: {reason}")
+            notes.say(f"the grader {grader.key} can catch nothing: {reason}")
     return metrics
 
 
@@ -191,7 +191,7 @@ def cost_lines(prepared: PreparedProbe, settings: CallSettings, runs: Path) -> I
     if not prepared.request.judges or settings.reuse.offline:
         return
     costs = judging_costs(prepared.plan, gradings(prepared), cache(lambda: read_past_costs(runs)))
-    yield f"cost if all changes can be planted and no answer is cached: {total_text(costs)}"
+    yield f"cost if every perturbation can be applied and no answer is cached: {total_text(costs)}"
     yield from (f"  {cost}" for cost in costs)
     limit_usd = budget_of(prepared.plan, settings)
     if limit_usd is None:
@@ -259,7 +259,7 @@ class Notes:
             for reason, count in sorted(self._outputs.items())
         ]
         unplanted = [
-            f"not planted in {len(names)} output{'s' * (len(names) != 1)}: {', '.join(sorted(kinds))}: {reason}"
+            f"not applied to {len(names)} output{'s' * (len(names) != 1)}: {', '.join(sorted(kinds))}: {reason}"
             for reason, kinds in sorted(self._kinds.items())
             if (names := set[str]().union(*kinds.values()))
         ]

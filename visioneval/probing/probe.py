@@ -66,7 +66,7 @@ class ProbeResult:
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 a gate failed, 3 nothing could be planted or something is missing, 130 interrupted."""
+        """0 passed, 1 a gate failed, 3 no perturbation could be applied or something is missing, 130 interrupted."""
         return self.findings.exit_code
 
     def __repr__(self) -> str:

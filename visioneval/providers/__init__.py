@@ -1,4 +1,7 @@
 """What generates, edits and judges: one file or package for each provider, behind the protocols in ``base``.
 
-The own module of a package has the provider's options, and imports the suite and below only.
+The own module of a package has the provider's options, what its calls cost and checks of them, and imports the suite
+and below only. ``questions.py`` has which images a judge accepts, ``error_replies.py`` the words of errors and how long
+to wait, ``refusals.py`` those of refusals, ``ended_models.py`` the models that a provider has ended, and
+``suite/remote.py`` the variables of API keys.
 """

@@ -14,7 +14,11 @@ from visioneval.types import CaseFiles, TaskType
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One call for a case of a model run. ``samples`` are the sample indices of its outputs."""
+    """One call for a case of a model run. ``samples`` are the sample indices of its outputs.
+
+    ``params`` are those of the suite's entry with one combination of its ``grid``. ``files`` has the input images of an
+    edit, its masks and its reference. ``folder`` is that of the suite: relative paths in ``params`` are relative to it.
+    """
 
     case: TestCase
     task_type: TaskType
@@ -39,9 +43,10 @@ MOST_VIDEO_MS = 3_600_000
 class Generation:
     """The result of a call: encoded images or videos in sample order, or the text of a refusal.
 
-    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` are the sent parameters without
-    secrets. ``unusable`` says what of the answer cannot be used. ``reply`` is the raw answer, which is stored if
-    something of it is not used.
+    ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call. Omit both if they are unknown, and state a cost
+    of 0 for a free call, also if it is refused. ``run_params`` are the sent parameters without secrets. ``unusable``
+    says what of the answer cannot be used, beside the outputs that can. ``reply`` is the raw answer, which is stored if
+    something of it is not used. Outputs with ``refused``, and a negative or infinite cost, are errors of the cell.
     """
 
     outputs: tuple[bytes | OutputFile | Address | Download, ...] = ()
@@ -208,7 +213,11 @@ class CellRef:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question to a judge. ``names`` are the answers that ``schema`` asks for, in its order."""
+    """One question to a judge. ``names`` are the answers that ``schema`` asks for, in its order.
+
+    ``parts`` are texts (``str``) and images in the order in which a model should see them. An image has ``data``
+    (encoded bytes), ``mime`` and ``url`` (a ``data:`` URL).
+    """
 
     parts: tuple[Part, ...]
     schema: Mapping[str, Any] | None = None

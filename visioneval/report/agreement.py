@@ -88,7 +88,7 @@ def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
         f"{_NAMES[grader.headline]} {_with_note(measure)} on {cells}",
         f"raters evenly split on {grader.split:,}" * bool(grader.split),
         grader.left_out.sentence("labeled cell", agreement.allowed_unmeasured),
-        "" if grader.ceiling.value is None else f"a rater and the others agree {_with_note(grader.ceiling)}",
+        "" if grader.ceiling.value is None else f"inter-rater {_NAMES[grader.headline]} {_with_note(grader.ceiling)}",
     ]
     about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"
     return f"{about}: {'; '.join(filter(None, parts))}"
@@ -114,8 +114,8 @@ def _grader(grader: GraderAgreement) -> Iterator[Section]:
     ]
     measures = {
         **{_NAMES[name]: measure for name, measure in grader.measures.items()},
-        f"a rater against the others ({_NAMES[grader.headline]})": grader.ceiling,
-        "the grader in a rater's place (same references)": grader.grader_as_rater,
+        f"inter-rater {_NAMES[grader.headline]} (one rater against the others)": grader.ceiling,
+        "grader against the others (same references)": grader.grader_as_rater,
     }
     rows: list[Sequence[Cell]] = []
     for name, measure in measures.items():

@@ -19,7 +19,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.sides import Cell as RunCell
 from visioneval.analysis.sides import Cells, Side
 from visioneval.errors import count_of
-from visioneval.records.model import CellKey
+from visioneval.records.model import CellKey, Record
 from visioneval.records.stores.lookup import display_name
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.differences import (
@@ -175,7 +175,7 @@ def pair_remarks(pair: CellPair) -> list[str]:
 
 def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
     """Failed rules that changed, with reasons for those of B; then errors."""
-    lines = [_with_reason(rule, pair.b, comparison.b.writers) for rule in pair.rules_broken]
+    lines = [failed_with_reason(rule, pair.b, comparison.b.writers) for rule in pair.rules_broken]
     lines += [f"now passing: {', '.join(pair.rules_fixed)}"] if pair.rules_fixed else []
     still_failing = [rule for rule in pair.b.failed_rules if rule in pair.a.failed_rules]
     lines += [f"still failing: {', '.join(still_failing)}"] if still_failing else []
@@ -187,7 +187,8 @@ def change_lines(pair: CellPair, comparison: Comparison) -> list[str]:
     return lines
 
 
-def _with_reason(rule: str, cell: RunCell, writers: Mapping[str, str]) -> str:
+def failed_with_reason(rule: str, cell: RunCell | Record, writers: Mapping[str, str]) -> str:
+    """A failed rule, and the reason of its metric or of the grader that writes it."""
     try:
         metric, shown = parse_rule(rule).metric, failed_text(rule, cell.scores)
     except ValueError:

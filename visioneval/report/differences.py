@@ -204,7 +204,7 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
         hidden = names.pop(None, [])
         cases = count_of(number, "case")
         if sizes := [f"{size} ({', '.join(metrics)})" for size, metrics in names.items()]:
-            yield f"With {cases}, a change below {'; '.join(sizes)} can be missed (more than one time in five)"
+            yield f"With {cases}, a change below {'; '.join(sizes)} can be missed (power below 80 %)"
         if hidden:
             yield f"With {cases}, any change can be missed ({', '.join(hidden)})"
     if any(item.unmeasured for item in differences):
@@ -242,7 +242,7 @@ def _caveats(comparison: Comparison) -> Iterator[str]:
         if side.is_partial or side.state not in (None, "complete"):
             yield f"{name} is incomplete"
     if any(result.state != "passed" for result in check_coverage(comparison, {})):
-        yield "B does not measure all that A measures"
+        yield "B lacks measurements that A has"
 
 
 def counts_text(comparison: Comparison) -> str:
@@ -327,7 +327,7 @@ def _with_itself(comparison: Comparison) -> Iterator[str]:
         yield "A and B are the same run: this compares it with itself"
     elif shared:
         one = f"B is {shared[0]}, one of the {a.runs} runs of A"
-        yield f"{one}: it is compared with itself too, which hides a part of what got worse"
+        yield f"{one}: a part of the comparison is of this run with itself, which hides regressions"
 
 
 def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
         case 3 if undecided and all(gate.state != "unmeasured" for gate in summary.gates):
             return "error", f"{undecided} of {count_of(len(summary.gates), 'gate')} cannot tell{_failed_too(summary)}"
         case 3 if all(gate.state != "unmeasured" for gate in summary.gates) and not failed:
-            return "error", "Incomplete: the selection left nothing for the gates of the suite"
+            return "error", "Incomplete: no gate of the suite applies to the selection"
         case 3:
             return "error", f"Incomplete: some values were not measured{_failed_too(summary)}"
         case code:

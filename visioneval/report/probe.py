@@ -30,14 +30,14 @@ _COUNTS = numbers("outputs", "not measured")
 _Cell = tuple[str, Column, Cell]
 """A kind of change with its strength, a column, and what it shows."""
 _ABOUT = (
-    "Detection is the share of damaged outputs that FAIL by a rule that reads the metric, with its 95% interval over"
-    " cases. An output that could not be measured is not caught."
+    "Detection rate: the share of perturbed outputs that FAIL by a rule that reads the metric, with its 95% interval"
+    " over cases. An output that could not be measured counts as missed."
 )
 _ABOUT_FALSE_ALARMS = (
-    "False alarms are the share of harmlessly changed outputs that FAIL, excluding those that could not be measured."
+    "False-alarm rate: the share of harmlessly changed outputs that FAIL, without those that could not be measured."
 )
 _ABOUT_WEAKEST = "The weakest strength at and above which at least 9 of 10 outputs are caught:"
-_ABOUT_IMAGES = "Left: the output, which passes. Right: the same output with damage that no rule caught."
+_ABOUT_IMAGES = "Left: the output, which passes. Right: the same output with a perturbation that no rule caught."
 _OUTCOMES: dict[int, tuple[Tone, str]] = {
     1: ("fail", "A gate failed"),
     3: ("error", "Incomplete"),
@@ -55,7 +55,7 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     ]
     detections, false_alarms = (list(_rates(rates)) for rates in (findings.detections, findings.false_alarms))
     tables = (
-        _table("Weakest damage caught", "damage", _ABOUT_WEAKEST, weakest, findings),
+        _table("Weakest perturbation caught", "damage", _ABOUT_WEAKEST, weakest, findings),
         _table("Detection", "damage", _ABOUT, detections, findings),
         _table("False alarms", "harmless change", _ABOUT_FALSE_ALARMS, false_alarms, findings),
     )
@@ -64,7 +64,7 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     sections += _strips(findings, shown)
     if listed := findings.missed[len(shown) :]:
         rows = [[quoted(_missed_text(missed))] for missed in listed]
-        fold = f"Missed damage: {len(findings.missed):,}"
+        fold = f"Missed perturbations: {len(findings.missed):,}"
         sections.append(Section("", [Column("damage")], rows, is_cut=True, fold=fold))
     if findings.notes:
         sections.append(Section("Skipped", notes=[quoted(note, "dim") for note in findings.notes]))
@@ -84,7 +84,7 @@ def _outcome(findings: ProbeFindings) -> Outcome:
     alarms = [rate for rate in findings.false_alarms if rate.metric is None and rate.kind != HARMLESS]
     passed: tuple[Tone, str] = ("pass", "All gates passed") if findings.gates else ("plain", "")
     tone, sentence = _OUTCOMES.get(findings.exit_code, passed)
-    texts = (("{} of {} damaged outputs caught", damage), ("{} false alarms in {} harmless changes", alarms))
+    texts = (("{} of {} perturbed outputs caught", damage), ("{} false alarms in {} harmless changes", alarms))
     parts = [
         text.format(f"{sum(rate.failed for rate in rates):,}", f"{sum(rate.outputs for rate in rates):,}")
         for text, rates in texts
@@ -103,7 +103,7 @@ def _lines(findings: ProbeFindings) -> Iterator[Cell]:
     elif findings.stopped is not None:
         yield quoted(f"incomplete: {findings.stopped}", "error")
     elif not findings.outputs:
-        yield Value("nothing could be planted", "error")
+        yield Value("no perturbation could be applied", "error")
 
 
 def _table(title: str, what: str, about: str, cells: Iterable[_Cell], findings: ProbeFindings) -> Section:

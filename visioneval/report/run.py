@@ -1,4 +1,7 @@
-"""The summary of a run as a report: a function for each of its sections, in the order in which they are read."""
+"""The summary of a run as a report: a function for each of its sections, in the order in which they are read.
+
+A section has a ``name`` where a page places or styles it (``html/overview.py``).
+"""
 
 from __future__ import annotations
 
@@ -414,9 +417,11 @@ def noise_sections(noise: Sequence[NoiseFinding]) -> Iterator[Section]:
     rows: list[list[Cell]] = [[quoted(finding.name), *_noise_cells(finding)] for finding in noise if finding.varies]
     is_shown = {name: any(row[at] != "-" for row in rows) for at, name in enumerate(names, 1)}
     about = dim(
-        "Why scores vary: because cases differ, because a model generates another image each time (samples), or because"
-        " a judge answers differently each time (votes). Then half the 95% interval of a model run, now and with twice"
-        " as many of each."
+        "Sources of variance: cases differ, a model generates a different image each time (samples), and a judge"
+        " answers"
+        " differently each time (votes). The last columns are half the 95% interval of a model run, now and with twice"
+        " as"
+        " many of each."
     )
     yield Section(
         "Where the noise is: shares of the variance of a cell, and half the 95% interval of a model run",
@@ -448,11 +453,11 @@ def _noise_lines(noise: Sequence[NoiseFinding]) -> Iterator[str]:
         for note in finding.notes:
             by_note.setdefault(note, []).append(finding.name)
     for best, names in by_best.items():
-        yield f"For a more certain number, more {' or more '.join(best)} help most: {', '.join(names)}"
+        yield f"To narrow the interval, add {' or '.join(best)}: {', '.join(names)}"
     if by_best:
         yield (
-            "A comparison of two runs looks at the same cases in both: how much the cases differ does not matter there,"
-            " but repeated samples and votes help."
+            "'compare' pairs the cases of two runs, so differences between cases do not matter there. More samples and"
+            " votes help."
         )
     for note, names in by_note.items():
         yield f"{', '.join(names)}: {note}"

@@ -160,7 +160,7 @@ def _first_error(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -
 def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], *, is_all: bool) -> str:
     judged = [case for item in samples for case in item.judged]
     needed, number = len({case.key for case in judged if case.needed}), len({case.key for case in judged})
-    cases = f"{count_of(needed, 'case')} in doubt"
+    cases = count_of(needed, "case")
     if is_all:
         cases = f"{'all' if needed == number else f'{needed:,} of'} {count_of(number, 'compared case')}"
     return (

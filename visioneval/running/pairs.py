@@ -288,7 +288,7 @@ class RunPairs:
             (self.only_a, "cells are only in A"),
             (self.only_b, "cells are only in B"),
             (self.other_prompt, "pairs have different prompts and are judged with the prompt of B"),
-            (self.later_turns, "cells of later turns are left out: two outputs of a turn are edits of two images"),
+            (self.later_turns, "cells of later turns are left out: their two outputs edit different images"),
         )
         return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 

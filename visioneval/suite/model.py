@@ -75,7 +75,7 @@ class CompareEntry(Frozen):
 
     must_detect: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="A drop of the pass rate, in points, that `compare` must find at least four times in five.",
+        description="A drop of the pass rate, in points, that `compare` must detect with 80 % power.",
     )
 
 

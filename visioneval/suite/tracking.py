@@ -44,9 +44,10 @@ class BaseTracking(Frozen):
         default=None, description="The experiment of the tracker; default: the suite's `experiment`, else its name."
     )
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True)] = Field(
-        default=DEFAULT_ROWS, description="Cells in the table at most; those that did not pass come first."
+        default=DEFAULT_ROWS,
+        description="Cells in the tables and the report at most; those that did not pass come first.",
     )
-    report: bool = Field(default=True, description="Whether the HTML report is sent, with the cells of the table.")
+    report: bool = Field(default=True, description="Whether the HTML report is sent, with the cells of the tables.")
 
     @property
     def is_local(self) -> bool:
@@ -74,7 +75,9 @@ class MlflowTracking(BaseTracking):
     client: ClassVar[str] = "mlflow"
     to: Literal["mlflow"]
     uri: TrackingUri | None = Field(
-        default=None, description="The address of the server; default: MLFLOW_TRACKING_URI of the environment."
+        default=None,
+        description="The address of the server, without credentials, or a database: MLflow takes no folder since its"
+        " version 3. Default: MLFLOW_TRACKING_URI of the environment.",
     )
 
     def untrusted_option(self) -> tuple[str, str] | None:
@@ -100,7 +103,9 @@ class WandbTracking(BaseTracking):
     )
     entity: TrackerName | None = Field(default=None, description="A user or team; default: that of the key.")
     mode: Literal["online", "offline"] = Field(
-        default="online", description="`offline` writes files in the run's folder, for `wandb sync`."
+        default="online",
+        description="`offline` writes W&B's files to `wandb` in the run's folder, or to WANDB_DIR, for `wandb sync` on"
+        " this machine.",
     )
 
     @property
@@ -123,7 +128,9 @@ class VertexTracking(BaseTracking):
     project: CloudName = Field(description="The project's ID: a-z, 0-9 and -.")
     location: CloudName = Field(description="A region: a-z, 0-9 and -.")
     bucket: Bucket | None = Field(
-        default=None, description="A folder of a bucket for report, table and images, such as `gs://bucket/evals`."
+        default=None,
+        description="A folder of a bucket for report, tables and images, such as `gs://bucket/evals`. Without it,"
+        " Vertex AI gets parameters, metrics and tags.",
     )
 
     def untrusted_option(self) -> tuple[str, str] | None:

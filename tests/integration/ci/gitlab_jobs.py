@@ -13,18 +13,19 @@ from typing import Any
 import yaml
 from machine import Machine
 
-_CONDITION = re.compile(r'\$(\w+) (==|=~) ["/](.*?)["/]')
+_CONDITION = re.compile(r'\$(\w+) (==|=~) (?:["/](.*?)["/]|\$(\w+))')
 
 
 def _applies(rules: list[dict[str, Any]], variables: Mapping[str, str]) -> dict[str, Any] | None:
     """The first rule whose condition is true."""
-    for rule in rules:
-        match = _CONDITION.fullmatch(rule["if"])
-        assert match, rule
-        value = variables.get(match[1], "")
-        if value == match[3] if match[2] == "==" else re.search(match[3], value):
-            return rule
-    return None
+    return next((rule for rule in rules if all(_is_true(part, variables) for part in rule["if"].split(" && "))), None)
+
+
+def _is_true(condition: str, variables: Mapping[str, str]) -> bool:
+    match = _CONDITION.fullmatch(condition)
+    assert match, condition
+    value, other = variables.get(match[1], ""), variables.get(match[4], "") if match[4] else match[3]
+    return value == other if match[2] == "==" else re.search(other, value) is not None
 
 
 @dataclass
@@ -88,7 +89,11 @@ class Pipeline:
         return PipelineJob(name, workspace, done, log + after)
 
     def _upload(self, artifacts: dict[str, Any], workspace: Path, name: str) -> None:
-        for pattern in [*artifacts["paths"], *artifacts.get("reports", {}).values()]:
+        reports = artifacts.get("reports", {})
+        assert len(list(workspace.glob(reports.get("codequality", "no report")))) <= 1, (
+            "a runner takes only one such file"
+        )
+        for pattern in [*artifacts["paths"], *reports.values()]:
             for path in workspace.glob(pattern.rstrip("/")):
                 target = self.artifacts / name / path.relative_to(workspace)
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -71,7 +72,13 @@ def test_a_merge_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
         "suite-replay.xml",
         "suite-run.md",
         "suite-compare.md",
+        "quality.json",
     }
+    (issue,) = json.loads((uploaded / "quality.json").read_text(encoding="utf-8"))
+    assert (issue["check_name"], issue["severity"]) == ("visioneval: broken", "critical")
+    suite = Path(project, "suite.yaml").read_text(encoding="utf-8").splitlines()
+    line = next(at for at, text in enumerate(suite, 1) if "id: sign_word" in text)
+    assert issue["location"] == {"path": "suite.yaml", "lines": {"begin": line}}
     assert (uploaded / "runs" / "suite-replay" / "report" / "index.html").is_file()
     ((path, token, text),) = notes
     assert (path, token) == ("/api/v4/projects/5/merge_requests/7/notes", "a-token")
@@ -86,6 +93,18 @@ def test_without_a_token_there_is_no_comment(
     assert job.succeeded, job.log
     assert job.log.count("exit code 0\n") == 2, job.log
     assert notes == []
+
+
+def test_the_default_branch_has_the_report_that_merge_requests_are_compared_with(
+    execute: Callable[..., Pipeline], project: Path, notes: list[tuple[str, str, str]]
+) -> None:
+    variables = {"CI_PIPELINE_SOURCE": "push", "CI_DEFAULT_BRANCH": "main", "VISIONEVAL_COMMENT_TOKEN": "a-token"}
+    pipeline = execute(project, **variables, CI_COMMIT_BRANCH="main", CI_MERGE_REQUEST_IID="")
+    ((job,),) = pipeline.jobs.values()
+    assert (job.name, job.succeeded) == ("replay", True), job.log
+    assert (pipeline.artifacts / "replay" / "quality.json").read_text(encoding="utf-8") == "[]"
+    assert notes == []
+    assert execute(project, **variables, CI_COMMIT_BRANCH="other").jobs == {}
 
 
 def test_a_schedule_runs_shards_and_merges_them(execute: Callable[..., Pipeline], project: Path) -> None:

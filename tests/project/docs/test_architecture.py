@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ PATHS = re.compile(r"`((?:visioneval|docs|tests|suites|prompts)/[\w./-]*)`|\]\((
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_path_exists(name: str) -> None:
+    folder = (ROOT / name).parent
     text = (ROOT / name).read_text(encoding="utf-8")
-    paths = [match[1] or match[2] for match in PATHS.finditer(text)]
+    paths = [ROOT / match[1] if match[1] else folder / match[2] for match in PATHS.finditer(text)]
     assert paths
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert [path for path in paths if not path.exists()] == []
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -27,6 +29,19 @@ def test_every_target_exists(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"(?:^    |`)make ([\w-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
     assert [target for target in targets if f"\n{target}:" not in makefile] == []
+
+
+def test_the_layers_are_those_that_are_enforced() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = re.search(r"^    cli > .*\n(?:    .*\n)*", text, re.MULTILINE)
+    assert block is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = next(item["layers"] for item in project["tool"]["importlinter"]["contracts"] if item["type"] == "layers")
+    assert " ".join(block[0].split()) == " > ".join(layers).replace("visioneval.", "")
+
+
+def test_the_page_is_short() -> None:
+    assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split()) <= 1500
 
 
 def test_the_section_about_windows_names_all_that_needs_posix() -> None:

@@ -1,4 +1,4 @@
-"""docs/ray.md: its Kubernetes manifest is well-formed, and its commands of clusters are valid."""
+"""docs/how_to/ray_cluster.md: its Kubernetes manifest is well-formed, and its commands of clusters are valid."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from visioneval.cli import app
 
 @cache
 def page() -> str:
-    return (ROOT / "docs" / "ray.md").read_text()
+    return (ROOT / "docs" / "how_to" / "ray_cluster.md").read_text()
 
 
 @cache
 def manifest() -> dict[str, Any]:
-    text = page().partition("```yaml\n")[2].partition("```")[0]
-    (document,) = yaml.safe_load_all(text)
+    assert "(../examples/ray_job.yaml)" in page()
+    (document,) = yaml.safe_load_all((ROOT / "docs" / "examples" / "ray_job.yaml").read_text())
     return dict(document)
 
 

@@ -242,7 +242,7 @@ def test_two_runs_are_compared_by_their_first_turns(turns: TurnRuns) -> None:
     turns.api.script.judge({"reason": "so", "answer": "A"})
     done = turns("pairwise", "a", "b", "--runs", turns.out)
     assert done.exit_code == 0, done.output
-    assert "2 cells of later turns are left out: two outputs of a turn are edits of two images" in done.output
+    assert "2 cells of later turns are left out: their two outputs edit different images" in done.output
     assert {preference.test_id for preference in read_preferences(turns.out / "b")} == {"cat/1", "dog"}
 
 

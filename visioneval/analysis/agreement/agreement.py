@@ -220,6 +220,6 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement], runs: Sequence[
         drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
         if any(label.cell in drawn for label in run.labels):
             yield (
-                f"{run.title}: labels of a stratified draw count alike in the agreement with graders;"
-                " --correct weights them"
+                f"{run.title}: labels of a stratified draw are not weighted in the agreement with graders; --correct"
+                " weights them"
             )

@@ -291,11 +291,11 @@ def losses(comparison: Comparison) -> tuple[Loss, ...]:
         Loss(
             ERRORS,
             f"{errors}: {shortened(new_errors.columns.used_cases)}" if new_errors else "",
-            f"no cell of B has an error that A has not{named}",
+            f"no new errors in B{named}",
             share=len(new_errors) / max(len(pairs), 1),
         ),
-        Loss(CELLS, lost_cells, f"every cell of A is in B{left_out}"),
-        Loss(EXCUSES, excused, "B excuses nothing that A does not"),
+        Loss(CELLS, lost_cells, f"no cells of A are missing from B{left_out}"),
+        Loss(EXCUSES, excused, "no new excuses in B"),
     )
 
 
@@ -303,7 +303,9 @@ def _lost_metrics(comparison: Comparison) -> str:
     lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
     for name, cases in comparison.coverage.other_tags.items():
         names = shortened(cases)
-        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {names}")
+        lost.append(
+            f"{name} has another meaning in {count_of(len(cases), 'case')}, because it reads their tags: {names}"
+        )
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that

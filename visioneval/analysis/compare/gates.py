@@ -182,9 +182,9 @@ def _check_detectable(comparison: Comparison, points: float) -> GateResult:
     if not rate.n_pairs:
         return GateResult(gate, "unmeasured", _UNMEASURED)
     if rate.detectable is not None and is_true(100 * rate.detectable, "<=", points):
-        return GateResult(gate, "passed", f"a drop of {points:g} points is found at least four times in five")
+        return GateResult(gate, "passed", f"a drop of {points:g} points is detected with 80 % power")
     size = "no drop" if rate.detectable is None else f"only a drop of {100 * rate.detectable:.3g} points"
-    return GateResult(gate, "cannot_tell", f"{size} is found four times in five over {count_of(rate.n_cases, 'case')}")
+    return GateResult(gate, "cannot_tell", f"{size} is detected with 80 % power over {count_of(rate.n_cases, 'case')}")
 
 
 def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
@@ -235,7 +235,7 @@ def _check_bound(
             pooled_passes(comparison, confirmation) if is_rate else pooled_metric(comparison, confirmation, difference)
         )
         if (lack := pooled.new.why_not_pooled(confirmation, granted)) is not None:
-            return GateResult(gate, lack[0], f"{message} was in doubt{lack[1]}")
+            return GateResult(gate, lack[0], f"{message} was uncertain{lack[1]}")
         worse_by = -pooled.change if difference.metric.better == "higher" else pooled.change
         samples = pooled.new.words(confirmation)
         message += f"; over all samples, {samples}, {_shown(pooled.change, gate)}, which decides"

@@ -291,7 +291,7 @@ def check_regressed(
 
 
 def _second_step(comparison: Comparison, confirmation: Confirmation, granted: float) -> Regression | None:
-    """The result of all samples of what was in doubt, and of what was not but is worse by all samples; else ``None``.
+    """The result of all samples of what was uncertain, and of what was not but is worse by all samples; else ``None``.
 
     The level of a number is that of its test by all samples, whatever made these necessary.
     """
@@ -322,7 +322,7 @@ def _cases_again(doubtful: Sequence[CasePasses], comparison: Comparison, confirm
         new = f"{single.new.failed} of {single.new.measured} failed" if single.new.measured else "none measured"
         listed.append(f"{_name(case, comparison)}; new samples: {new}: {endings[single.state]}")
     more = len(judged) - len(listed)
-    message = f"{count_of(len(judged), 'case')} {'was' if len(judged) == 1 else 'were'} in doubt: {'; '.join(listed)}"
+    message = f"{count_of(len(judged), 'case')} {'was' if len(judged) == 1 else 'were'} uncertain: {'; '.join(listed)}"
     message += f"; and {more:,} more" if more else ""
     if confirmation.stopped and any(single.state == "unmeasured" for _, single in judged):
         message += f" ({confirmation.stopped})"
@@ -335,7 +335,7 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: flo
     rate, noise, counts = comparison.pass_rate, comparison.noise, list(passes.counts.values())
     is_doubtful = is_rate_in_doubt(comparison)
     first_p = min(1.0, 2 * one_sided(rate))
-    at_first = f"{rate.name} {_size(rate)} was in doubt ({_beside_level(first_p, 2 * FIRST_STEP)})"
+    at_first = f"{rate.name} {_size(rate)} was uncertain ({_beside_level(first_p, 2 * FIRST_STEP)})"
     if (lack := passes.new.why_not_pooled(confirmation, granted)) is not None:
         if is_doubtful:
             yield Regression(lack[0], at_first + lack[1])
@@ -357,7 +357,7 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: flo
 
 
 def _not_confirmed(at_first: str, after: str, missed: str, *, is_too_few: bool) -> Regression:
-    """The result of what was in doubt and is not worse at its level by all samples."""
+    """The result of what was uncertain and is not worse at its level by all samples."""
     if is_too_few:
         return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
     return Regression("passed", f"{at_first}, and is not confirmed: {after}{missed}")
@@ -372,7 +372,7 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: 
     for first in tested:
         item, is_doubtful = pooled_metric(comparison, confirmation, first), first.name in doubtful
         first_p = 1.0 if first.p_holm is None else first.p_holm
-        at_first = f"{first.name} {_size(first)} was in doubt ({_beside_level(first_p, METRICS_FIRST_STEP)})"
+        at_first = f"{first.name} {_size(first)} was uncertain ({_beside_level(first_p, METRICS_FIRST_STEP)})"
         if (lack := item.new.why_not_pooled(confirmation, granted)) is not None:
             if is_doubtful:
                 yield Regression(lack[0], at_first + lack[1])

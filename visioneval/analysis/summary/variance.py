@@ -28,11 +28,11 @@ Lever = Literal["cases", "samples", "votes"]
 LEVERS: tuple[Lever, ...] = ("cases", "samples", "votes")
 SAME = 0.02
 """Half-widths within this share of each other count as the same."""
-ONE_CASE = "there is only one case: add cases to see how certain the number is"
-ALL_EQUAL = "all values of a model run are equal: nothing shows how much they vary"
-ONE_SAMPLE = "each case was generated once: run with --samples 2 to see how much luck is in a single output"
-ONE_VOTE = "each output was judged once: set the rubric's votes: 3 to see how much the judge varies"
-NO_VERDICT_VOTES = "the pass rate does not show how much the judge varies: the metrics with votes do"
+ONE_CASE = "there is only one case: add cases to get an interval"
+ALL_EQUAL = "all values of a model run are equal: no variance to estimate"
+ONE_SAMPLE = "one sample per case: run with --samples 2 to estimate the variance between samples"
+ONE_VOTE = "one vote per output: set votes: 3 on the rubric to estimate the judge's variance"
+NO_VERDICT_VOTES = "the pass rate does not show the judge's variance; metrics with votes do"
 
 
 class NoiseFinding(Frozen):

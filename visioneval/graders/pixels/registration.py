@@ -237,7 +237,7 @@ def _at_working_size(aligned: AlignedPair, fixed: Mask) -> tuple[Floats, Floats,
 
 
 def _outlines(pixels: Pixels) -> Floats:
-    """Luma; with transparency, on a background half of white's luma below black, so that all content stands out."""
+    """Luma. Transparent pixels get a value below black (minus half of white), so that all content stands out."""
     if pixels.shape[2] == 3:
         return luma(pixels)
     return luma(np.ascontiguousarray(pixels[..., :3])) + pixels[..., 3].astype(np.float32) / np.float32(2)

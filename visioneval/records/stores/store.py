@@ -234,8 +234,8 @@ def _is_unsupported(error: Exception) -> bool:
 def no_exclusive_creation(url: str) -> str:
     """The message for a store in which two writers could not be kept apart."""
     return (
-        f"{url}: this store cannot create an object only where none exists (If-None-Match, ifGenerationMatch), so two"
-        " writers could not be kept apart: write the run to a local folder, and copy it there when it is complete"
+        f"{url}: this store has no conditional create (If-None-Match, ifGenerationMatch), so two writers could"
+        " overwrite each other: write the run to a local folder, and copy it there when it is complete"
     )
 
 

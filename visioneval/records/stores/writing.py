@@ -29,7 +29,7 @@ class PublishedRunWriter(RunWriter):
 
     @property
     def publisher(self) -> Publisher:
-        """What sends this run."""
+        """The sender that copies this run to its store."""
         return _PUBLISHERS[self.folder]
 
     def watch(self, say: Callable[[str], None]) -> None:

@@ -83,19 +83,19 @@ def _connect(options: ClusterOptions, *, shows_logs: bool) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Raises ``UsageError`` for an invalid address, and if nobody listens there: Ray would wait for long."""
+    """Raises ``UsageError`` for an invalid address, or one without a listener, on which Ray would wait for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(
             f"--ray-address {address}: use HOST:PORT of the cluster's head, or auto on one of its nodes"
-            " (docs/ray.md shows how to submit a run from outside)"
+            " (docs/how_to/ray_cluster.md shows how to submit a run from outside)"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
     except OSError as error:
-        raise UsageError(f"--ray-address {address}: nobody answers: {error.strerror or error}") from None
+        raise UsageError(f"--ray-address {address}: no answer: {error.strerror or error}") from None
     try:  # in a child, because in this process Ray would wait for minutes, and print what it waits for
         subprocess.run(  # noqa: S603 - Ray's own command, with a checked address
             [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],

@@ -146,7 +146,7 @@ class DistributedCells:
             if problem is not None:
                 if not self._may_begin.is_set():
                     raise UsageError(problem)
-                self._listener.say(f"{problem}; this run does without it")
+                self._listener.say(f"{problem}; the run continues without it")
                 ray.kill(worker.actor)
                 return
             self._started.release()
@@ -188,7 +188,7 @@ class DistributedCells:
             if job.lost < MAX_LOST:
                 return False
             self._progress.left += 1
-            self._listener.say(f"{job.job.call.case.id}: given up, as {MAX_LOST} workers were lost over it")
+            self._listener.say(f"{job.job.call.case.id}: given up: {MAX_LOST} workers died while running it")
         except RayError as error:
             self._progress.leave(StoppedError(f"{worker.node}: {_first_line(error)}"))
         return True
@@ -219,7 +219,7 @@ class DistributedCells:
         worker.is_lost = True
         if worker.is_ready:
             self._listener.say(
-                f"lost the worker on {worker.node}: others do its unfinished cells again ({_last_line(error)})"
+                f"lost the worker on {worker.node}: other workers rerun its unfinished cells ({_last_line(error)})"
             )
         worker.is_ready = False
         ray.kill(worker.actor)
@@ -229,7 +229,9 @@ class DistributedCells:
             self._lose_limits(error)
 
     def _lose_limits(self, error: RayError) -> None:
-        self._progress.leave(StoppedError(f"the process with the limits of this run is lost: {_first_line(error)}"))
+        self._progress.leave(
+            StoppedError(f"lost the process that holds the rate limits of this run: {_first_line(error)}")
+        )
 
     async def _forward_stop(self) -> None:
         """Hands a stop of the run on to the workers, and a fault that comes after it."""

@@ -192,7 +192,7 @@ class Leases:
                 group.create_task(self._send())
                 group.create_task(self._receive())
         except* Exception as errors:  # whatever the connection raises
-            self._broken = f"the limits of the run do not answer: {type(errors.exceptions[0]).__name__}"
+            self._broken = f"the rate limiter of the run does not respond: {type(errors.exceptions[0]).__name__}"
             for turn in self._waiting.values():
                 if not turn.done():
                     turn.set_exception(StoppedError(self._broken))

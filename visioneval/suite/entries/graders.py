@@ -5,6 +5,11 @@ reads its details or its metrics, such as the questions of a gecko grader or the
 
 What a layer does for a kind has one place there: the work after the cells in ``running/runner.py``, what a run has
 of it in ``analysis/summary/summary.py``, and what is shown of it in ``report/run.py``.
+
+What other code knows of a type are class attributes of its options. Few places have its name: ``analysis/redaction.py``
+(what ``--redact`` keeps of its ``details``), ``_OMITS_READ`` in ``analysis/summary/judges.py`` (whose ``details`` have
+``read``), ``scale/ray/jobs.py``, ``label/items.py`` and ``probing/prepare.py`` (what reads text by OCR),
+``analysis/sides.py`` (what a comparison shows of details) and ``providers/mock`` (which flaws it sees).
 """
 
 from __future__ import annotations
