@@ -58,10 +58,6 @@ WORKFLOWS = {
     Ci.github: (_CLI / "github.yml", Path(".github/workflows/visioneval.yml")),
     Ci.gitlab: (_CLI / "gitlab.yml", Path(".gitlab-ci.yml")),
 }
-_FIRST = {
-    Ci.github: "check the address in `uses:`",
-    Ci.gitlab: "set the variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)",
-}
 
 
 def init(
@@ -137,7 +133,11 @@ def init(
     _write(files, folder)
     if ci is not None:
         _ignore_runs(folder)
-        print(f"next: {_FIRST[ci]}, then fill the cache and set the baselines:")
+        if ci is Ci.gitlab:
+            print("next: set the CI/CD variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)")
+        elif "OWNER/" in filled:
+            print(f"next: in {target}, replace OWNER/visioneval@v0 by the repository and a commit of visioneval")
+        print("next: fill the cache and set the baselines:")
         for path, name in names.items():
             print(f"  visioneval run {path} --cache visioneval-cache")
             print(f"  visioneval baseline set latest --name {name}")
