@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 import visioneval
 from visioneval.cli import app
+from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
@@ -55,7 +56,9 @@ def _commands(group: Any, context: Any) -> list[str]:
         if hasattr(command, "list_commands"):
             lines += _commands(command, inner)
             continue
-        lines += ["", f"## {inner.command_path}", "", _cell(command.help or "").replace("\f", ""), ""]
+        about, _, examples = (command.help or "").partition(EXAMPLES)
+        lines += ["", f"## {inner.command_path}", "", about.strip(), ""]
+        lines += ["```sh", *(line.strip() for line in examples.strip().splitlines()), "```", ""]
         parameters = [parameter for parameter in command.get_params(inner) if parameter.name != "help"]
         lines += ["| argument or option | default | meaning |", "|---|---|---|", *map(_row, parameters)]
     return lines
@@ -99,7 +102,7 @@ def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str
     rows = [
         f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
         f"| {_sentences(entry.get('description', ''))} |"
-        for key, entry in model["properties"].items()
+        for key, entry in sorted(model["properties"].items(), key=lambda item: _is_optional(*item, model))
         if key not in without
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
@@ -156,10 +159,19 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     return BLOCK.sub(fill, texts[page])
 
 
+def _is_optional(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    return key_default(key, entry, model) != "required"
+
+
 def key_default(key: str, entry: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset."""
+    """The default of a key as a cell of a table: what a suite would write, or nothing if the key is then unset.
+
+    A key that holds a model has the defaults of that model's table.
+    """
     if key in model.get("required", ()) or "const" in entry:
         return "required"
+    if "$ref" in entry:
+        return ""
     value = entry.get("default", {} if "object" in str(entry.get("type")) else None)
     return "" if value is None else f"`{_cell(json.dumps(value))}`"
 

@@ -66,7 +66,7 @@ def test_a_preset_asks_these_questions(name: str, expected: list[tuple[str, str,
 
 
 def test_the_docs_list_the_presets() -> None:
-    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/suite/labels.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
     rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
     for name, preset in READY.items():

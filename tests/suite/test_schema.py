@@ -179,7 +179,7 @@ def test_it_has_descriptions_for_editors() -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert set(schema["required"]) == {"name", "cases", "models"}
     assert set(schema["else"]["required"]) == {"graders", "verdict"}
-    assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Shorthand for masks.editable."
+    assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Short for `masks: {editable: ...}`."
 
 
 def _undescribed(part: Any, name: str) -> list[str]:

@@ -99,8 +99,13 @@ def init(
         float, options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01)
     ] = DEFAULT_BUDGET,
 ) -> None:
-    """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""
-    from visioneval.installation import git_address
+    """Write a runnable, commented suite, or a CI workflow.
+
+    Examples:
+        visioneval init --list
+        visioneval init flyers --template generation
+        visioneval init --ci github --suite flyers/suite.yaml
+    """
     from visioneval.suite.model import json_schema
 
     if list_templates:
@@ -119,31 +124,38 @@ def init(
         suites = [path.as_posix() for path in suite or [SUITE_FILE]]
         if suite:
             _check_suites(suites, folder)
-        names = baseline_names(suites)
         tags = _redacted_tags(suites, folder if template is None else source, redact, is_template=template is not None)
-        source_file, target = WORKFLOWS[ci]
-        text = source_file.read_text(encoding="utf-8")
-        if ci is Ci.github:
-            filled = github_workflow(text, names, budget, tags, git_address())
-        else:
-            filled = gitlab_pipeline(text, names, budget, tags)
-        files[target] = filled.encode()
+        filled = _filled(ci, suites, budget, tags)
+        files[WORKFLOWS[ci][1]] = filled.encode()
     elif suite or redact or budget != DEFAULT_BUDGET:
         raise UsageError("--suite, --redact and --budget need --ci")
     _write(files, folder)
     if ci is not None:
         _ignore_runs(folder)
-        if ci is Ci.gitlab:
-            print("next: set the CI/CD variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)")
-        elif "OWNER/" in filled:
-            print(f"next: in {target}, replace OWNER/visioneval@v0 by the repository and a commit of visioneval")
-        print("next: fill the cache and set the baselines:")
-        for path, name in names.items():
-            print(f"  visioneval run {path} --cache visioneval-cache")
-            print(f"  visioneval baseline set latest --name {name}")
-        print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
+        _print_next(ci, suites, filled)
         return
     print(f"next: visioneval run {folder / SUITE_FILE}")
+
+
+def _filled(ci: Ci, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+    from visioneval.installation import git_address
+
+    text = WORKFLOWS[ci][0].read_text(encoding="utf-8")
+    if ci is Ci.github:
+        return github_workflow(text, list(dict.fromkeys(suites)), budget, redact, git_address())
+    return gitlab_pipeline(text, baseline_names(suites), budget, redact)
+
+
+def _print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
+    if ci is Ci.gitlab:
+        print("next: set the CI/CD variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)")
+    elif "OWNER/" in filled:
+        print(f"next: in {WORKFLOWS[ci][1]}, replace OWNER/visioneval@v0 by the repository and a commit of visioneval")
+    print("next: fill the cache and set the baselines:")
+    for path, name in baseline_names(suites).items():
+        print(f"  visioneval run {path} --cache visioneval-cache")
+        print(f"  visioneval baseline set latest --name {name}")
+    print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
 
 
 def baseline_names(suites: Sequence[str]) -> dict[str, str]:
@@ -157,11 +169,11 @@ def baseline_names(suites: Sequence[str]) -> dict[str, str]:
 
 
 def github_workflow(
-    text: str, suites: Iterable[str], budget: float, redact: Mapping[str, Sequence[str]], address: str | None
+    text: str, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]], address: str | None
 ) -> str:
     """A workflow of GitHub for suites. ``redact`` are tags by suite, and ``address`` is that of visioneval itself."""
     tags = _all_tags(redact)
-    inputs = f"suites: {_block(list(suites))}"
+    inputs = f"suites: {_block(suites)}"
     if tags:
         inputs += f"          redact: {_block(tags)}"
     text = text.replace("suites: SUITES\n", inputs).replace("budget: BUDGET", f"budget: {budget:g}")
@@ -324,7 +336,15 @@ def validate(
         options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
     ] = "text",
 ) -> None:
-    """Check suites. Prints all problems at once, as file:line:column."""
+    """Check suites, and print all problems at once as file:line:column.
+
+    Exits 2 if a suite has a problem.
+
+    Examples:
+        visioneval validate suite.yaml
+        visioneval validate flyers edits --strict
+        visioneval validate suite.yaml --format github
+    """
     from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
@@ -405,7 +425,13 @@ def plan(
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
-    """Show what a run would do and cost. Makes no calls and writes nothing."""
+    """Show what a run would do and cost. Makes no calls, writes nothing.
+
+    Examples:
+        visioneval plan suite.yaml
+        visioneval plan suite.yaml --detect 5
+        visioneval plan suite.yaml --gate 'pass_rate >= 0.9' --like latest
+    """
     from visioneval.api.options import run_options
     from visioneval.api.suites import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
@@ -429,7 +455,8 @@ def plan(
 def schema() -> None:
     """Print the JSON Schema of a suite, for editors.
 
-    visioneval schema > visioneval.schema.json
+    Examples:
+        visioneval schema > visioneval.schema.json
     """
     from visioneval.suite.model import json_schema
 

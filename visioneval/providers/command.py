@@ -38,7 +38,9 @@ class CommandProvider(GeneratingProvider):
     runs_code: ClassVar[bool] = True
 
     provider: Literal["command"]
-    argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
+    argv: Annotated[list[Argument], Field(min_length=1)] = Field(
+        description="The program and its arguments. No shell runs them."
+    )
     timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = Field(
         default=600.0, description="Seconds after which the program is killed."
     )

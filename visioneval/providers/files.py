@@ -47,14 +47,16 @@ class FilesProvider(BaseProvider):
 
     provider: Literal["files"]
     path: FilePath | None = Field(
-        default=None, description="A path pattern with {case}, {model} (the label) and {sample}."
+        default=None, description="A pattern with `{case}`, `{model}` (the label) and `{sample}`."
     )
-    run: FilePath | None = Field(default=None, description="RUN or RUN@LABEL: the outputs of another run.")
+    run: FilePath | None = Field(default=None, description="`RUN` or `RUN@LABEL`: the outputs of another run.")
     dataset: OutputDataset | None = Field(
-        default=None, description="A table that says which file is the output of which case."
+        default=None, description="A file of rows that names the output of each case."
     )
     outputs: Literal["none"] | None = Field(
-        default=None, description="none: cells without outputs, for recorded answers."
+        default=None,
+        description="`none`: cells without outputs, for recorded answers. Every grader is then `gecko` or `rubric` "
+        "with a `recorded` judge.",
     )
 
     @property
@@ -127,9 +129,11 @@ class FilesProvider(BaseProvider):
 
 
 class OutputDataset(TableFile):
-    """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
+    """Existing outputs in a file of rows. Rows match cases by id, or by prompt if they have no id."""
 
-    fields: dict[str, str] = Field(description="The columns for output, for id or prompt, and optionally for model.")
+    fields: dict[str, str] = Field(
+        description="Columns or paths of `output`, of `id` or `prompt`, and of `model` if there are several."
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> Self:

@@ -42,22 +42,29 @@ class RecordedFields(Frozen):
     """The columns of a file of recorded answers."""
 
     case: Text = Field(default="case", description="The column with the id of the case.")
-    model: Text | None = Field(default=None, description="Without it, answers apply to all model runs.")
-    sample: Text | None = Field(default=None, description="Without it, answers apply to all samples.")
-    question: Text = Field(default="question", description="A question's ID or text, or a metric's name.")
+    model: Text | None = Field(
+        default=None,
+        description="The column with the label of the model run. Without it, an answer is for all model runs.",
+    )
+    sample: Text | None = Field(
+        default=None, description="The column with the sample. Without it, an answer is for all samples."
+    )
+    question: Text = Field(
+        default="question", description="The column with the name of a metric, or the id or the text of a question."
+    )
     answer: Text = Field(default="answer", description="The column with the answer.")
 
 
 class RecordedJudge(BaseJudge):
-    """Recorded answers in a JSONL, CSV or TSV file. Makes no calls; the record marks them as ``recorded``."""
+    """Recorded answers in a file of rows. Makes no calls; records mark the answers as ``recorded``."""
 
     is_free: ClassVar[bool] = True
     watches: ClassVar[bool] = True
     is_recorded: ClassVar[bool] = True
 
     provider: Literal["recorded"]
-    path: Text = Field(description="The table of answers, relative to this file.")
-    fields: RecordedFields = Field(default=RecordedFields(), description="The names of the table's columns.")
+    path: Text = Field(description="The file, one answer per row: JSONL, JSON, CSV, TSV or Parquet.")
+    fields: RecordedFields = Field(default=RecordedFields(), description="The names of its columns.")
 
     def located(self, folder: Path) -> Self:
         return self.model_copy(update={"path": str(folder / self.path)})

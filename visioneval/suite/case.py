@@ -48,8 +48,12 @@ BASE_ROLE = "base"
 class InputImage(Frozen):
     """An input image of a case. YAML also accepts a plain path."""
 
-    path: FilePath = Field(description="The image file, relative to this file.")
-    role: Name = Field(default=BASE_ROLE, description="What the image is for; the first image is edited.")
+    path: FilePath = Field(description="The image file, relative to the suite.")
+    role: Name = Field(
+        default=BASE_ROLE,
+        description="What the image is for, such as garment. People and judges see further images with the role base "
+        "as `image 2`, `image 3`.",
+    )
 
 
 def shown_role(index: int, role: str) -> str:
@@ -87,16 +91,14 @@ Alpha = Annotated[
 
 
 class Masks(Frozen):
-    """Mask files, the same size as the base image. Transparent and partly transparent pixels are inside the mask."""
+    """Mask files, as large as the base image. Pixels with an alpha below 250 are inside: a soft edge is too."""
 
     editable: FilePath | None = Field(
         default=None,
-        description="May change: the transparent pixels of this mask, which is as large as the base image.",
+        description="What may change. `validate` warns if 75 % of the image or more is inside, as in an inverted mask.",
     )
-    clothing: FilePath | None = Field(default=None, description="The clothing of a person, by transparent pixels.")
-    occluders: FilePath | None = Field(
-        default=None, description="What lies before the clothing, by transparent pixels."
-    )
+    clothing: FilePath | None = Field(default=None, description="The clothing of a person.")
+    occluders: FilePath | None = Field(default=None, description="What lies in front of the clothing.")
 
 
 class ExpectText(Frozen):
@@ -122,21 +124,26 @@ class ExpectText(Frozen):
 class Expect(Frozen):
     """Expected properties of the image, for graders that measure."""
 
-    text: ExpectText | None = Field(default=None, description="The copy that the grader text checks.")
+    text: ExpectText | None = Field(default=None, description="The copy that the grader `text` checks.")
     size: ExpectedSize | None = Field(
-        default=None, description="WIDTHxHEIGHT, or 'requested' for the size in the model's parameters."
+        default=None,
+        description="`WIDTHxHEIGHT`, or `requested`: the size in the `params.size` of each model run. A model run "
+        "without one is then an error.",
     )
-    aspect_ratio: AspectRatio | None = Field(default=None, description='Width to height, such as "2:3".')
+    aspect_ratio: AspectRatio | None = Field(default=None, description="Width to height, such as `2:3`.")
     format: ImageFormat | None = Field(default=None, description="The file format of the output.")
     alpha: Alpha | None = Field(
         default=None,
-        description="Whether the image must contain transparent pixels, or 'any'. "
-        "Default: the edit of an image with transparent pixels must contain some, unless format is jpeg.",
+        description="`true`: the output must have transparent pixels; `false`: it must have none; `any`: it may. "
+        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`.",
     )
     aligned: YesNo = Field(
-        default=True, description="false marks a counterexample: the image does not match the prompt."
+        default=True, description="`false` marks a counter-example: a prompt that the image does not match."
     )
-    refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
+    refusal: YesNo = Field(
+        default=False,
+        description="`true`: the case passes only if the model refuses. An output is then a FAIL and is not graded.",
+    )
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
@@ -146,51 +153,56 @@ class Expect(Frozen):
 
 
 class _CaseFields(Frozen):
-    """What a case and a turn of a case can say."""
+    """What a case and a turn of a case have."""
 
     model_config = ConfigDict(
         json_schema_extra=lambda schema: schema["properties"].update(
-            mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
+            mask={"type": "string", "minLength": 1, "description": "Short for `masks: {editable: ...}`."}
         )
     )
 
     prompt: Prompt = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="Required unless no model has images (outputs: none), or the case has turns.",
+        description="What is asked for: a template. Optional if the case has `turns`, or if nothing is generated or "
+        "shown (`outputs: none`).",
     )
     criteria: str | None = Field(
-        default=None, description="What matters for this case, for judges and people; models do not see it."
+        default=None, description="What makes the output good: a template, for judges and raters. Models do not see it."
     )
     images: tuple[ImageEntry, ...] = Field(
-        default=(), description="Input images, in the order in which models get them. The first one is edited."
+        default=(),
+        description="Input images in the order in which models get them. The first one is the base of an edit.",
     )
     masks: Masks | None = Field(
-        default=None, description="Masks by what they select; mask: X is short for masks: {editable: X}."
+        default=None, description="Masks by what they select. `validate` notes how it reads each one."
     )
-    region: str | None = Field(default=None, description="The same as the mask in words.")
+    region: str | None = Field(default=None, description="Where the edit goes, in words.")
     reference: FilePath | None = Field(
-        default=None, description="An image of the correct result, for the grader reference and judges."
+        default=None, description="An image of the correct result, for the grader `reference` and for judges."
     )
-    expect: Expect = Field(default=Expect(), description="What local graders expect of the output.")
+    expect: Expect = Field(default=Expect(), description="Facts about the output for graders that measure.")
     outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
-        "a {provider: files} model without a source reads it.",
+        description="Existing outputs by the label of the model that generated them, one per sample. A model with "
+        "`provider: files` and no source reads them.",
     )
     questions: Questions | None = Field(
-        default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
+        default=None,
+        description="Pinned questions for `gecko`. Without them, a judge generates questions from the prompt.",
     )
-    add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
+    add_questions: Questions = Field(default=(), description="Questions in addition to the pinned or generated ones.")
     tags: tuple[Annotated[str, StringConstraints(pattern=TAG, max_length=120)], ...] = Field(
-        default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
+        default=(),
+        description="For selections, scopes and rates: one line each without `,`, `;` and `|`, at most 120 "
+        "characters. A case tagged `must_pass` fails a comparison when it breaks.",
     )
     flaky: YesNo = Field(
-        default=False, description="Later comparisons with this run report the case but never fail on it."
+        default=False,
+        description="`true`: later comparisons with this run report the case and never fail on it. A comparison of "
+        "flaky cases only exits 3.",
     )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict, description="Any values, for templates and for custom classes."
-    )
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Any values, for templates and custom classes.")
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
         default=None, description="Replaces the suite's rules for this case."
     )
@@ -219,11 +231,13 @@ class _CaseFields(Frozen):
 
 
 class CaseTurn(_CaseFields):
-    """One turn of an edit. What it does not say, the case says for all turns."""
+    """One turn of an edit. Keys that it does not set come from its case."""
 
-    prompt: Annotated[Prompt, StringConstraints(min_length=1)] = Field(description="What this turn asks for.")
+    prompt: Annotated[Prompt, StringConstraints(min_length=1)] = Field(
+        description="What this turn asks for. A turn that is text alone is its prompt."
+    )
     images: tuple[ImageEntry, ...] = Field(
-        default=(), description="More input images of this turn, after the image that it edits."
+        default=(), description="Further input images, sent after the image that the turn edits."
     )
 
 
@@ -244,14 +258,16 @@ class TestCase(_CaseFields):
 
     id: CaseId = Field(
         json_schema_extra={"pattern": f"^{CASE_ID}$"},
-        description="Unique in the suite; part of file names and of every record.",
+        description="Unique in the suite: letters, digits, `_`, `-` and `.` (not first).",
     )
     task: TaskType | None = Field(
         default=None,
-        description="Default: image_editing for a case with an input image, else image_generation.",
+        description="Default: the suite's `task`, else `image_editing` for a case with images and `image_generation` "
+        "without.",
     )
     output_of: CaseId | None = Field(
-        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
+        default=None,
+        description="Another case. This one generates nothing: the outputs of the other are graded against its prompt.",
     )
 
     @classmethod
@@ -374,11 +390,20 @@ def sent_prompt(template: str, case: TestCase, prompt: str, variables: Mapping[s
 class PromptEntry(Frozen):
     """One value of the prompts axis. Every entry of ``models`` that generates has a model run with it."""
 
-    label: Name = Field(description="Added to the model run's label, as ',prompt=LABEL'.")
-    template: Text = Field(description="The prompt that is sent: a template in which case.prompt is the case's own.")
-    when: When | None = Field(default=None, description="The cases that it applies to. Default: all.")
+    label: Name = Field(description="Unique; added to the labels of model runs as `,prompt=LABEL`.")
+    template: Text = Field(
+        description="The prompt that is sent: a template like a case's prompt, in which `case.prompt` is the case's "
+        "own."
+    )
+    when: When | None = Field(
+        default=None,
+        description="Only these cases have cells with this prompt. Default: all. Every case must match one of the "
+        "entries.",
+    )
     graded_as: Literal["case", "sent"] = Field(
-        default="case", description="The prompt that graders and raters see: the case's, or the one that was sent."
+        default="case",
+        description="The prompt that graders and raters see. `case`: the case's own, the same for all model runs; "
+        "`sent`: what was sent.",
     )
 
     def is_for(self, case: TestCase) -> bool:

@@ -20,6 +20,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from visioneval.errors import TRUST_HINT
@@ -122,10 +123,12 @@ MimeType = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+$",
 class ExistingOutput(Frozen):
     """An existing image or video. YAML also accepts a plain path."""
 
-    path: FilePath | None = Field(default=None, description="A path, or a gs://, s3:// or https:// URL.")
-    mime: MimeType | None = Field(default=None, description="Its MIME type, if the dataset has one.")
-    row: str | None = Field(default=None, description="The dataset and line of its row.")
-    problem: str | None = Field(default=None, description="Why the row has no image; the cell becomes an ERROR.")
+    path: FilePath | None = Field(default=None, description="A path, or a `gs://`, `s3://` or `https://` URL.")
+    mime: MimeType | None = Field(default=None, description="Its MIME type, if its name does not show it.")
+    row: SkipJsonSchema[str | None] = None
+    """The dataset and line that it comes from."""
+    problem: SkipJsonSchema[str | None] = None
+    """Why the row of a dataset has no image, instead of ``path``: the cell becomes an ERROR."""
 
     @model_validator(mode="after")
     def _path_or_problem(self) -> Self:
@@ -296,14 +299,14 @@ Condition = Annotated[
 class TableFile(Frozen):
     """A file of rows: JSONL, JSON, CSV, TSV or Parquet, or a folder of images with its metadata."""
 
-    path: FilePath = Field(description="A path or a URL; {{ vars.NAME }} is a variable of the suite.")
+    path: FilePath = Field(description="A path or a URL. `{{ vars.NAME }}` is a variable of the suite.")
     separator: Separator | None = Field(
-        default=None, description="The separator of a CSV file. Default: a comma, or a tab for .tsv."
+        default=None, description="The separator of a CSV file, such as `;`. Default: a comma, or a tab for `.tsv`."
     )
 
 
 class Join(TableFile):
-    """A second file, whose columns are added to the rows with the same values."""
+    """A second file, whose columns are added to the rows that have the same values."""
 
     model_config = ConfigDict(serialize_by_alias=True)  # a run stores it under the key that it is read from
 
@@ -320,13 +323,21 @@ class Join(TableFile):
             ),
             json_schema_input_type=Column | tuple[Column, ...] | dict[Column, Column],
         ),
-    ] = Field(description="The columns to compare: a column, a list, or {column: column of the second file}.")
-    name: Column | None = Field(
-        default=None, alias="as", description="Puts the columns of the second file under this name: NAME.column."
+    ] = Field(
+        description="A column that both files have, a list of columns, or `{column: column of the second file}`. "
+        "`_row` joins by row number."
     )
-    many: bool = Field(default=False, strict=True, description="Add all rows that match, as a list under 'as'.")
+    name: Column | None = Field(
+        default=None,
+        alias="as",
+        description="Puts the columns of the second file under this name: `NAME.column`. Needed if both files have a "
+        "column of the same name.",
+    )
+    many: bool = Field(
+        default=False, strict=True, description="Adds all rows that match, as a list under `as`: `notes[*].look`."
+    )
     optional: bool = Field(
-        default=False, strict=True, description="Keep rows without a match, without the columns of the second file."
+        default=False, strict=True, description="Keeps rows without a match, without the columns of the second file."
     )
 
 
@@ -334,21 +345,23 @@ class Rows(TableFile):
     """A file of rows, and the column of each key."""
 
     fields: dict[str, FieldSource] = Field(
-        min_length=1, description="The column of each key: a name, a path such as meta.size, or a template."
+        min_length=1, description="The source of each key of a case: a column, a path or a template."
     )
-    group_by: Columns = Field(default=(), description="Rows with equal values in these columns are one case.")
+    group_by: Columns = Field(
+        default=(), description="One column or several: rows with equal values in them form one case."
+    )
     join: Annotated[
         tuple[Join, ...],
         BeforeValidator(
             lambda value: [value] if isinstance(value, dict) else value,
             json_schema_input_type=Join | tuple[Join, ...],
         ),
-    ] = Field(default=(), description="Other tables whose columns are added to each row by an equal key.")
+    ] = Field(default=(), description="A second file, or a list of them, whose columns are added to each row.")
     filter: dict[Column, Condition] = Field(
-        default_factory=dict, description="Conditions by column; a row is used if it meets all of them."
+        default_factory=dict, description="Conditions by column. A row is used if it meets all of them."
     )
     limit: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="Use only this many cases, from the start."
+        default=None, description="Uses only this many cases, from the start."
     )
 
     @model_serializer(mode="wrap")
@@ -365,7 +378,7 @@ class CaseRows(Rows):
 
     defaults: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keys of a case where a row has no value; text with {{ row.COLUMN }} is rendered for each row.",
+        description="Keys of a case for rows without a value, at any depth. Any key but `id`.",
     )
 
 
@@ -376,4 +389,4 @@ class QuestionRows(Rows):
 class CaseDataset(Frozen):
     """Cases from a file of rows."""
 
-    dataset: CaseRows = Field(description="A table or folder with a case in each row.")
+    dataset: CaseRows = Field(description="The file of rows.")

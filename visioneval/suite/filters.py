@@ -75,9 +75,9 @@ def _split_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[st
 class When(Frozen):
     """The cases that something applies to. Every list that is set must match."""
 
-    tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases with one of these tasks.")
+    tasks: tuple[TaskType, ...] = Field(default=(), description="Cases with any of these tasks.")
     tags: tuple[str, ...] = Field(default=(), description="Cases with any of these tags.")
-    cases: tuple[str, ...] = Field(default=(), description="Case IDs or globs.")
+    cases: tuple[str, ...] = Field(default=(), description="IDs of cases, or globs.")
 
     def fits(self, case_id: str, task: TaskType, tags: Iterable[str]) -> bool:
         """Whether a case is in the scope."""
@@ -91,7 +91,7 @@ class When(Frozen):
 class Scope(When):
     """The cells that something applies to."""
 
-    models: tuple[str, ...] = Field(default=(), description="Labels of model runs or globs.")
+    models: tuple[str, ...] = Field(default=(), description="Labels of model runs, or globs. Brackets are literal.")
 
     def covers(self, case_id: str, task: TaskType, tags: Iterable[str], label: str) -> bool:
         """Whether a cell is in the scope."""

@@ -33,30 +33,31 @@ MetricNames = Annotated[
 class LabelQuestion(Frozen):
     """A question about one image."""
 
-    key: Name = Field(description="Unique name of the question in labels.")
-    ask: Text = Field(description="The text shown to the rater.")
-    type: QuestionType = Field(description="What raters answer with.")
+    key: Name = Field(description="Its name in `labels.jsonl`, unique.")
+    ask: Text = Field(description="The text that the rater reads.")
+    type: QuestionType = Field(description="What raters answer with. `tags`: any of the choices, or none.")
     choices: tuple[Annotated[Text, Field(max_length=200), AfterValidator(plain_word)], ...] = Field(
-        default=(), description="The choices of a question of type one_of or tags."
+        default=(), description="The choices, for `one_of` and `tags`."
     )
     scale: tuple[float, float] | None = Field(
-        default=None, description="Lowest and highest value; whole numbers unless 'step' is set."
+        default=None,
+        description="Both ends, for `scale`: whole numbers unless `step` is set, at most 1,000 steps. For a metric of "
+        "a rubric, inside the scale of the rubric.",
     )
-    step: Annotated[float, Field(gt=0)] = Field(default=1.0, description="Step size of a scale.")
+    step: Annotated[float, Field(gt=0)] = Field(default=1.0, description="The step of a scale.")
     ends: tuple[Text, Text] | None = Field(
         default=None,
         exclude_if=lambda ends: ends is None,
-        description="What the lowest and the highest value of a scale mean, such as [unclear, clear at once].",
+        description="What the ends of a scale mean, such as `[unclear, clear at once]`. Default: least and most.",
     )
     metric: MetricNames | None = Field(
         default=None,
-        description="The metric that measures the same thing, or 'verdict', or a list of these; 'visioneval agreement' "
-        "compares each of them with the raters.",
+        description="For `yes_no`, `scale` and `one_of`: the metric that measures the same thing, a list of such "
+        "metrics, "
+        "or `verdict` (PASS is yes). `agreement` compares each with the raters.",
     )
 
-    tasks: tuple[TaskType, ...] = Field(
-        default=(), description="Asked only for cells of these tasks; by default, for all."
-    )
+    tasks: tuple[TaskType, ...] = Field(default=(), description="Only cells of these tasks. Default: all.")
 
     @model_validator(mode="after")
     def _check_choices(self) -> Self:
@@ -176,8 +177,8 @@ class LabelQuestion(Frozen):
 class LabelPair(Frozen):
     """A question about two images of one case. The answer is one image or a tie, with a reason."""
 
-    key: Name = Field(description="Unique name of the question in labels.")
-    ask: Text = Field(description="The text shown to the rater.")
+    key: Name = Field(description="Its name in `labels.jsonl`, unique.")
+    ask: Text = Field(description="The text that the rater reads.")
 
 
 class Labels(Frozen):
@@ -185,13 +186,15 @@ class Labels(Frozen):
 
     preset: LabelPreset | None = Field(
         default=None,
-        description="A preset of questions. 'questions' and 'pairs' add to it or replace those with the same key.",
+        description="A set of questions. `questions` and `pairs` add to it, or replace those with the same key.",
     )
-    questions: tuple[LabelQuestion, ...] = Field(default=(), description="What raters answer about each output.")
-    pairs: tuple[LabelPair, ...] = Field(default=(), description="What raters answer about two outputs of a case.")
+    questions: tuple[LabelQuestion, ...] = Field(default=(), description="Questions about one output.")
+    pairs: tuple[LabelPair, ...] = Field(
+        default=(), description="Questions about two outputs of a case, answered `a`, `b` or `tie`."
+    )
     anchors: FilePath | None = Field(
         default=None,
-        description="A file of agreed answers in the format of labels.jsonl; each session starts with them.",
+        description="A file of agreed answers in the format of `labels.jsonl`. Each session starts with them.",
     )
 
     @model_validator(mode="after")

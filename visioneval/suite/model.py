@@ -65,9 +65,9 @@ _PASS_GATE = GateRule(rule="pass_rate == 1")
 
 
 class CaseFile(Frozen):
-    """Cases in a separate YAML file: a list like ``cases``."""
+    """Cases in a file of their own: a list like ``cases``."""
 
-    file: FilePath = Field(description="A YAML file with a list of cases, relative to this file.")
+    file: FilePath = Field(description="A YAML file with a list of cases, relative to the suite.")
 
 
 class CompareEntry(Frozen):
@@ -75,27 +75,33 @@ class CompareEntry(Frozen):
 
     must_detect: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="A drop of the pass rate, in points, that `compare` must detect with 80 % power.",
+        description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power.",
     )
 
 
 class Suite(Frozen):
     """A resolved suite: files and datasets are read and variables replaced."""
 
-    name: Name = Field(description="The suite's name; part of the id of its runs.")
-    experiment: Name | None = Field(default=None, description="Groups runs in the list of runs.")
-    description: str | None = Field(default=None, description="What the suite is for, for people.")
-    task: TaskType | None = Field(default=None, description="The default for all cases.")
-    vars: dict[VarName, Any] = Field(default_factory=dict, description="Variables for all templates.")
-    templates_dir: Text | None = Field(default=None, description="A folder whose templates override the built-in ones.")
+    name: Name = Field(description="Letters, digits, `_`, `-` and `.`; part of the id of each run.")
+    experiment: Name | None = Field(default=None, description="Groups runs in lists.")
+    description: str | None = Field(default=None, description="A note for readers.")
+    task: TaskType | None = Field(default=None, description="The task of cases that name none.")
+    vars: dict[VarName, Any] = Field(
+        default_factory=dict, description="Variables for every template, by name. `--var NAME=VALUE` replaces one."
+    )
+    templates_dir: Text | None = Field(
+        default=None,
+        description="A folder of templates that is searched before the suite's folder and the built-in templates.",
+    )
     judges: dict[Name, JudgeEntry] = Field(
-        default_factory=dict, description="The judges of the graders, by key; --judge overrides one."
+        default_factory=dict, description="The judges that graders ask, by key. `--judge` replaces one."
     )
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)] = Field(
-        description="What to generate or edit, and what is expected; also files of cases and datasets."
+        description="What to generate or edit, and what is expected: cases, files of cases and datasets."
     )
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)] = Field(
-        description="What generates the outputs. Each combination of a grid is one model run."
+        description="What generates the outputs. Each entry is one provider, and each combination of its `grid` one "
+        "model run."
     )
     prompts: tuple[PromptEntry, ...] = Field(
         default=(),
@@ -105,36 +111,45 @@ class Suite(Frozen):
         default=1, description="Calls per case and model run."
     )
     graders: tuple[GraderEntry, ...] = Field(
-        default=(), json_schema_extra={"minItems": 1}, description="What measures or judges each output."
+        default=(),
+        json_schema_extra={"minItems": 1},
+        description="What measures or judges each output. Only a suite with `labels` can leave out both `graders` and "
+        "`verdict`.",
     )
     metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
         default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
     )
     verdict: tuple[RuleEntry, ...] = Field(
         default=(),
-        description="A cell passes if all applicable rules pass. Only suites with 'labels' can omit graders and rules.",
+        description="Rules. Every rule that applies must hold for `PASS`.",
         json_schema_extra={"minItems": 1},
     )
     gates: tuple[GateEntry, ...] = Field(
         default=(),
-        description="Rules for the whole run; they determine the exit code. Without gates: pass_rate == 1.",
+        description="Rules over the whole run, which decide the exit code. Default: `pass_rate == 1`. `error_rate == "
+        "0` and `unmeasured_rate == 0` are always implied, unless a gate without a scope replaces them.",
         json_schema_extra={"minItems": 1},
     )
     limits: dict[LimitName, Limits] = Field(
-        default_factory=dict, description="Rate limits, timeouts and attempts, by provider or provider:model."
+        default_factory=dict, description="Call rates, attempts and time limits, by provider or `provider:model`."
     )
     cell_timeout_s: Seconds = Field(
-        default=CELL_TIMEOUT_S, description="Timeout of one cell, in seconds, including waiting and all attempts."
+        default=CELL_TIMEOUT_S, description="Time limit of one cell in seconds, with waiting and all attempts."
     )
     budget_usd: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        default=None, description="Maximum cost of a run in US dollars; --budget overrides it."
+        default=None,
+        description="The most that a run may cost in US dollars each time it is started or resumed. `--budget` "
+        "replaces it. With calls of unknown price it is an error.",
     )
     prices: dict[LimitName, Price] = Field(
         default_factory=dict,
-        description="Prices by model, provider:model or provider, for models unknown to genai-prices.",
+        description="Prices by model, `provider:model` or provider, for those that genai-prices does not know or that "
+        "differ.",
     )
     compare: CompareEntry = Field(default=CompareEntry(), description="How `compare` decides about runs of the suite.")
-    labels: Labels | None = Field(default=None, description="The questions for human raters.")
+    labels: Labels | None = Field(
+        default=None, description="The questions for human raters. Default: questions by task."
+    )
     tracking: Tracking | None = Field(
         default=None, description="Where the results are sent after every run: to `mlflow`, `wandb` or `vertex`."
     )

@@ -62,11 +62,13 @@ class Remote(Frozen):
 
     base_url: Url | None = Field(
         default=None,
-        description="Another server with the same protocol. Outside the provider's own hosts, it needs its own "
-        "api_key_env and --trust-suite.",
+        description="Another server with the same protocol. Outside the provider's own hosts it needs its own "
+        "`api_key_env`, and trust.",
     )
     api_key_env: EnvName | None = Field(
-        default=None, description="The environment variable with the API key, instead of the provider's default."
+        default=None,
+        description="The environment variable with the key. Default: `OPENAI_API_KEY` for `openai`, "
+        "`GEMINI_API_KEY` for `gemini`, none for `litellm`.",
     )
 
     @property
@@ -191,10 +193,10 @@ def is_vertex_host(host: str) -> bool:
 
 
 class GoogleCloud(Frozen):
-    """A Vertex AI project. It uses the machine's application default credentials."""
+    """A project of Vertex AI, which is called with the machine's own credentials and no key."""
 
-    project: CloudName = Field(description="The project's ID: a-z, 0-9 and -.")
-    location: CloudName = Field(description="A region, us, eu or global: a-z, 0-9 and -.")
+    project: CloudName = Field(description="The project's ID: a-z, 0-9 and `-`.")
+    location: CloudName = Field(description="A region, `us`, `eu` or `global`: a-z, 0-9 and `-`.")
 
     @property
     def url(self) -> str:

@@ -16,9 +16,10 @@ from visioneval.types import Bound, Frozen
 class VerdictRule(Scope):
     """A rule over the scores of a cell. YAML also accepts a plain string."""
 
-    rule: str = Field(description="metric, not metric, or metric OP number.")
+    rule: str = Field(description="`METRIC`, `not METRIC`, `METRIC OP NUMBER`, or a comparison with words.")
     level: Literal["fail", "warn"] = Field(
-        default="fail", description="fail: a cell that breaks it fails; warn: it is only counted."
+        default="fail",
+        description="`fail`: a cell that breaks it fails; `warn`: the rule is reported and never changes a verdict.",
     )
 
     @field_validator("rule")
@@ -33,15 +34,16 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 class GateRule(Scope):
     """A rule over the whole run. YAML also accepts a plain string."""
 
-    rule: str = Field(description="FN OP number, such as pass_rate >= 0.9 or mean(metric) >= 3.")
+    rule: str = Field(description="`FN OP NUMBER`, such as `pass_rate >= 0.9` or `mean(design) >= 3`.")
     weights: dict[str, Weight] | None = Field(
         default=None,
-        description="Weights by tag: the value is the weighted mean of the tags' values, however many cases each has.",
+        description="Weights by tag, for `pass_rate`, `mean` and `rate`: the value is the weighted mean of the values "
+        "of these tags, however many cases each has.",
     )
     decide: Literal["value", "bound"] = Field(
         default="value",
-        description="bound: the gate passes only if the bound of the value's 95 % interval does; the run exits 3 if"
-        " only the value does.",
+        description="`bound`: the gate passes only if the bound of the 95 % interval passes. If only the value passes,"
+        " the gate cannot tell and the run exits 3.",
     )
 
     @field_validator("rule")
@@ -67,12 +69,16 @@ class GateRule(Scope):
 class ComputedMetric(Frozen):
     """A metric that is computed from the other scores of a cell. YAML also accepts the plain expression."""
 
-    expression: str = Field(description="A formula over metrics, such as `sqrt(quality * min(text, likeness))`.")
+    expression: str = Field(
+        description="The formula, of at most 1,000 characters. A metric that is text alone is its expression."
+    )
     range: tuple[Bound, Bound | None] | None = Field(
-        default=None, description="The inclusive range of a number; `null` as the second value is no upper limit."
+        default=None,
+        description="The inclusive range of a number, such as `[0, 10]` or `[0, null]`. A value outside it is `null`, "
+        "and intervals stay within it.",
     )
     better: Literal["higher", "lower", "none"] = Field(
-        default="higher", description="Which values are better; none for a value that is neither."
+        default="higher", description="Which values are better, for comparisons."
     )
 
     @field_validator("expression")

@@ -189,5 +189,10 @@ def test_no_pattern_overrides_another_silently() -> None:
 
 def test_the_documents_and_the_workflow_name_the_variable() -> None:
     root = Path(__file__).parents[3]
-    for name in ("docs/how_to/keys_and_trust.md", "docs/suite.md", "docs/reference/action.md", "visioneval/cli/github.yml"):
+    for name in (
+        "docs/how_to/keys_and_trust.md",
+        "docs/reference/suite/trust.md",
+        "docs/reference/action.md",
+        "visioneval/cli/github.yml",
+    ):
         assert "VISIONEVAL_TRUSTED_PROJECTS" in (root / name).read_text(encoding="utf-8"), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ EXAMPLES = [
     (page, at, text)
     for page in PAGES
     if page.startswith("reference/")
-    for at, text in enumerate(re.findall(r"^```yaml\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL))
+    for at, text in enumerate(re.findall(r"(?<!`:\n\n)^```yaml\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL))
 ]
 FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A file of an example: its name on a line above its block."""
@@ -35,11 +36,14 @@ IMAGES = ("base.png", "scene.png", "logo.png", "person.png", "reference.png", "o
 BASE: Mapping[str, Any] = {
     "name": "example",
     "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
-    "cases": [{"id": "one", "prompt": "A red cup", "expect": {"text": {"required": ["Sale"]}}}],
+    "cases": [
+        {"id": "one", "prompt": "A red cup", "expect": {"text": {"required": ["Sale"]}}},
+        {"id": "edit", "prompt": "A red wall", "images": ["base.png"], "mask": "mask.png"},
+    ],
     "models": [{"provider": "mock"}],
 }
 """What a fragment of a suite leaves out."""
-GRADED: Mapping[str, Any] = {"graders": [{"key": "copy", "type": "text"}], "verdict": ["copy"]}
+GRADED: Mapping[str, Any] = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["file"]}
 """What an example without graders leaves out."""
 
 
@@ -67,7 +71,8 @@ def test_each_model_is_on_one_page() -> None:
 def example_suite(text: str) -> dict[str, Any]:
     """An example, with what it leaves out of a suite."""
     given = read_yaml(text, "docs")
-    return {**BASE, **({} if {"graders", "verdict", "labels"} & given.keys() else GRADED), **given}
+    suite = {**BASE, **({} if {"graders", "verdict"} & given.keys() else GRADED), **given}
+    return suite if "cases" in given else {**suite, "models": [*suite["models"], {"provider": "mock", "label": "more"}]}
 
 
 @pytest.mark.parametrize(("page", "at", "text"), EXAMPLES)
@@ -77,10 +82,14 @@ def test_each_example_loads(load: Callable[..., LoadedSuite], tmp_path: Path, pa
     mask = Image.new("RGBA", (64, 64), "black")
     mask.paste((0, 0, 0, 0), (16, 16, 48, 48))
     mask.save(tmp_path / "mask.png")
+    shutil.copytree(DOCS / "examples", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "anchors.jsonl").touch()
+    (tmp_path / "torch.py").touch()
+    (tmp_path / "diffusers.py").write_text("class DiffusionPipeline: ...")
     for name, content in FILE.findall(PAGES[page]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
-    load(json.dumps(example_suite(text)), trust=True)
+    load(json.dumps(example_suite(text)), trust=True, run_labels=lambda _: ["sdxl"])
 
 
 def test_each_key_is_in_an_example() -> None:
@@ -92,14 +101,15 @@ def test_each_key_is_in_an_example() -> None:
         for key in schema["properties"].keys() & given.keys():
             shown.add(("Suite", key))
             shown.update(keys_of(given[key], schema["properties"][key]))
-    unfinished = set(re.findall(r"<!-- keys: (\w+)", PAGES.get(ALL_KEYS, "")))
-    missing = {
-        name: sorted(left)
-        for name, model in models.items()
-        if name not in unfinished
-        and (left := model.get("properties", {}).keys() - {key for at, key in shown if at == name})
+    listed = {
+        (block["name"], key)
+        for page, text in PAGES.items()
+        if page != ALL_KEYS
+        for block in reference().BLOCK.finditer(text)
+        if block["kind"] == "keys" and block["name"] in models
+        for key in re.findall(r"^\| `([^`]+)`", block["body"], re.MULTILINE)
     }
-    assert missing == {}
+    assert sorted(listed - shown) == []
 
 
 def keys_of(value: Any, schema: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:

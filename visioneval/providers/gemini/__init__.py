@@ -31,8 +31,8 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     provider: Literal["gemini"]
     mask_mode: Literal["as_image", "ignore"] = Field(
         default="as_image",
-        description="as_image: send the mask as an additional image, since there is no mask argument; ignore:"
-        " send no mask.",
+        description="`as_image`: the mask is an additional image, as Gemini has no mask argument; `ignore`: it is not "
+        "sent.",
     )
 
     @property

@@ -88,11 +88,11 @@ class LiteLLMOptions(Remote):
     env: dict[EnvName, EnvName] = Field(
         default_factory=dict,
         description="For providers that need several values: variables that LiteLLM reads, each with the environment"
-        " variable that contains its value, such as {AWS_ACCESS_KEY_ID: SHOP_AWS_ID}. Needs --trust-suite.",
+        " variable that contains its value. Needs `--trust-suite`.",
     )
     machine_credentials: bool = Field(
         default=False,
-        description="Use this machine's credentials of AWS and Google Cloud (Bedrock, Vertex AI). Needs --trust-suite.",
+        description="`true`: LiteLLM uses this machine's credentials of AWS and Google Cloud. Needs `--trust-suite`.",
     )
 
     @property
@@ -177,7 +177,10 @@ def parameter_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if not (isinstance(value, str) and _CLOUD_NAME.fullmatch(value)):
                 yield name, f"{name!r} must be a name of letters, digits, '.' and '-'"
         elif _RESERVED.fullmatch(name):
-            yield name, f"{name!r} controls LiteLLM, not the model: remove it (see docs/suite.md for what replaces it)"
+            yield (
+                name,
+                f"{name!r} controls LiteLLM, not the model: remove it (see docs/reference/providers/litellm.md)",
+            )
 
 
 def usual_keys(provider: str) -> frozenset[str]:
@@ -192,7 +195,10 @@ class LiteLLMProvider(ImagesOrVideos, LiteLLMOptions, DeclaredHosts):
     edit_body: ClassVar[Literal["form", "json"]] = "json"
 
     provider: Literal["litellm"]
-    api: Literal["images", "videos"] = Field(default="images", description="videos: the models generate videos.")
+    api: Literal["images", "videos"] = Field(
+        default="images",
+        description="`videos`: the models generate videos. A case may then have one image, the first frame.",
+    )
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -225,9 +231,9 @@ class LiteLLMJudge(BaseJudge, LiteLLMOptions):
     """A vision model that LiteLLM knows."""
 
     provider: Literal["litellm"]
-    model: Text = Field(description="The model as LiteLLM names it, with its provider: openai/gpt-5.4.")
+    model: Text = Field(description="The model as LiteLLM names it, with its provider: `anthropic/claude-sonnet-5-5`.")
     params: dict[str, Any] = Field(
-        default_factory=dict, description="Parameters of the completion, such as temperature or reasoning_effort."
+        default_factory=dict, description="Parameters of the completion, such as `reasoning_effort` or `max_tokens`."
     )
 
     @field_validator("model")

@@ -105,7 +105,7 @@ class MockParams(Frozen):
 
 
 class MockProvider(GeneratingProvider):
-    """A stand-in that renders plain layouts: no model. It shows that graders and rules work."""
+    """Renders plain layouts without a model, to show that graders and rules work."""
 
     can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     stand_in: ClassVar[bool] = True

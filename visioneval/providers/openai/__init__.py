@@ -25,8 +25,8 @@ class ImagesOrVideos(GeneratingProvider):
     api: Literal["images", "videos"] = "images"
     mask_mode: MaskMode = Field(
         default="send",
-        description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
-        " send no mask.",
+        description="`send`: the mask is the mask argument; `as_image`: an additional image in black and white, whose"
+        " soft edge is white; `ignore`: it is not sent.",
     )
 
     def does(self, task: TaskType) -> bool:
@@ -56,12 +56,13 @@ class OpenAIProvider(ImagesOrVideos, OpenAIOptions, DeclaredHosts):
 
     provider: Literal["openai"]
     api: Literal["images", "videos"] = Field(
-        default="images", description="videos: generate videos with /v1/videos of the server at base_url."
+        default="images", description="`videos`: generates videos with `/v1/videos` of the server at `base_url`."
     )
     edit_body: Literal["form", "json"] = Field(
         default="form",
-        description="form: send the images of an edit as files, as OpenAI takes them; json: as data URLs in JSON, as"
-        " xAI does.",
+        description="`form`: the images of an edit are sent as files, as OpenAI takes them; `json`: as data URLs in "
+        "JSON, as"
+        " xAI takes them. Answers to one form are not reused for the other.",
     )
 
     @property
@@ -96,10 +97,11 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
     provider: Literal["openai"]
     model: Text = Field(description="The model's name.")
     api: Literal["responses", "chat"] = Field(
-        default="responses", description="responses: the Responses API; chat: chat completions, for compatible servers."
+        default="responses",
+        description="`responses`: the Responses API; `chat`: chat completions, for servers that have only these.",
     )
     params: dict[str, Any] = Field(
-        default_factory=dict, description="Parameters that are sent as written, such as reasoning."
+        default_factory=dict, description="Parameters that are sent as written, such as `reasoning`."
     )
 
     @field_validator("params")

@@ -19,7 +19,7 @@ ClassName = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{MODULE_CLASS}$", "maxLength": 200}),
 ]
 """The name of an installed plug-in, which ``json_schema`` adds, or ``module:Class``."""
-CLASS = "An installed plug-in's name, or your class, module:Class, which needs --trust-suite."
+CLASS = "The name of an installed plug-in, or your class, `module:Class`, which needs `--trust-suite`."
 
 
 class Declared(Frozen):
@@ -44,7 +44,9 @@ class CustomEntry(Frozen):
     """The key that names the class."""
     runs_code: ClassVar[bool] = True
 
-    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Settings of the class, checked against its `Options` if it has them."
+    )
     declared: SkipJsonSchema[Declared | None] = None
 
     @property

@@ -52,29 +52,31 @@ class Limits(Frozen):
     """
 
     max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
-        default=None, description="Concurrent calls, separately for generation and judging; default: --max-concurrency."
+        default=None, description="Concurrent calls. Default: `--max-concurrency` (64)."
     )
     requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        default=None, description="Calls per minute to one model."
+        default=None, description="Calls of either kind per minute."
     )
     images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        default=None, description="Images generated."
+        default=None, description="Images or videos generated per minute."
     )
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
-        default=None, description=f"Attempts per call before its cell becomes an ERROR; default: {MAX_ATTEMPTS}."
+        default=None,
+        description=f"Attempts per call with the first, before its cell is an ERROR. Default: {MAX_ATTEMPTS}.",
     )
     timeout_s: Seconds | None = Field(
         default=None,
-        description=f"Timeout of one attempt, in seconds; default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f}"
-        " for the generation of a video.",
+        description=f"Seconds for one attempt, also of a custom class, and of `command` without a time limit of its "
+        f"own. "
+        f"Default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f} for a generated video.",
     )
 
 
 class Price(Frozen):
-    """In US dollars: per image, second of video, call, or million tokens. Missing prices count as zero."""
+    """The price of a call in US dollars. Keys that it leaves out count as zero."""
 
-    per_image: Usd | None = Field(default=None, description="US dollars for each generated image.")
-    per_second: Usd | None = Field(default=None, description="Per second of generated video.")
+    per_image: Usd | None = Field(default=None, description="US dollars for each generated image or video.")
+    per_second: Usd | None = Field(default=None, description="US dollars for each second of generated video.")
     per_call: Usd | None = Field(default=None, description="US dollars for each call.")
     input_per_million: Usd | None = Field(default=None, description="US dollars for a million input tokens.")
     output_per_million: Usd | None = Field(default=None, description="US dollars for a million output tokens.")
@@ -141,7 +143,7 @@ class BaseProvider(Frozen):
     """Whether it reads existing outputs instead of generating; its cells name the files."""
 
     label: Label | None = Field(
-        default=None, description="The model run's name in reports; otherwise made from its parameters."
+        default=None, description="The label of its model runs. Default: `params.model`, else the provider's name."
     )
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
 
@@ -274,10 +276,11 @@ class GeneratingProvider(BaseProvider):
         default_factory=dict, description="Parameters of each call, as the provider documents them."
     )
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default_factory=dict, description="Values by parameter. Every combination is one model run."
+        default_factory=dict,
+        description="Values by parameter. Each combination is one model run, labeled `label,key=value,...`.",
     )
     prompts: Annotated[tuple[Name, ...], Field(min_length=1)] | None = Field(
-        default=None, description="Labels of the suite's prompts. Default: all."
+        default=None, description="Labels of the suite's `prompts` that this entry has. Default: all."
     )
 
     @model_validator(mode="after")
@@ -315,7 +318,9 @@ class CustomProvider(CustomEntry, GeneratingProvider):
 
     group: ClassVar[str] = "visioneval.providers"
     provider: ClassName = Field(description=CLASS)
-    api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
+    api_key_env: EnvName | None = Field(
+        default=None, description="The environment variable with the key that the class requires."
+    )
 
     @property
     def needs_keys(self) -> tuple[str, ...]:
