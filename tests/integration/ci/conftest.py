@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from github_jobs import SELF
 from machine import Machine, git, new_machine
 
 
@@ -16,7 +17,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 @pytest.fixture(scope="session")
 def new_project(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``new_project("github")``: a repository as docs/ci.md sets it up, with a suite, its cache and a baseline."""
+    """``new_project("github")``: a repository with a suite, its cache and a baseline, as the how-tos set it up."""
 
     def make(ci: str) -> Path:
         project = tmp_path_factory.mktemp(ci)
@@ -26,6 +27,9 @@ def new_project(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> C
         suite.write_text(suite.read_text().replace("tags: [word]", "tags: [word, must_pass]", 1))
         machine.visioneval(project, "run", "suite.yaml", "--cache", "visioneval-cache")
         machine.visioneval(project, "baseline", "set", "latest", "--name", "suite")
+        for workflow in (project / ".github" / "workflows").glob("*.yml"):
+            text = workflow.read_text(encoding="utf-8")
+            workflow.write_text(text.replace("OWNER/visioneval@v0", f"{SELF}@{machine.commit}"), encoding="utf-8")
         git(project, "add", "--all")
         git(project, "commit", "--quiet", "--message", "A suite")
         return project

@@ -24,7 +24,6 @@ from visioneval.media.urls import BUCKETS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-WORKFLOW = ROOT / "visioneval" / "cli" / "github.yml"
 TEXTS = (".py", ".md", ".yml", ".yaml", ".j2", ".html", ".js", ".toml", ".txt", "")
 INSTALL = re.compile(
     r"\b(?:(?:uv )?pip3? install|uv (?:add|tool install|run --with)|uvx|pipx (?:install|run))\s+([^\n]*)"
@@ -82,7 +81,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
     printed = _printed()
     assert {
         "README.md",
-        "visioneval/cli/github.yml",
+        "visioneval/cli/gitlab.yml",
         "visioneval/installation.py",
     } <= printed.keys()
     bad = {file: [word for word in words if _names_visioneval_on_the_index(word)] for file, words in printed.items()}
@@ -141,56 +140,18 @@ def test_pip_takes_the_lines_for_a_checkout() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _install_steps() -> list[str]:
-    workflow: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    assert workflow["env"]["VISIONEVAL_SOURCE"] == "${{ vars.VISIONEVAL_SOURCE }}"
-    steps = [
-        step for job in workflow["jobs"].values() for step in job["steps"] if step.get("name") == "Install visioneval"
-    ]
-    assert [step["shell"] for step in steps] == ["bash"] * 4
-    return [step["run"] for step in steps]
+def _install_step() -> dict[str, Any]:
+    action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    (step,) = (step for step in action["runs"]["steps"] if step.get("name") == "Install visioneval")
+    return dict(step)
 
 
-def _installed(folder: Path, source: str | None) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """What the workflow's step does, and the words that its pip gets."""
-    fake = folder / "pip"
-    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(folder / "words"))}\n')
+def test_the_action_installs_its_own_checkout(tmp_path: Path) -> None:
+    fake = tmp_path / "pip"
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "words"))}\n')
     fake.chmod(0o755)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}"} | ({} if source is None else {"VISIONEVAL_SOURCE": source})
-    step = _install_steps()[0]
-    done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", step],  # as GitHub starts it
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    words = folder / "words"
-    return done, words.read_text().splitlines() if words.exists() else []
-
-
-def test_the_install_steps_are_identical_without_expressions() -> None:
-    (step,) = set(_install_steps())
-    assert "${{" not in step
-
-
-@pytest.mark.parametrize("at", [f"@{COMMIT}", "@v0.2.0", ""])
-def test_the_workflow_installs_from_the_address_of_the_variable(tmp_path: Path, at: str) -> None:
-    source = f"git+https://github.com/owner/visioneval{at}"
-    done, words = _installed(tmp_path, source)
-    assert (done.returncode, words) == (0, ["install", f"visioneval[ocr] @ {source}"]), done.stderr
-    assert Requirement(words[1]).url == source
-    assert ("::warning::" in done.stdout) is (COMMIT not in at)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        None, "", "visioneval", "git+http://github.com/o/v", "https://example.org/v.whl", "git+https://", "git+ssh://git@h/r",
-        "git+https://github.com/o/v; touch pwned", "git+https://github.com/o/v@$(touch pwned)",
-        'git+https://github.com/o/v" --index-url "http://x', "git+https://github.com/o/v\n--index-url http://x",
-        "x\ngit+https://github.com/o/v",
-    ],
-)  # fmt: skip
-def test_the_workflow_refuses_to_run_without_an_address(tmp_path: Path, source: str | None) -> None:
-    done, words = _installed(tmp_path, source)
-    assert (done.returncode, words) == (1, [])
-    assert done.stdout.startswith("::error::set the repository variable VISIONEVAL_SOURCE to git+https://")
-    assert not (tmp_path / "pwned").exists()
+    step = _install_step()
+    assert step["env"] == {"EXTRAS": "${{ inputs.extras }}"}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": "/a b/@v0", "EXTRAS": "ocr,video"}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True)
+    assert (tmp_path / "words").read_text().splitlines() == ["install", "/a b/@v0[ocr,video]"]
