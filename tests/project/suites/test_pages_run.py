@@ -159,6 +159,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
     "gitlab": [("init", 0)],
+    "install": [("init", 0), ("run", 0)],
     "keys_and_trust": [("validate", 2)],
     "label": [("run", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
