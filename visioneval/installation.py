@@ -78,7 +78,7 @@ def _present_extras() -> set[str]:
 
 
 def git_address() -> str | None:
-    """The Git address that visioneval was installed from, with its commit, but without user and password, or ``None``."""
+    """The Git address that visioneval was installed from, with its commit, or ``None``. No user and password."""
     address = _address() or ""
     return address if address.startswith("git+") else None
 
