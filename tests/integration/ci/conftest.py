@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from github_jobs import SELF
-from machine import Machine, git, new_machine
+from machine import ROOT, Machine, git, new_machine
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return new_machine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_this_project_has_workflows() -> None:
-    assert {path.name for path in GITHUB} == {"github.yml", "ci.yml", "monthly.yml"}
+    assert {path.name for path in GITHUB} == {"github.yml", "ci.yml", "monthly.yml", "release.yml"}
 
 
 def test_workflows_of_github_match_its_schema() -> None:

@@ -1,5 +1,5 @@
-"""Every documented install command installs a checkout or a Git URL, never a name of the package index. The project
-does not own that name yet: whoever registers it could run code beside the user's keys.
+"""Every documented install command installs a checkout or a Git URL. The project does not own its name on the package index
+yet, and whoever registers it could run code beside the user's keys: a line that names it says ``# once published``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 TEXTS = (".py", ".md", ".yml", ".yaml", ".j2", ".html", ".js", ".toml", ".txt", "")
 INSTALL = re.compile(
-    r"\b(?:(?:uv )?pip3? install|uv (?:add|tool install|run --with)|uvx|pipx (?:install|run))\s+([^\n]*)"
+    r"\b(?:(?:uv )?pip3? (?:install|wheel)|uv (?:add|tool install|run --with)|uvx|pipx (?:install|run))\s+([^\n]*)"
 )
 WORD = re.compile(r"""'[^']*'|"[^"]*"|[^\s`'"]+""")
 COMMIT = "0123456789" * 4
-EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+EXTRAS = list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+PAGE = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
 
 
 def _files() -> Iterator[Path]:
@@ -40,11 +41,16 @@ def _files() -> Iterator[Path]:
 
 
 def _requirements(text: str) -> Iterator[str]:
-    """What the install lines of a text name, options aside; a word of prose after a line ends it."""
+    """What the install lines of a text name, options aside; a word of prose after a line ends it.
+
+    Not those for a time when the name is published, nor those without an index.
+    """
     for match in INSTALL.finditer(text):
+        if re.search(r"--no-index|# once published$", match[1]):
+            continue
         words = iter(WORD.findall(match[1].replace('\\"', '"')))
         for word in words:
-            if word in ("--group", "--index-url", "--target"):
+            if word in ("--group", "--index-url", "--target", "--wheel-dir"):
                 next(words, None)
             elif not word.startswith("-"):
                 yield word.strip("'\"")
@@ -81,6 +87,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
     printed = _printed()
     assert {
         "README.md",
+        "docs/how_to/install.md",
         "visioneval/cli/gitlab.yml",
         "visioneval/installation.py",
     } <= printed.keys()
@@ -97,6 +104,10 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         ("pip install --quiet visioneval==1.0", True),
         ("pip install 'visioneval[ocr] @ .'", True),
         ("uv tool install visioneval", True),
+        ("uvx --from 'visioneval[ocr]' visioneval init first", True),
+        ("pipx run --spec visioneval visioneval", True),
+        ("pip wheel --wheel-dir wheels 'visioneval[ocr]'", True),
+        ("uvx --from 'visioneval[ocr] @ git+https://github.com/OWNER/visioneval' visioneval # today", False),
         ("pip install '.[ocr]'", False),
         ('pip install ".[ocr,$(EXTRA_$*)]"', False),
         ("pip install 'pip>=25.1'", False),
@@ -108,17 +119,42 @@ def test_the_check_can_fail(line: str, *, is_bad: bool) -> None:
     assert _names_visioneval_on_the_index(word) is is_bad
 
 
+def test_a_line_for_the_published_name_says_so() -> None:
+    assert not list(_requirements("pip install 'visioneval[ocr]'      # once published"))
+    assert not list(_requirements("pip install --no-index --find-links wheels 'visioneval[ocr]'"))
+    assert list(_requirements("pip install 'visioneval[ocr]'  # once published, or before")) == ["visioneval[ocr]"]
+
+
+def test_the_page_has_both_lines_for_each_tool() -> None:
+    lines = [line.split(" # ") for line in PAGE.splitlines() if line.endswith((" # today", " # once published"))]
+    at_git = [command.strip() for command, when in lines if when == "today"]
+    assert len(at_git) == 5
+    published = [command.strip() for command, when in lines if when == "once published"]
+    assert [command.replace(" @ git+https://github.com/OWNER/visioneval", "") for command in at_git] == published
+
+
+def test_the_page_weighs_each_extra() -> None:
+    rows = re.findall(r"^\| `?(\w+)`? \| .+ \| \d+ MB \|$", PAGE, re.MULTILINE)
+    assert rows == ["none", *EXTRAS]
+
+
+def test_the_page_has_the_extras_of_the_image() -> None:
+    (in_image,) = re.findall(r"/source\[([a-z0-9,]+)\]", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    (sentence,) = re.findall(r"The image has the extras ([^.]+)\.", PAGE)
+    assert re.findall(r"`(\w+)`", sentence) == in_image.split(",")
+
+
 def test_the_extras_exist() -> None:
     named = {word for words in _printed().values() for word in words if _is_of_a_checkout(word)}
     extras = {extra for word in named for extra in word.strip(".[]").split(",") if extra}
-    assert {"ocr", "video", "label", "gcs", "s3"} <= extras <= EXTRAS
+    assert {"ocr", "video", "label", "gcs", "s3"} <= extras <= set(EXTRAS)
 
 
 def test_messages_name_extras_that_exist() -> None:
     sources = (path.read_text() for path in (ROOT / "visioneval").rglob("*.py"))
     named = {extra for text in sources for extra in re.findall(r"""install_command\(["'](\w+)["']\)""", text)}
     assert {"ray", "label", "parquet", "litellm"} <= named
-    assert named | PACKAGES.keys() | set(BUCKETS.values()) <= EXTRAS
+    assert named | PACKAGES.keys() | set(BUCKETS.values()) <= set(EXTRAS)
 
 
 def test_pip_takes_the_lines_for_a_checkout() -> None:
