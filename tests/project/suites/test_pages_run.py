@@ -145,13 +145,14 @@ def test_an_explanation_runs(
     assert run_page(explanation(name), tmp_path) == ran
 
 
-WITH_MODELS = ("real_model",)
+WITH_MODELS = ("from_promptfoo", "real_model")
 """Pages whose models are on a local server: test_how_tos_with_models runs them."""
 HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
     "copy_ocr_cannot_read": [("run", 3), ("validate", 0), ("grade", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
+    "from_promptfoo": [("validate", 0), ("run", 0)],
     "keys_and_trust": [("validate", 2)],
     "label": [("run", 0), ("label", 0), ("agreement", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
