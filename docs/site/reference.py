@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 import visioneval
 from visioneval.cli import app
+from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
@@ -55,7 +56,9 @@ def _commands(group: Any, context: Any) -> list[str]:
         if hasattr(command, "list_commands"):
             lines += _commands(command, inner)
             continue
-        lines += ["", f"## {inner.command_path}", "", _cell(command.help or "").replace("\f", ""), ""]
+        about, _, examples = (command.help or "").partition(EXAMPLES)
+        lines += ["", f"## {inner.command_path}", "", about.strip(), ""]
+        lines += ["```sh", *(line.strip() for line in examples.strip().splitlines()), "```", ""]
         parameters = [parameter for parameter in command.get_params(inner) if parameter.name != "help"]
         lines += ["| argument or option | default | meaning |", "|---|---|---|", *map(_row, parameters)]
     return lines

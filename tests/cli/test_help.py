@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 from golden import check_golden
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.cli.help import EXAMPLES
 
 GOLDEN = Path(__file__).with_name("help.txt")
 
@@ -34,3 +37,34 @@ def test_the_help_of_every_command_is_the_golden_one() -> None:
     check_golden(GOLDEN, text)
     assert not re.search(r"<[a-z]", text), "values are named by what they are, not by types"
     assert max(len(line) for words in commands for line in printed(*words, "--help", columns=80).splitlines()) <= 80
+
+
+def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for path in command_lines(group, words):
+        if path and not hasattr(_command(path), "commands"):
+            yield path
+
+
+def _command(path: tuple[str, ...]) -> Any:
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.get_command(typer.Context(command), name)  # type: ignore[attr-defined]
+    return command
+
+
+@pytest.mark.parametrize("path", [*leaves(typer.main.get_command(app))], ids=" ".join)
+def test_the_help_of_a_command_is_a_line_and_examples_that_parse(path: tuple[str, ...]) -> None:
+    command = _command(path)
+    summary, *_, examples = command.help.split("\n\n")
+    assert len(summary) <= 76
+    heading, *lines = examples.splitlines()
+    assert heading == EXAMPLES
+    assert 1 <= len(lines) <= 3
+    assert len(lines) == 3 or len(command.params) < 4
+    for line in lines:
+        program, *words = shlex.split(line.partition(" > ")[0])
+        assert program == "visioneval"
+        assert len(line) <= 76
+        skipped = 1 if path == ("label", "page") else len(path)  # the page is the default of the group
+        assert tuple(words[:skipped]) == path[:skipped]
+        command.make_context(" ".join(path), words[skipped:])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from test_page import BLOCK, DOCS
+from test_page import DOCS, EXAMPLE
 
 pytestmark = pytest.mark.slow
 
@@ -20,13 +21,9 @@ COMMANDS = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)[0].splitlines()
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's module and its project, and beside them a folder for suites of others."""
-    folder = tmp_path_factory.mktemp("page") / "acme"
-    folder.mkdir()
-    for name, text in BLOCK.findall(DOCS):
-        if name in ("acme_circles.py", "pyproject.toml"):
-            with (folder / name).open("a", encoding="utf-8") as file:
-                file.write(f"\n\n{text}")
+    """The example, and beside it a folder for suites of others."""
+    folder = tmp_path_factory.mktemp("page") / "acme_circles"
+    shutil.copytree(EXAMPLE, folder)
     (folder.parent / "suites").mkdir()
     return folder
 
@@ -48,8 +45,9 @@ def test_the_package_of_the_page_builds_installs_and_runs_without_trust(folder: 
     command(folder, "pip", "install", "--no-index", "--no-deps", "--target", "../site", str(wheel))
     suites = folder.parent / "suites"
     assert f"```text\n{command(suites, *listing.split())}```" in SECTION
-    text = dict(BLOCK.findall(DOCS))["suite.yaml"]
-    for kind, name in re.findall(r'^(\w+) = "acme_circles:(\w+)"$', SECTION, re.MULTILINE):
+    text = (folder / "suite.yaml").read_text(encoding="utf-8")
+    project = (folder / "pyproject.toml").read_text(encoding="utf-8")
+    for kind, name in re.findall(r'^(\w+) = "acme_circles:(\w+)"$', project, re.MULTILINE):
         assert f'"acme_circles:{name}"' in text
         text = text.replace(f'"acme_circles:{name}"', kind)
     (suites / "suite.yaml").write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,28 +16,29 @@ from toys import Toy
 
 import visioneval as ve
 
-DOCS = (Path(__file__).parents[2] / "docs" / "how_to" / "write_a_grader.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^(?:Added to )?`([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "how_to" / "write_a_grader.md").read_text(encoding="utf-8")
+EXAMPLE = ROOT / "docs" / "examples" / "acme_circles"
 COMMANDS = re.compile(r"^visioneval (.*)$", re.MULTILINE)
 
 
 @pytest.fixture
 def folder(toy: Toy) -> Path:
-    """The files that the page writes, in the working directory."""
-    for name, text in BLOCK.findall(DOCS):
-        with (toy.folder / name).open("a", encoding="utf-8") as file:
-            file.write(f"\n\n{text}" if name.endswith(".py") and file.tell() else text)
+    """The files of the example, in the working directory."""
+    shutil.copytree(EXAMPLE, toy.folder, dirs_exist_ok=True)
     sys.modules.pop("acme_circles", None)
     return toy.folder
 
 
+def test_the_page_shows_the_files_of_the_example() -> None:
+    files = "".join(path.read_text(encoding="utf-8") for path in EXAMPLE.iterdir() if path.is_file())
+    blocks = re.findall(r"^```(?:python|yaml|toml)\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)
+    shown = [part.strip() for block in blocks for part in block.split("\n\n\n")]
+    assert len(shown) == 5
+    assert [part for part in shown if part not in files] == []
+
+
 def test_the_documented_examples_run(toy: Toy, folder: Path) -> None:
-    assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == [
-        "acme_circles.py",
-        "pyproject.toml",
-        "suite.yaml",
-        "test_circles.py",
-    ]
     commands = COMMANDS.findall(DOCS)
     assert [command.split()[0] for command in commands] == ["validate", "run", "show", "plugins"]
     for command in commands[:3]:

@@ -130,11 +130,17 @@ def compare(
         options.value("--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", CALLS),
     ] = None,
 ) -> None:
-    """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
+    """Compare run B with run A: what broke, what was fixed, by how much.
 
-    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured or cannot tell, or if B lost metrics,
-    measured cells or cells of A, or excuses cells that A does not (see --allow). Makes calls only with --confirm, which
-    needs a complete run B that generated its images.
+    Exits 1 if a gate (--fail-on) failed. Exits 3 if a gate cannot tell or was not measured, or if B lacks metrics,
+    measured cells or cells of A, or has new excuses (see --allow).
+
+    Makes calls only with --confirm, which needs a complete run B that generated its images.
+
+    Examples:
+        visioneval compare baseline:flyers latest
+        visioneval compare 'latest@*plain' 'latest@*styled'
+        visioneval compare old new --fail-on must_pass --fail-on quality:0.2
     """
     from visioneval.analysis.compare.pairing import ComparisonFilters
     from visioneval.analysis.redaction import Redaction
@@ -236,7 +242,15 @@ Partial = Annotated[bool, options.flag("--partial", "Accept a run that is incomp
 def set_baseline(
     run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
 ) -> None:
-    """Write a run's results to baselines/NAME.jsonl, to be committed. It replaces all runs of the baseline."""
+    """Write a run to baselines/NAME.jsonl, a small file to commit.
+
+    Replaces all runs of the baseline.
+
+    Examples:
+        visioneval baseline set latest
+        visioneval baseline set latest --name flyers
+        visioneval baseline set latest --name quick --partial
+    """
     from visioneval.api import comparisons
 
     path, baseline = comparisons.set_baseline(name, run, runs, partial=partial, warn=options.say)
@@ -253,9 +267,15 @@ def add_run(
     partial: Partial = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Add another run of the same suite to a baseline: comparisons test against all of its runs.
+    """Add another run of the same suite to a baseline.
 
-    Several runs show how much equal runs differ. Add only runs that you have looked at: every run counts the same.
+    Comparisons then test against all runs of the baseline, and know how much equal runs differ. Add only runs that
+    you have checked: each counts the same.
+
+    Examples:
+        visioneval baseline add latest
+        visioneval baseline add latest --name flyers
+        visioneval baseline add latest --keep 5
     """
     from visioneval.analysis.compare.baseline_runs import differing_runs
     from visioneval.api.comparisons import add_to_baseline
@@ -271,7 +291,13 @@ def show_baseline(
     name: Annotated[str, options.argument("NAME", "The name of the baseline.")] = "main",
     as_json: Annotated[bool, options.flag("--json", "Print the runs and their noise as JSON.")] = False,
 ) -> None:
-    """Show the runs of a baseline, and how much equal runs differ."""
+    """Show the runs of a baseline, and how much equal runs differ.
+
+    Examples:
+        visioneval baseline show
+        visioneval baseline show flyers
+        visioneval baseline show flyers --json
+    """
     import json
 
     from visioneval.analysis.compare.baseline_runs import summarize_runs
@@ -298,7 +324,11 @@ def _counts(baseline: Baseline) -> str:
 
 @app.command("list")
 def list_baselines() -> None:
-    """List the baselines of this folder, with cells and pass rate of the newest run."""
+    """List the baselines here, with the pass rate of their newest run.
+
+    Examples:
+        visioneval baseline list
+    """
     from visioneval.records.baselines import FOLDER, read_baseline
     from visioneval.report.runs import baselines_section
     from visioneval.report.terminal import print_section

@@ -38,7 +38,12 @@ def _open(folder: Path | None) -> StoredCache:
 
 @app.command()
 def info(cache: options.CacheFolder = None) -> None:
-    """Show the cache's folder, number of answers and size."""
+    """Show the cache's folder, number of answers and size.
+
+    Examples:
+        visioneval cache info
+        visioneval cache info --cache visioneval-cache
+    """
     opened = _open(cache)
     contents = opened.read()
     kinds = Counter(entry.kind for entry in contents.answers.values())
@@ -54,9 +59,14 @@ def info(cache: options.CacheFolder = None) -> None:
 
 @app.command()
 def verify(cache: options.CacheFolder = None) -> None:
-    """Check every file of the cache, and list questions with several answers.
+    """Check every file of the cache.
 
-    Exits 1 if a file is damaged, missing or no file of a cache. Of several answers, the newest is read.
+    Exits 1 if a file is damaged, missing or not a file of a cache. Also lists questions with several answers, of
+    which the newest is read.
+
+    Examples:
+        visioneval cache verify
+        visioneval cache verify --cache visioneval-cache
     """
     opened = _open(cache)
     contents = opened.read()
@@ -88,9 +98,14 @@ def prune(
     runs: options.RunsFolder = RUNS,
     trust_suite: options.TrustSuite = False,
 ) -> None:
-    """Delete answers and images that no offline run of the suites reads, and that are older than 30 days.
+    """Delete answers and images that no offline run of the suites reads.
 
-    Runs the suites offline into a temporary folder. Deletes nothing if one of them does not load, or lacks an answer.
+    Runs the suites offline into a temporary folder. Deletes nothing if a suite does not load or lacks an answer.
+
+    Examples:
+        visioneval cache prune --keep suite.yaml
+        visioneval cache prune --keep a.yaml --keep b.yaml --older-than 0
+        visioneval cache prune --keep suite.yaml --cache visioneval-cache
     """
     from visioneval.api.cache import read_answers
     from visioneval.api.options import run_options
@@ -122,9 +137,14 @@ def clear(
     older_than: Days = None,
     yes: Annotated[bool, options.flag("--yes", "Delete all answers without confirmation.")] = False,
 ) -> None:
-    """Delete cached answers and measurements. Calls that need them are made, and paid, again.
+    """Delete cached answers and measurements.
 
-    Without --older-than, or with 0, deletes all answers after a confirmation.
+    Later runs make, and pay, these calls again. Without --older-than, deletes all answers and asks first.
+
+    Examples:
+        visioneval cache clear
+        visioneval cache clear --older-than 90
+        visioneval cache clear --cache visioneval-cache --yes
     """
     opened = _open(cache)
     contents = opened.read()
@@ -150,9 +170,13 @@ def _seconds(stored_at: str) -> str:
 def plugins(
     as_json: Annotated[bool, options.flag("--json", "Print a list of objects as one line of JSON.")] = False,
 ) -> None:
-    """List the graders, providers and judges that installed packages add.
+    """List the graders, providers and judges of installed packages.
 
     Imports each. Exits 1 if one cannot be used.
+
+    Examples:
+        visioneval plugins
+        visioneval plugins --json
     """
     from visioneval.report.text import clean
     from visioneval.running.sanitize import Sanitizer

@@ -135,6 +135,16 @@ class Command(TyperCommand):
             parameter.hidden = False  # for the shell's completion
 
 
+EXAMPLES = "Examples:"
+"""The line of a docstring below which each line is a command."""
+
+
+def _unwrapped(text: str) -> str:
+    """The help of a command with its paragraphs in one line each, so that the terminal wraps them."""
+    parts = text.split("\n\n")
+    return "\n\n".join(part if part.startswith(EXAMPLES) else " ".join(part.split()) for part in parts)
+
+
 def _print_all(ctx: typer.Context, asked: bool) -> None:
     if asked:
         ctx.meta[__name__] = True
@@ -161,6 +171,7 @@ class HelpWithoutTypes(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _hide_types(command.get_params(ctx))
+            command.help = _unwrapped(command.help or "")
         return command
 
     def get_params(self, ctx: Any) -> Any:

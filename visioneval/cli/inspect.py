@@ -54,10 +54,15 @@ def list_all(
     ] = None,
     yes: Annotated[bool, options.flag("--yes", "With --delete: do not ask.")] = False,
 ) -> None:
-    """List the runs of a folder, by experiment, oldest first, or delete old ones.
+    """List the runs of a folder, oldest first, or delete old ones.
 
-    --delete leaves runs that are in progress, that a baseline was set from, and that another run, or a suite below the
-    working directory, reads.
+    --delete keeps runs that are in progress, and runs that a baseline, another run or a suite below the working
+    directory needs.
+
+    Examples:
+        visioneval runs
+        visioneval runs --experiment nightly --failure-tags
+        visioneval runs --delete --older-than 30 --keep 10
     """
     if delete:
         _delete(runs, experiment, older_than, keep, is_confirmed=yes)
@@ -134,9 +139,14 @@ def show(
     full: options.Full = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Show a run's summary, or all cells of one case in full: prompts, scores and reasons.
+    """Show a run's summary, or all cells of one case in full.
 
-    --case, --tag and --model leave out all other cells: counts, gates and tables are those of what remains.
+    --case, --tag and --model leave out all other cells, also from counts and gates.
+
+    Examples:
+        visioneval show
+        visioneval show --failed
+        visioneval show latest bread_week
     """
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
@@ -230,10 +240,15 @@ def report(
     ] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons.
+    """Write a run as static HTML, with every image, score and reason.
 
-    The overview counts all cells. --case, --tag and --max-cells limit the gallery,
-    which shows cells that did not pass first.
+    The overview counts all cells. --case, --tag and --max-cells limit the gallery, which shows cells that did not
+    pass first.
+
+    Examples:
+        visioneval report --open
+        visioneval report latest --single-file --output run.html
+        visioneval report latest --tag must_pass
     """
     from visioneval.analysis.redaction import Redaction, check_redact
     from visioneval.analysis.run_lookup import named_run, warn_missing
@@ -284,9 +299,15 @@ def view(
     open_page: options.OpenBrowser = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Show all runs of a folder in a browser on this machine: trends, reports, comparisons, labels.
+    """Show all runs of a folder in a browser on this machine.
 
-    The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
+    Shows trends, reports, comparisons and label pages. Reports of runs in progress are updated. Writes nothing but
+    your labels.
+
+    Examples:
+        visioneval view
+        visioneval view --metric 'pass_rate' --port 9000
+        visioneval view --runs s3://bucket/runs
     """
     from visioneval.serve import check_extra
 
@@ -319,9 +340,14 @@ def site(
     trust_suite: TrustSuite = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Write all runs of a folder as static HTML, for a bucket or a web server.
+    """Write all runs of a folder as static HTML, for a web server.
 
-    An index with trends, the report of each run, and each run compared with the one before in its experiment.
+    The site has an index with trends, the report of each run, and a comparison of each run with the one before.
+
+    Examples:
+        visioneval site --output public
+        visioneval site --output public --experiment nightly --last 30
+        visioneval site --output public --redact person
     """
     from visioneval.serve.site import SiteOptions, write_site
 
@@ -362,10 +388,15 @@ def export(
     redact: options.Redact = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Export the cells of a run to a file, or a run to an experiment tracker.
+    """Export the cells of a run, or send a run to an experiment tracker.
 
-    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
-    a leading apostrophe: spreadsheets would read it as a formula.
+    CSV has a column for each judge of a panel. In CSV, text that starts with =, +, - or @ gets a leading
+    apostrophe, because spreadsheets read it as a formula.
+
+    Examples:
+        visioneval export latest -o cells.csv
+        visioneval export latest -o cells.parquet
+        visioneval export latest --to mlflow --option uri=http://127.0.0.1:5000
     """
     if tracker is not None:
         if output is not None or form is not None:

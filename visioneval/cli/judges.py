@@ -30,9 +30,14 @@ def questions(
         Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
     ] = None,
 ) -> None:
-    """Make the questions of every prompt, to review, edit and pin. Generates no images.
+    """Generate the questions of every prompt, to edit and pin.
 
-    visioneval questions suite.yaml -o questions.yaml
+    Generates no images.
+
+    Examples:
+        visioneval questions suite.yaml -o questions.yaml
+        visioneval questions suite.yaml --case 'bread*'
+        visioneval questions suite.yaml --judge default=openai:gpt-5.4
     """
     from visioneval.api.options import run_options
     from visioneval.atomic import open_output
@@ -103,14 +108,21 @@ def agreement(
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Compare graders with human labels: agreement, confusion, and the largest disagreements.
+    """Compare graders with human labels.
 
-    Without MEASURE, --min applies to kappa for yes/no metrics and words, to quadratic_kappa for a rubric's scale, and
-    to spearman for other numbers. MEASURE is one of these, or accuracy, fail_precision, fail_recall, kendall, pearson
-    or pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval, or if more than 5% of
-    the labeled cells were not measured.
+    Prints agreement with intervals, confusion tables and the largest disagreements.
 
-    --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
+    MEASURE is kappa, quadratic_kappa, spearman, accuracy, fail_precision, fail_recall, kendall, pearson or
+    pairwise_accuracy. Default: kappa for yes/no metrics and words, quadratic_kappa for the scale of a rubric,
+    spearman for other numbers.
+
+    Exits 3 if a metric has too few labels, or if more than 5% of the labeled cells were not measured. --correct
+    needs labels of random cells: 'label RUN --which random:N'.
+
+    Examples:
+        visioneval agreement
+        visioneval agreement night-1 night-2 --min usable:0.6
+        visioneval agreement latest --correct
     """
     from visioneval.api.graders import agreement as compare_with_labels
     from visioneval.report.agreement import agreement_report
@@ -169,11 +181,15 @@ def pairwise(
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     quiet: Annotated[bool, options.flag("--quiet", "Print only the results.", OUTPUT)] = False,
 ) -> None:
-    """Ask a judge whether it prefers the images of run A or of run B: side by side, unlabeled, in both orders.
+    """Ask a judge whether it prefers the images of run A or of run B.
 
-    The answers are stored in run B and are not asked again, except with --reuse none.
+    Shows each pair side by side, unlabeled, in both orders. Stores the answers in run B and asks each once, except
+    with --reuse none. Exits 3 if a pair could not be judged.
 
-    Exits 3 if a pair could not be judged.
+    Examples:
+        visioneval pairwise old new
+        visioneval pairwise 'latest@*plain' 'latest@*styled'
+        visioneval pairwise old new --judge default=openai:gpt-5.4 --budget 2
     """
     from visioneval.analysis.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
@@ -254,11 +270,17 @@ def rank(
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Rank model runs by pairwise answers of judges or people: Bradley-Terry strengths, and ranks with 95% intervals.
+    """Rank model runs by pairwise answers of judges or people.
 
-    The answers are those that 'pairwise', graders of type pairwise and 'label --pairs' stored in the runs.
+    Prints Bradley-Terry strengths, and ranks with 95% intervals. Reads the answers of 'pairwise', of pairwise
+    graders and of 'label --pairs'.
 
     Exits 3 if a pair could not be judged, or if the answers do not connect all model runs.
+
+    Examples:
+        visioneval rank
+        visioneval rank latest --by people
+        visioneval rank night-1 night-2 --html ranks.html
     """
     from visioneval.api.comparisons import rank as rank_runs
     from visioneval.report.ranking import ranking_report
@@ -334,13 +356,18 @@ def probe(
         Path | None, options.value("--html", "FILE", "Also write one HTML file with each missed perturbation.", OUTPUT)
     ] = None,
 ) -> None:
-    """Plant damage of known kind and strength in outputs that pass, and count what the graders catch.
+    """Perturb outputs that pass, and count what the graders catch.
 
-    A RUN is probed on its outputs that passed, a SUITE on its existing outputs, references and input images. Harmless
-    changes, such as JPEG, show the false alarms. Nothing is generated, and no judge is asked without --judges.
+    Probes the outputs of a RUN that passed, or the existing outputs, references and input images of a SUITE.
+    Harmless changes, such as JPEG, show false alarms. Generates nothing, and asks judges only with --judges.
 
-    Exits 1 if a gate failed, and 3 if no perturbation could be applied, a gate is not measured, or a judge was
+    Exits 1 if a gate failed. Exits 3 if no perturbation could be applied, a gate was not measured, or a judge was
     never asked.
+
+    Examples:
+        visioneval probe latest
+        visioneval probe suite.yaml --kinds copy.letter --html probe.html
+        visioneval probe --min-detection copy.letter:0.9 --max-false-alarm 0.05
     """
     from visioneval.api.options import run_options
     from visioneval.cli.results import check_reports, plain_listener

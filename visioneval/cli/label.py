@@ -66,7 +66,13 @@ def page(
     open_page: options.OpenBrowser = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Label a run's images in a browser on this machine, without model names and scores."""
+    """Label a run's images in a browser, blind to models and scores.
+
+    Examples:
+        visioneval label latest
+        visioneval label latest --which random:100 --rater ann
+        visioneval label 'latest@*plain' --pairs 'latest@*styled'
+    """
     from visioneval.label.work import LabelRequest
     from visioneval.serve import check_extra
 
@@ -98,10 +104,15 @@ def draw_cells(
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Draw random cells to label elsewhere, and write them as a table to fill in for 'label import'.
+    """Draw random cells to label elsewhere, as a table to fill in.
 
     The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
-    The table names the model runs; 'visioneval label RUN --which random:N' shows the same cells without them.
+    The table names the model runs. To hide them, use 'label RUN --which random:N'.
+
+    Examples:
+        visioneval label draw latest random:100 -o table.csv
+        visioneval label draw latest stratified:60 -o table.csv
+        visioneval label draw latest random:100 --seed 7
     """
     from visioneval.atomic import open_output
     from visioneval.export.table import write_drawn_cells
@@ -136,9 +147,15 @@ def import_file(
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Add labels from a file to a run. Reports and skips invalid rows, and exits 3 then, or 2 if no row is valid.
+    """Add labels from a file to a run.
 
-    Fields: case, model, sample, rater, question, answer, other, seconds, at.
+    Fields: case, model, sample, rater, question, answer, other, seconds, at. Skips invalid rows and names them.
+    Exits 3 if a row was skipped, 2 if no row is valid.
+
+    Examples:
+        visioneval label import table.csv latest
+        visioneval label import old.csv latest --map case=id --set rater=ann
+        visioneval label import labels.jsonl latest
     """
     from visioneval.label.importing import import_into_run
     from visioneval.report.text import clean
@@ -176,7 +193,13 @@ def export_labels(
     ] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Write a run's labels as a table that 'label import' can read."""
+    """Write a run's labels as a table that 'label import' can read.
+
+    Examples:
+        visioneval label export latest -o labels.csv
+        visioneval label export latest --format jsonl
+        visioneval label export latest --all -o history.csv
+    """
     from visioneval.atomic import open_output
     from visioneval.export.table import LABEL_FORMATS, format_of, write_labels
     from visioneval.label.work import labels_to_export

@@ -31,9 +31,14 @@ def run(
     no_fail: options.NoFail = False,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
 ) -> None:
-    """Run suites: generate or read every image, grade it, and check the gates.
+    """Run suites: generate or read every image, grade it, check the gates.
 
-    Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
+    Checks all suites first. Each suite becomes one run. The exit code is the most severe one.
+
+    Examples:
+        visioneval run suite.yaml
+        visioneval run suite.yaml --case 'bread*' --samples 3 --budget 5
+        visioneval run --resume latest
     """
     from visioneval.api.options import run_options
     from visioneval.running.prepare import plan_runs
@@ -102,9 +107,14 @@ def grade(
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
 ) -> None:
-    """Grade the images of a run again, by a changed suite or another judge, into a new run. Generates nothing.
+    """Grade the images of a run again, into a new run. Generates nothing.
 
-    'visioneval compare RUN NEW' then shows what the new graders changed.
+    Use it after you changed the suite's graders or rules, or with another judge. Then compare RUN with the new run.
+
+    Examples:
+        visioneval grade latest
+        visioneval grade latest --suite stricter.yaml
+        visioneval grade latest --judge default=openai:gpt-5.4
     """
     from visioneval.api.options import run_options
     from visioneval.api.runs import grade_run
@@ -134,9 +144,14 @@ def merge(
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
 ) -> None:
-    """Combine the runs of all shards (run --shard I/N) into one, and evaluate its gates. Makes no network calls.
+    """Combine the runs of all shards into one, and evaluate its gates.
 
-    The result equals a run of the whole suite, except for times and IDs. Exits as that run would.
+    The result equals a run of the whole suite, except for times and IDs. Makes no network calls.
+
+    Examples:
+        visioneval merge night-1 night-2 night-3 --run-id night
+        visioneval merge runs/night-shard-* --run-id night --markdown night.md
+        visioneval merge night-1 night-2 --run-id night --junit night.xml
     """
     from visioneval.api.runs import merge as merge_runs
     from visioneval.cli.results import check_reports, show_result, write_reports

@@ -94,7 +94,13 @@ def init(
         float, options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01)
     ] = DEFAULT_BUDGET,
 ) -> None:
-    """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""
+    """Write a runnable, commented suite, or a CI workflow.
+
+    Examples:
+        visioneval init --list
+        visioneval init flyers --template generation
+        visioneval init --ci github --suite flyers/suite.yaml
+    """
     from visioneval.suite.model import json_schema
 
     if list_templates:
@@ -286,7 +292,15 @@ def validate(
         options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
     ] = "text",
 ) -> None:
-    """Check suites. Prints all problems at once, as file:line:column."""
+    """Check suites, and print all problems at once as file:line:column.
+
+    Exits 2 if a suite has a problem.
+
+    Examples:
+        visioneval validate suite.yaml
+        visioneval validate flyers edits --strict
+        visioneval validate suite.yaml --format github
+    """
     from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
@@ -367,7 +381,13 @@ def plan(
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
-    """Show what a run would do and cost. Makes no calls and writes nothing."""
+    """Show what a run would do and cost. Makes no calls, writes nothing.
+
+    Examples:
+        visioneval plan suite.yaml
+        visioneval plan suite.yaml --detect 5
+        visioneval plan suite.yaml --gate 'pass_rate >= 0.9' --like latest
+    """
     from visioneval.api.options import run_options
     from visioneval.api.suites import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
@@ -391,7 +411,8 @@ def plan(
 def schema() -> None:
     """Print the JSON Schema of a suite, for editors.
 
-    visioneval schema > visioneval.schema.json
+    Examples:
+        visioneval schema > visioneval.schema.json
     """
     from visioneval.suite.model import json_schema
 

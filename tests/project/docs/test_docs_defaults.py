@@ -27,6 +27,7 @@ from visioneval.suite.model import Suite, suite_schema
 from visioneval.types import Frozen
 
 NOTHING = {
+    "--thumbnails",
     *("--case", "--tag", "--model", "--grader", "--limit", "--shard", "--sample", "--verdict", "--experiment", "--last"),
     *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
     *("--junit", "--markdown", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),

@@ -154,7 +154,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
     "from_promptfoo": [("validate", 0), ("run", 0)],
     "keys_and_trust": [("validate", 2)],
-    "label": [("run", 0), ("label", 0), ("agreement", 0)],
+    "label": [("run", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0), ("run", 0), ("run", 0), ("compare", 0)],
     "published_questions": [("validate", 0), ("run", 0), ("show", 0)],
