@@ -118,10 +118,10 @@ def test_a_judge_reads_what_ocr_cannot(
 ) -> None:
     page = how_to("copy_ocr_cannot_read").partition("## Ask a question")[0]
     run_page(page, tmp_path)
-    judged = tmp_path / "judged.yaml"
+    judged = tmp_path / "copy.yaml"
     here = f'provider: openai, base_url: "{local_api.openai_base_url}", api_key_env: LOCAL_KEY,'
     judged.write_text(judged.read_text(encoding="utf-8").replace("provider: openai,", here), encoding="utf-8")
-    grade = ["grade", "latest", "--suite", "judged.yaml", "--trust-suite", "--reuse", "none"]
+    grade = ["grade", "latest", "--suite", "copy.yaml", "--trust-suite", "--reuse", "none"]
     for lines, exit_code in ((["HARBOUR ROASTERS", "Open until May"], 0), (["HARBOR ROASTERS", "Open until May"], 1)):
         local_api.script.judge({"lines": lines})
         assert CliRunner().invoke(app, grade).exit_code == exit_code
