@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import posixpath
@@ -12,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -21,13 +23,17 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.providers.gemini import OmniParams, VeoParams
+from visioneval.providers.mock import MockParams
+from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import JudgeAnswer
+from visioneval.records.model import GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.model import suite_schema
 
 RECORDS = (
+    GraderRecord,
     visioneval.Record,
     JudgeAnswer,
     LabelSession,
@@ -40,6 +46,8 @@ RECORDS = (
     PromptQuestions,
 )
 """The models of a run's files, as docs/reference describes them."""
+PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
+"""The models of ``params`` that are checked."""
 
 
 def command_line() -> str:
@@ -91,7 +99,18 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    return found | {model.__name__: model.model_json_schema() for model in RECORDS}
+    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
+
+
+def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON Schema of a record, with the text below each field in the code as its description."""
+    schema = model.model_json_schema()
+    (body,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(body, ast.ClassDef)
+    for field, text in pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            schema["properties"][ast.unparse(field.target)]["description"] = text.value.value
+    return schema
 
 
 def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str]) -> str:
@@ -216,9 +235,13 @@ def _collection(entry: Mapping[str, Any]) -> str:
     return f"mapping to {inner}" if inner else "mapping"
 
 
+LARGEST = 2**62
+"""Limits beyond this are those of numbers in files, not of a key."""
+
+
 def _range(entry: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if name in entry]
+    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if abs(entry.get(name, LARGEST)) < LARGEST]
     return f" {' and '.join(limits)}" if limits else ""
 
 

@@ -1,1 +1,1 @@
-"""Simulations of every interval and test: ``make calibration`` prints the figures of docs/statistics.md."""
+"""Simulations of every interval and test: ``make calibration`` prints the figures of docs/reference/coverage.md."""

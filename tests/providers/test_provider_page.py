@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "reference/providers").glob("*.md")}
-COLUMNS = ("generate", "edit", "mask", "several references", "judge", "log-probabilities", "batch")
+COLUMNS = ("generate", "edit", "mask", "several references", "judge")
 SECTIONS = {
     name: yaml.safe_load(block)
     for text in PAGES.values()
@@ -56,7 +56,6 @@ def test_every_row_has_an_entry_and_plain_cells() -> None:
     assert len(TABLE) == 13
     cells = {cell for row in TABLE.values() for cell in row.values()}
     assert cells == {"tested", "as image", "not tested", "no"}
-    assert {row[column] for row in TABLE.values() for column in ("log-probabilities", "batch")} == {"no"}
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ from visioneval.suite.load import HIDDEN
 from visioneval.suite.loading.document import parse_scalar
 from visioneval.suite.messages import explain
 from visioneval.suite.tracking import TRACKERS, BaseTracking
+from visioneval.types import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,6 +103,40 @@ class Run:
         """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
         return tuple(self._stored)
 
+    @cached_property
+    def failed(self) -> tuple[Record, ...]:
+        """The records that are ``FAIL`` or ``ERROR``, the worst first. Raises ``RunFormatError``."""
+        cells = self._worst_first
+        return tuple(cell for cell in cells if cell.verdict in (Verdict.FAIL, Verdict.ERROR))
+
+    @property
+    def _worst_first(self) -> Records[Record]:
+        """All cells, in the order of the suite behind those that did not pass."""
+        from visioneval.report.outcome import worst_first
+
+        cells = self._stored.in_order(self.info)
+        ranks = {
+            (cell.test_id, cell.model_label, cell.sample_index): rank
+            for rank, cell in enumerate(worst_first(self.summary))
+        }
+        names = list(cells.names())
+        return cells.take(sorted(range(len(cells)), key=lambda at: ranks.get(names[at], len(ranks))))
+
+    def show(self, case: str) -> ShownCase:
+        """One case in full, with all its cells: as text, and in a notebook with its outputs.
+
+        Raises ``UsageError`` for a case that the run does not have.
+        """
+        from visioneval.report.cell import cells_of_case
+
+        return ShownCase(tuple(cells_of_case(self.info, self._stored, case)), self.info, self.folder)
+
+    def _repr_html_(self) -> str:
+        """A table of the first cells, for a notebook."""
+        from visioneval.report.html.notebook import MAX_ROWS, run_html
+
+        return run_html(self.summary, list(self._worst_first[:MAX_ROWS]), self.folder)
+
     def to_pandas(self) -> pd.DataFrame:
         """One row per cell, with a column per metric, and per judge of a panel, in nullable types.
 
@@ -120,6 +155,25 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
+
+
+@dataclass(frozen=True, repr=False)
+class ShownCase:
+    """The cells of one case, which are shown in full: as text, and in a notebook with their outputs."""
+
+    cells: tuple[Record, ...]
+    info: RunInfo
+    folder: Path
+
+    def __repr__(self) -> str:
+        from visioneval.report.cell import case_text
+
+        return case_text(self.cells, self.info, self.folder)
+
+    def _repr_html_(self) -> str:
+        from visioneval.report.html.notebook import case_html
+
+        return case_html(self.cells, self.info, self.folder)
 
 
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:

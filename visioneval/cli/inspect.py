@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.errors import UsageError, count_of, did_you_mean
+from visioneval.errors import UsageError, count_of
 from visioneval.settings import LATEST, MAX_GALLERY_CELLS, RUNS, SELECTION
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from visioneval.records.model import Record, RunInfo
     from visioneval.records.reader import Records
-    from visioneval.suite.case import TestCase
     from visioneval.suite.filters import Scope
 
 
@@ -182,37 +180,17 @@ def show(
 
 def _show_case(run: str, runs: Path, case: str, scope: Scope, sample: int | None, verdicts: Sequence[str]) -> None:
     from visioneval.analysis.run_lookup import open_part
-    from visioneval.analysis.summary.summary import in_order
-    from visioneval.report.cell import print_cells
-    from visioneval.suite.filters import chain_of
+    from visioneval.report.cell import cells_of_case, print_case
 
     folder, info, records = open_part(run, scope, runs, options.say)
-    of_case = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
     cells = [
         record
-        for record in in_order(info, of_case)
+        for record in cells_of_case(info, records, case)
         if sample in (None, record.sample_index) and record.verdict.value in verdicts
     ]
     if not cells:
-        if of_case:
-            raise UsageError(f"{case!r}: no matching cells in this run")
-        ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
-        raise UsageError(f"no case {case!r} in this run{did_you_mean(case, ids)}")
-    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
-        print_cells(list(turn_cells), _rendered_case(info, turn), folder, options.console())
-
-
-def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
-    """The case, with its criteria as judges saw them."""
-    from visioneval.errors import TemplateError
-    from visioneval.suite.case import rendered
-
-    case = next((case for case in info.suite.cases if case.id == case_id), None)
-    if case is None or not case.criteria:
-        return case
-    with suppress(TemplateError):
-        return case.model_copy(update={"criteria": rendered(case, info.suite.vars)[1]})
-    return case
+        raise UsageError(f"{case!r}: no matching cells in this run")
+    print_case(cells, info, folder, options.console())
 
 
 @options.with_settings(bounds=[MEGAPIXELS])

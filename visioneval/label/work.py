@@ -276,24 +276,38 @@ class LabelSession(Frozen):
     """The settings of one start of the server. ``seed`` shuffles order and sides."""
 
     which: str
+    """The value of ``--which``."""
     repeat: Annotated[float, Field(ge=0, le=1)]
+    """The share of items that are shown again."""
     cells: str | None = None
+    """The selected model run, or ``null``."""
     pairs: str | None = None
+    """The run to compare with, ``RUN_ID`` or ``RUN_ID@label``, or ``null``."""
     seed: Annotated[int, Field(ge=0)]
+    """The seed for selection, order and sides."""
 
 
 class LabelStep(Frozen):
     """What a rater did with one item. ``reopened``: a skipped item will be shown again."""
 
     rater: Rater
+    """Who."""
     test_id: str
+    """The case."""
     model_label: str
+    """The model run."""
     sample_index: SampleIndex
+    """Starts at 0."""
     other: str | None = None
+    """As in a label."""
     turn: Turn
+    """``first``, ``repeat``, or ``anchor`` for an item with an agreed answer."""
     did: Literal["answered", "skipped", "undone", "reopened"]
+    """``answered``, ``skipped``, ``undone``, or ``reopened``: a skipped item is asked again."""
     artifact_sha256: Digest | None = None
+    """As in a label."""
     other_sha256: Digest | None = None
+    """As in a label."""
 
     @property
     def key(self) -> ItemKey:

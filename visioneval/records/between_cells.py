@@ -36,31 +36,43 @@ class Preference(Frozen):
     """
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     test_id: str
+    """The case."""
     sample_index: SampleIndex
+    """Starts at 0."""
     a: str
+    """``RUN_ID@label``."""
     b: str
+    """``RUN_ID@label``."""
     first: Literal["a", "b"]
+    """``a`` or ``b``: the image that the judge saw first."""
     answer: Literal["a", "b", "tie"] | None
+    """``a``, ``b`` or ``tie``, independent of the order; ``null`` if there is an ``error``."""
     reason: str | None
+    """The judge's own text, in which A is the image that it saw first."""
     judge: str
+    """``provider:model``."""
     error: str | None
+    """``null``, or why there is no answer."""
     template_sha256: str | None = None
-    """The hash of the grader's templates; ``None`` in older lines."""
+    """Hash of the grader's templates; absent in older lines. A line of other templates is asked again."""
     extra_keys: dict[str, str] | None = None
-    """Extra keys in the judge's reply, with the beginnings of their values."""
+    """Only if the judge answered with keys that were not requested: these keys, with the beginning of each value."""
     read: Literal["extracted", "repaired"] | None = None
-    """How a reply was read that was not JSON alone."""
+    """Only if the reply was not JSON alone: ``extracted`` or ``repaired``."""
     scaled: tuple[str, ...] = ()
-    """What was done to the images that were above the judge's limits."""
+    """Only if an image was above the limits of the judge: each such image, with its size before and after."""
     refused: bool = False
-    """Whether the judge refused to answer."""
+    """Only if the judge refused to answer: true."""
     never_asked: bool = False
-    """Whether it was not asked at all: the run was offline."""
+    """Only if the judge was not asked at all, offline: true."""
     cost_usd: Usd | None = None
-    """What this line cost, 0 from the cache; ``None`` if that is unknown."""
+    """Cost of this line; 0 from the cache, ``null`` if it is unknown. The cost of a run includes all lines, even those
+    that a later one replaces.
+    """
     cached: bool = False
-    """Whether all replies came from the cache."""
+    """``true`` if all replies came from the cache; otherwise absent."""
 
     @model_serializer(mode="wrap")
     def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -125,13 +137,21 @@ class CaseDiversity(Frozen):
     """
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     grader: str
+    """The grader's key."""
     test_id: str
+    """The case."""
     model_label: str
+    """The model run."""
     outputs: tuple[str, ...]
+    """``artifact_sha256`` of the images that were compared, in the order of the samples."""
     distance: Annotated[Number, Field(ge=0, le=2)] | None
+    """Mean of 1 - SSIM over all pairs, 0 to 2; ``null`` if there is an ``error``."""
     delta_e: Annotated[Number, Field(ge=0)] | None
+    """Mean CIEDE2000 over all pairs, 0 and up; ``null`` if there is an ``error``."""
     error: str | None = None
+    """``null``, or why a pair could not be compared."""
 
     @property
     def key(self) -> DiversityKey:

@@ -65,18 +65,33 @@ class Label(OfCell, Frozen):
     """
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     rater: Rater
+    """Who answered."""
     test_id: Line
+    """The case."""
     model_label: Line
+    """The model run."""
     sample_index: SampleIndex
+    """Starts at 0."""
     other: Line | None = None
+    """For a pair: ``RUN_ID@label`` of the image ``b`` (the cell itself is ``a``); otherwise ``null``."""
     question: Line
+    """The question's key; the reason for the answer to a pair is stored under ``<key>.why``."""
     answer: Answer
+    """True or false, a step of the scale, a choice, a list of tags, a text, or ``a``, ``b``, ``tie``; ``null`` if the
+    question was skipped or the answer was withdrawn.
+    """
     seconds: Duration | None = None
+    """How long the rater looked, or ``null``."""
     at: Moment
+    """Time of the answer, in UTC."""
     source: Literal["page", "import", "anchor"]
+    """``page``, ``import``, or ``anchor`` for an item with an agreed answer."""
     artifact_sha256: Digest | None = None
+    """Hash of the image that the rater saw, or ``null`` if it was not recorded."""
     other_sha256: Digest | None = None
+    """For a pair: hash of the image ``b``."""
 
     @property
     def key(self) -> LabelKey:
@@ -160,20 +175,32 @@ class CellDraw(Frozen):
     """A draw. ``draw`` identifies it, ``which`` is the request, and ``frame`` the cells that it was drawn from."""
 
     draw: DrawId
+    """Identifies the draw: a hash of its contents."""
     which: Annotated[str, StringConstraints(pattern="^(random|stratified):[1-9][0-9]{0,8}$")]
+    """``random:N`` or ``stratified:N``."""
     seed: Annotated[int, Field(ge=0)]
+    """The seed of the draw."""
     frame: tuple[FrameRun, ...]
+    """What was drawn from: for each model run its ``model_label``, the number of its ``cells`` with an output, and
+    ``cells_sha256``, a hash of their names.
+    """
 
 
 class DrawnCell(OfCell, Frozen):
     """A drawn cell. ``probability`` is that of being drawn, above 0 and equal for all cells of its ``stratum``."""
 
     draw: DrawId
+    """The draw."""
     test_id: Line
+    """The case."""
     model_label: ModelLabel
+    """The model run."""
     sample_index: SampleIndex
+    """Starts at 0."""
     stratum: Line
+    """``all``, or the verdict when it was drawn."""
     probability: Annotated[float, Field(gt=0, le=1)]
+    """The drawn share of the cells of its stratum, above 0 and at most 1."""
 
 
 class DrawEntry(Frozen):

@@ -86,17 +86,25 @@ class JudgeAnswer(Frozen):
     judge: str
     """Its key under ``judges``."""
     model: str | None = None
-    """The model that answered."""
+    """The model that answered, or ``null``."""
     scores: dict[str, Score] = Field(default_factory=dict)
+    """By metric, after its votes were combined; ``null`` if it could not be measured."""
     reasons: dict[str, str] = Field(default_factory=dict)
+    """By metric, or under the grader's key."""
     failure_tags: tuple[str, ...] = ()
+    """The tags that it gave."""
     error: str | None = None
+    """Why a score is ``null``, or ``null``."""
     never_asked: bool = False
-    """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
+    """Whether a question was not asked at all, offline or beyond the budget: its scores are then ``null``."""
     details: JsonObject = Field(default_factory=dict)
+    """Its details, as for a single judge."""
     usage: dict[str, Amount] | None = None
+    """Tokens of its calls."""
     cost_usd: Usd | None = None
+    """Cost of its calls; ``null`` if it gave no reply."""
     cached: bool = False
+    """Whether all its answers came from the cache."""
     refused: int = Field(default=0, ge=0)
     """How many of its questions it refused."""
 
@@ -115,27 +123,39 @@ class GraderRecord(Frozen):
     """The result of one grader."""
 
     key: str
+    """The grader's key."""
     type: str
+    """The grader's type."""
     error: str | None = None
+    """Why a metric is ``null``, or ``null``."""
     is_unmeasured: bool = False
-    """Whether it raised, or a metric that it owes the cell is null."""
+    """Whether it failed, or a metric that it owes the cell is ``null``."""
     is_optional: bool = False
-    """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
+    """Whether the cell can have a verdict without it."""
     never_asked: bool = False
-    """Whether a question was not asked at all: offline, or beyond the budget. For a panel, ``judges`` say which."""
+    """Whether a judge was not asked at all, offline or beyond the budget: the scores are then ``null``, and the grader
+    is not optional.
+    """
     details: JsonObject = Field(default_factory=dict)
+    """What its type records: answers, votes, boxes, differences."""
     usage: dict[str, Amount] | None = None
+    """Tokens of its calls."""
     cost_usd: Usd | None = None
+    """Cost of its calls."""
     seconds: Duration = 0.0
-    """At work, without ``waited_seconds``."""
+    """Duration without waits."""
     waited_seconds: Duration = 0.0
-    """Spent waiting for a rate limit, a retry, a lock or a free thread."""
+    """Waits for limits, retries, locks and free threads."""
     cached: bool = False
+    """Whether all answers of its judge came from the cache, or, without a judge, all its measurements."""
     refused: CellCount | None = None
-    """How many of its questions the judge refused; ``None`` if it has no judge, or in an older record."""
+    """How many of its questions the judge refused; ``null`` without a judge."""
     fingerprint: Fingerprint
+    """What the grading depends on. It has the ``version`` of a custom grader, and in ``tool_versions`` those of the
+    custom judges that it asked.
+    """
     judges: tuple[JudgeAnswer, ...] = ()
-    """The answers of a panel, in its order; empty for a single judge."""
+    """The answers of a panel, in the order of the suite; empty for a single judge, and if no judge had to be asked."""
 
     @property
     def all_details(self) -> tuple[JsonObject, ...]:
@@ -147,55 +167,103 @@ class Record(OfCell, Frozen):
     """One finished cell."""
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     run_id: RunId
+    """The run."""
     test_id: CaseId
+    """The case; ``CASE/2`` is the second of its turns."""
     model_label: ModelLabel
+    """The model run."""
     sample_index: SampleIndex
+    """Starts at 0."""
     task_type: TaskType
+    """``image_generation``, ``image_editing``, ``video_generation``."""
     prompt: str
-    """The case's own prompt."""
+    """The case's own, as rendered."""
     sent_prompt: str | None = None
-    """What the model was sent, if that is not ``prompt``."""
+    """What the model was sent, if that differs from ``prompt``: because of an entry of ``prompts``, or because the
+    case's prompt changed later; else ``null``. Also ``null`` for existing outputs and cases with ``output_of``.
+    """
     graded_prompt: str | None = None
-    """What graders saw, if that is not ``prompt``."""
+    """What graders saw, if that differs from ``prompt`` (``graded_as: sent``); else ``null``."""
     tags: tuple[str, ...] = ()
+    """The case's tags."""
     flaky: bool = False
+    """From the case: comparisons with this run as A never fail on it."""
     metadata: JsonObject = Field(default_factory=dict)
+    """The case's metadata."""
     base_path: PathInRun | None = None
-    """Of a later turn: the image that it edits, which is the output of the turn before."""
+    """Of a later turn: the image that it edits, which is the output of the turn before; else ``null``."""
     base_sha256: str | None = None
+    """Hash of that file when it was edited; ``--resume`` and ``grade`` compare it with the output of the turn before.
+    """
     provider: str
+    """The provider that generated the output."""
     run_params: JsonObject = Field(default_factory=dict)
+    """As sent, without secrets."""
     status: Status
+    """``completed``, ``refused``, ``error``."""
     verdict: Verdict
+    """``PASS``, ``FAIL``, ``ERROR``; ``NONE`` for an output in a suite without rules, see agreement.md."""
     failed_rules: tuple[RuleText, ...] = ()
+    """As written; the verdict is FAIL if there are any."""
     warned_rules: tuple[RuleText, ...] = ()
+    """Failed rules of the level ``warn``."""
     skipped_rules: tuple[RuleText, ...] = ()
+    """Rules over metrics that no grader writes for this cell."""
     scores: dict[str, Score] = Field(default_factory=dict)
+    """By metric: true, false, a number, a word of a metric of type ``one_of``, or ``null`` if it could not be measured.
+    """
     unmeasured_metrics: tuple[str, ...] = ()
-    """The computed metrics that the cell needs and that are null."""
+    """Computed metrics that are ``null`` and that the verdict needs; the cell counts as unmeasured."""
     reasons: dict[str, str] = Field(default_factory=dict)
+    """By metric; a reason for all metrics of a grader is stored under the grader's key. For a computed metric: the
+    scores that it was computed from, or why it is ``null``.
+    """
     failure_tags: tuple[str, ...] = ()
+    """Tags that a judge gave; ``refused``."""
     graders: tuple[GraderRecord, ...] = ()
+    """What each grader did. See GraderRecord."""
     artifact_path: PathInRun | None = None
+    """The output, relative to the run's folder; ``null`` if there is no output, or if only its address was needed
+    (``run_params.by_address``). A case with ``output_of`` names the other case's file.
+    """
     artifact_sha256: str | None = None
+    """Hash of the file."""
     mime: str | None = None
+    """Type of the file."""
     width: Pixels | None = None
+    """Pixels, as stored."""
     height: Pixels | None = None
+    """Pixels, as stored."""
     reply_path: PathInRun | None = None
-    """The raw answer to the generation, if a part of it was not used; or the output, if it cannot be used here."""
+    """The raw answer to the generation, relative to the run's folder, if not all of it was used and this cell needs it,
+    or an output that this machine cannot use; else ``null``. Cells of one call share it.
+    """
     reply_note: str | None = None
     """What of that answer was not used, and why."""
     usage: dict[str, Amount] | None = None
+    """Tokens of the generation call, which may have generated several images; ``null`` if they are unknown or
+    impossible; ``video_milliseconds`` of a generated video.
+    """
     cost_usd: Usd | None = None
+    """Cost of the generation; the cost of a call is split evenly over its images; ``null`` if it is unknown. A record
+    with a negative cost is refused.
+    """
     seconds: Duration = 0.0
-    """Of the generation, at work."""
+    """Duration of the generation without waits, split the same way."""
     waited_seconds: Duration = 0.0
+    """Waits of the generation for limits, retries, locks and free threads, split the same way."""
     attempts: CellCount = 0
+    """Calls started for the generation, including failed ones; 0 if there was none."""
     cached: bool = False
+    """Whether the generation came from the cache."""
     error: CellError | None = None
+    """``null``, or ``stage`` (``generate``, ``grade``, ``verdict``), ``kind`` and ``message``."""
     generation_key: str
+    """Hashes of everything the generation depends on, part by part."""
     grade_key: str
+    """Hashes of everything the grading depends on besides the image, part by part."""
 
     @property
     def is_unusable(self) -> bool:

@@ -43,15 +43,27 @@ class PromptQuestions(Frozen):
     """
 
     prompt_sha256: str
+    """Hash of the prompt as rendered."""
     keywords: str | None = None
+    """The prompt with its items numbered, as the judge wrote it; ``null`` for pinned questions."""
     source: Literal["generated", "pinned"]
+    """``generated`` or ``pinned``."""
     template_sha256: str | None = None
+    """Hash of the templates that generated them; ``null`` for pinned questions."""
     making_sha256: str | None = None
+    """Hash of the grader's judge (its name), medium, ``on_bad_dependency`` and the version of its meaning: graders that
+    agree in these share questions; ``null`` for pinned questions.
+    """
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The share of the items that have a question, 0 to 1; ``null`` for pinned questions."""
     questions: tuple[GeckoQuestion, ...]
+    """The questions, without those that cases add: ``id``, ``question``, ``choices``, ``answer``, ``type``,
+    ``justification``, ``depends_on``.
+    """
     dropped: tuple[DroppedQuestion, ...] = ()
+    """Generated questions that were not asked: ``question``, ``reason``."""
     extra_keys: dict[str, str] | None = None
-    """Extra keys in the judge's reply, with the beginnings of their values."""
+    """Only if the judge answered with keys that were not requested: these keys, with the beginning of each value."""
 
     @model_serializer(mode="wrap")
     def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

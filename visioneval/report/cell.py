@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +13,60 @@ from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from visioneval.analysis.summary.summary import in_order
+from visioneval.errors import TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
-from visioneval.records.model import GraderRecord, JudgeAnswer, Record
+from visioneval.records.model import GraderRecord, JudgeAnswer, Record, RunInfo
+from visioneval.records.reader import Records
 from visioneval.records.stores.lookup import display_name
 from visioneval.report.run import VERDICT_TONES
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, shown_columns
 from visioneval.report.terminal import STYLES, key_values, section_part
 from visioneval.report.text import clean, failed_text, thresholds_of
 from visioneval.rules import show_score
-from visioneval.suite.case import TestCase
+from visioneval.suite.case import TestCase, rendered
+from visioneval.suite.filters import chain_of
 
+WIDTH = 100
+"""Columns of a case outside of a terminal."""
 _SHORTEST_WAIT_S = 0.05
 """Shorter waits are not shown."""
 
 
-def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
-    """Prints the cells of one case (at least one): the shared request, then each cell."""
+def cells_of_case(info: RunInfo, records: Records[Record], case: str) -> list[Record]:
+    """The cells of a case, of all its turns if it has several. Raises ``UsageError`` if there are none."""
+    cells = list(records.where(lambda name: case in (name[0], chain_of(name[0]))))
+    if not cells:
+        ids = {name for test_id, *_ in records.names() for name in (test_id, chain_of(test_id))}
+        raise UsageError(f"no case {case!r} in this run{did_you_mean(case, ids)}")
+    return in_order(info, cells)
+
+
+def print_case(cells: Sequence[Record], info: RunInfo, folder: Path, console: Console) -> None:
+    """Prints the cells of one case: of each of its turns, the shared request, then each cell."""
+    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
+        _print_turn(list(turn_cells), _rendered_case(info, turn), folder, console)
+
+
+def case_text(cells: Sequence[Record], info: RunInfo, folder: Path) -> str:
+    """What is printed of the cells of one case, as plain text."""
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
+    with console.capture() as captured:
+        print_case(cells, info, folder, console)
+    return captured.get().rstrip("\n")
+
+
+def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
+    """The case, with its criteria as judges saw them."""
+    case = next((case for case in info.suite.cases if case.id == case_id), None)
+    if case is None or not case.criteria:
+        return case
+    with suppress(TemplateError):
+        return case.model_copy(update={"criteria": rendered(case, info.suite.vars)[1]})
+    return case
+
+
+def _print_turn(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
     console.print(Text(clean(cells[0].test_id), style="bold"))
     console.print(key_values(_case_rows(cells[0], case)))
     for cell in cells:

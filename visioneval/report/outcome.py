@@ -183,21 +183,30 @@ def _varied(examples: Sequence[tuple[FailingCell, str]], count: int) -> list[tup
     return [examples[at] for at in order[:count]]
 
 
-def failing_cells(summary: Summary) -> Section:
-    """Each cell that did not pass, the worst first: failed cells before errors, which say nothing about an image; of
-    each, those in failed gates first, and then those with more failed rules."""
+def worst_first(summary: Summary) -> list[FailingCell]:
+    """The cells that did not pass: failed cells before errors, which say nothing about an image; of each, those in
+    failed gates first, and then those with more failed rules."""
 
     def rank(cell: FailingCell) -> tuple[bool, bool, int]:
         return cell.verdict is Verdict.ERROR, not cell.failed_gates, -len(cell.explanations)
 
+    return sorted(summary.failing, key=rank)
+
+
+def explained(cell: FailingCell) -> str:
+    """Why a cell did not pass."""
+    texts = cell.explanations.items()
+    reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in texts]
+    return "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
+
+
+def failing_cells(summary: Summary) -> Section:
+    """Each cell that did not pass, the worst first."""
     rows: list[list[Cell]] = []
     has_samples = any(cell.sample_index for cell in summary.failing)
-    for cell in sorted(summary.failing, key=rank):
-        explained = cell.explanations.items()
-        reasons = [text if cell.shown(rule) else f"{rule}: {text}" if text else rule for rule, text in explained]
-        why = "; ".join(cut_middle(reason, max(_MIN_TEXT, _MAX_TEXT // len(reasons))) for reason in reasons)
+    for cell in worst_first(summary):
         case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
-        rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(why)])
+        rows.append([cell.verdict, quoted(case), quoted(cell.model_label), quoted(explained(cell))])
     counts = summary.counts
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
     if not rows:

@@ -15,9 +15,9 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.redaction import REDACTED
 from visioneval.analysis.sides import Cell, Side
 from visioneval.atomic import write_whole
-from visioneval.errors import ImageError, UsageError
+from visioneval.errors import UsageError
 from visioneval.report.html.compare import why_no_image
-from visioneval.report.html.images import LEFT_OUT, small_image, webp
+from visioneval.report.html.images import LEFT_OUT, output_image, webp
 from visioneval.report.sections import Value
 
 if TYPE_CHECKING:
@@ -61,16 +61,9 @@ def thumbnails_of(comparison: Comparison, folder: Path, markdown: Path) -> Calla
 
 def _output(cell: Cell, side: Side) -> Image.Image | str:
     """The output of a cell, or why there is none."""
-    if cell.artifact_path == REDACTED:
-        return LEFT_OUT
     if side.folder is None or cell.artifact_path is None:
         return why_no_image(cell, side)
-    try:
-        return small_image(side.folder, cell.artifact_path, SIDE)
-    except FileNotFoundError:
-        return "there is no such file"
-    except (OSError, ImageError) as error:
-        return str(error)
+    return output_image(side.folder, cell.artifact_path, SIDE)
 
 
 def _side_by_side(outputs: Sequence[Image.Image]) -> Image.Image:

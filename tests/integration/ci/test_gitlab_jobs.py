@@ -47,7 +47,12 @@ def execute(machine: Machine, tmp_path: Path, gitlab: str) -> Callable[..., Pipe
     """``execute(project, NAME=value, ...)`` runs the jobs of a pipeline with these variables."""
 
     def run(project: Path, **variables: str) -> Pipeline:
-        of_gitlab = {"CI_API_V4_URL": gitlab, "CI_PROJECT_ID": "5", "CI_MERGE_REQUEST_IID": "7"}
+        of_gitlab = {
+            "CI_API_V4_URL": gitlab,
+            "CI_PROJECT_ID": "5",
+            "CI_MERGE_REQUEST_IID": "7",
+            "CI_DEFAULT_BRANCH": "main",
+        }
         pipeline = Pipeline(machine, project, tmp_path / "pipeline", {**of_gitlab, **variables})
         pipeline.execute()
         return pipeline
@@ -98,7 +103,7 @@ def test_without_a_token_there_is_no_comment(
 def test_the_default_branch_has_the_report_that_merge_requests_are_compared_with(
     execute: Callable[..., Pipeline], project: Path, notes: list[tuple[str, str, str]]
 ) -> None:
-    variables = {"CI_PIPELINE_SOURCE": "push", "CI_DEFAULT_BRANCH": "main", "VISIONEVAL_COMMENT_TOKEN": "a-token"}
+    variables = {"CI_PIPELINE_SOURCE": "push", "VISIONEVAL_COMMENT_TOKEN": "a-token"}
     pipeline = execute(project, **variables, CI_COMMIT_BRANCH="main", CI_MERGE_REQUEST_IID="")
     ((job,),) = pipeline.jobs.values()
     assert (job.name, job.succeeded) == ("replay", True), job.log

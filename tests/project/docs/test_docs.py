@@ -10,15 +10,9 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from visioneval import Record
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
-from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, PROVIDERS, config_of
-from visioneval.providers.mock import MockParams
-from visioneval.records import between_cells, labels
-from visioneval.records import questions as question_file
-from visioneval.records.model import JudgeAnswer
 from visioneval.suite import case, questions
 from visioneval.suite.entries import judges
 from visioneval.suite.metrics import BUILT_IN
@@ -41,7 +35,6 @@ SHARED = {
 
 
 TABLES: list[tuple[str, str, type[BaseModel]]] = [
-    ("reference/providers/mock.md", "mock", MockParams),
     ("reference/graders/index.md", "rubric", config_of(GRADERS, "rubric")),
     ("reference/graders/index.md", "alignment", config_of(GRADERS, "alignment")),
     ("reference/graders/index.md", "gecko", config_of(GRADERS, "gecko")),
@@ -52,16 +45,6 @@ TABLES: list[tuple[str, str, type[BaseModel]]] = [
     ("reference/graders/index.md", "Panels", judges.PanelOptions),
     ("reference/graders/index.md", "locality", config_of(GRADERS, "locality")),
     ("reference/graders/index.md", "reference", config_of(GRADERS, "reference")),
-    ("records.md", "Record", Record),
-    ("records.md", "Panels", JudgeAnswer),
-    ("records.md", "Session", LabelSession),
-    ("records.md", "Step", LabelStep),
-    ("records.md", "Label", labels.Label),
-    ("records.md", "Draw", labels.CellDraw),
-    ("records.md", "Drawn cell", labels.DrawnCell),
-    ("records.md", "Preference", between_cells.Preference),
-    ("records.md", "Diversity", between_cells.CaseDiversity),
-    ("records.md", "questions.json", question_file.PromptQuestions),
 ]
 """The pages and headings of tables, and the model whose fields each lists."""
 
@@ -143,10 +126,12 @@ def test_every_grader_has_a_section_and_every_provider_a_page() -> None:
         assert (ROOT / f"docs/reference/providers/{name}.md").is_file()
 
 
-def test_the_readme_names_every_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_leads_to_every_command() -> None:
+    path = "docs/reference/commands.md"
+    assert f"({path})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / path).read_text(encoding="utf-8")
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        assert f"visioneval {name}" in readme, name
+        assert f"visioneval {name}" in page, name
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:

@@ -49,18 +49,12 @@ def seen(case: TestCase) -> dict[str, Any]:
 EXPECTED: list[dict[str, dict[str, Any]]] = [
     {
         "sale": {"prompt": "A poster for a shop", "tags": ("posters",), "texts": ("SALE", "50 %")},
-        "menu": {"prompt": "A menu for a café", "tags": ("posters",), "texts": ("Soup", "Bread")},
     },
     {"7_1": {"prompt": "A cup, studio light", "tags": ("cup", "plate"), "metadata": {"look": "flat"}}},
     {"cup": {"prompt": "A cup on a plate", "tags": ("dpg",), "questions": ("1<>", "2<>", "3<1,2>")}},
     {
         "cup": {"prompt": "A cup on a plate", "metadata": {"looks": ["flat"]}},
         "dog": {"prompt": "A dog", "metadata": {"looks": ["bold", "bold"]}},
-    },
-    {"sale": {"prompt": "A poster for a shop"}},
-    {
-        "fox": {"prompt": "A photo of a fox", "tags": ("wild",)},
-        "cat": {"prompt": "A photo of a cat", "tags": ("tame",)},
     },
     {
         "texts": {"prompt": "A cup", "questions": ("q1<>", "q2<>")},

@@ -82,7 +82,6 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
     printed = _printed()
     assert {
         "README.md",
-        "docs/reference/suite/datasets.md",
         "visioneval/cli/github.yml",
         "visioneval/installation.py",
     } <= printed.keys()

@@ -54,18 +54,19 @@ def test_a_page_is_as_filled_from_the_code(page: str) -> None:
 
 
 def test_each_model_is_on_one_page() -> None:
-    listed = [
-        block["name"]
-        for text in PAGES.values()
-        for block in reference().BLOCK.finditer(text)
-        if block["kind"] == "keys" and block["without"] is None
+    blocks = [block for text in PAGES.values() for block in reference().BLOCK.finditer(text) if block["kind"] == "keys"]
+    whole = [block["name"] for block in blocks if block["without"] is None]
+    assert [name for name in whole if whole.count(name) > 1] == []
+    assert reference().models().keys() - {block["name"] for block in blocks} == set()
+
+
+def test_each_key_has_a_type_and_a_sentence() -> None:
+    rows = [
+        (name, *re.split(r"(?<!\\) \| ", line[2:-2]))
+        for name in reference().models()
+        for line in reference().keys(name, (), "", {}).splitlines()[2:]
     ]
-    suite_models = {"Suite", *(name for name, model in suite_schema()["$defs"].items() if "properties" in model)}
-    assert [name for name in listed if listed.count(name) > 1] == []
-    partly = {
-        name for name in suite_models - set(listed) if any(f"<!-- keys: {name} without" in PAGES[p] for p in PAGES)
-    }
-    assert suite_models - set(listed) - partly == set()
+    assert [row for row in rows if not row[2] or not row[4].rstrip().endswith((".", ")", "?", "`"))] == []
 
 
 def example_suite(text: str) -> dict[str, Any]:

@@ -53,9 +53,9 @@ def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
 
 
 def changed(text: str, diff: str) -> str:
-    """The text after a change: its lines after ``-`` and a space must be in the text once."""
+    """The text with the lines after ``-`` replaced by those after ``+``. What is replaced must be in it once."""
     lines = diff.splitlines(keepends=True)
-    before, after = ("".join(line[1:] for line in lines if line[0] in f" {sign}") for sign in "-+")
+    before, after = ("".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +"))
     assert text.count(before) == 1, diff
     return text.replace(before, after)
 
@@ -77,6 +77,12 @@ def test_what_a_page_shows_must_be_in_the_output_in_its_order() -> None:
     assert missing_output("copy ... PASS\n", output) == []
     assert missing_output("file PASS\ncopy FAIL\n", output) == ["copy FAIL"]
     assert missing_output("4 cells\n", output) == ["4 cells"]
+
+
+def test_a_diff_changes_what_is_there_once() -> None:
+    assert changed("a: 1\nb: 2\n", " a: 1\n-b: 2\n+b: 3\n+c: 4\n") == "a: 1\nb: 3\nc: 4\n"
+    with pytest.raises(AssertionError):
+        changed("b: 2\nb: 2\n", "-b: 2\n+b: 3\n")
 
 
 def readme_sections() -> dict[str, str]:

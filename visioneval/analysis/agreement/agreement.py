@@ -131,9 +131,17 @@ def _check(
 
 
 class Agreement(Frozen):
-    """The result of ``agree``. ``notes`` are sentences about missing results and ignored labels.
+    """The result of ``agree``, which ``agreement --json`` prints.
 
-    ``correction`` is present if it was requested. ``allowed_unmeasured`` is the share that ``--allow`` grants.
+    ``graders`` compares each metric with people: ``measures``, ``ceiling``, ``grader_as_rater``, ``confusion`` and
+    ``disputed``. ``people`` is the agreement among raters, with ``split_items``, those with the largest disagreement;
+    ``raters`` has the ``repeats`` and ``anchors`` of each. A measure has ``value``, ``low``, ``high`` and ``n``; what
+    is missing is ``None``, and its ``note`` says why.
+
+    Each of ``minimums`` has its ``state``, the estimate ``value``, its lower bound ``low``, the ``bound`` that counts
+    (``low`` or ``estimate``), the number of ``unmeasured`` labeled cells, and a ``note``. ``allowed_unmeasured`` is the
+    share that ``--allow`` grants. ``correction`` is present if it was requested. ``notes`` are sentences about missing
+    results and ignored labels.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -81,7 +81,7 @@ class ScaleScore(_CaseMetric):
     )
     description: Text = Field(description="What the judge scores.")
     anchors: dict[str, Text] = Field(
-        default_factory=dict, description='A step or a range of steps: {5: ..., "0-2": ...}'
+        default_factory=dict, description='What a step or a range of steps means: {5: ..., "0-2": ...}.'
     )
 
     @field_validator("anchors", mode="before")

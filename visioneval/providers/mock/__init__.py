@@ -86,17 +86,24 @@ VIDEO_SIZE = "320x180"
 
 
 class MockParams(Frozen):
-    """The parameters of a mock. ``seconds``, ``frame_rate`` and ``audio`` are those of a video."""
+    """The parameters of a mock."""
 
-    model: Literal["mock"] = "mock"
-    flaw: Flaw = "none"
-    size: Size = "1024x1024"
-    """Of a generation; an edit keeps the size of its base image. Default of a video: ``VIDEO_SIZE``."""
-    seed: int = 0
-    seconds: Annotated[float, Field(gt=0, le=60)] = 1.5
-    frame_rate: Annotated[int, Field(ge=1, le=60)] = 12
-    audio: bool = False
-    """Whether a video has a soundtrack: a quiet tone."""
+    model: Literal["mock"] = Field(default="mock", description="Always `mock`.")
+    flaw: Flaw = Field(
+        default="none",
+        description="The flaw of each output. Of videos only: `frozen` and `black` (from the middle on), `flicker` "
+        "(every second frame is darker) and `short` (a quarter of `seconds`).",
+    )
+    size: Size = Field(
+        default="1024x1024",
+        description=f"The size of a generation; of a video, `{VIDEO_SIZE}` by default. An edit keeps the size of its "
+        f"base "
+        "image.",
+    )
+    seed: int = Field(default=0, description="Another number gives another layout.")
+    seconds: Annotated[float, Field(gt=0, le=60)] = Field(default=1.5, description="Duration of a video.")
+    frame_rate: Annotated[int, Field(ge=1, le=60)] = Field(default=12, description="Frames per second of a video.")
+    audio: bool = Field(default=False, description="`true`: a video has a soundtrack, a quiet tone.")
 
     @property
     def of_images(self) -> dict[str, Any]:

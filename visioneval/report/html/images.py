@@ -36,6 +36,7 @@ MAX_EMBEDDED_VIDEO = 4_000_000
 MAX_EMBEDDED_VIDEOS = 64_000_000
 """Bytes of all videos in a page of one file."""
 LEFT_OUT = "left out by --redact"
+_NO_FILE, _NOT_DOWNLOADED = "there is no such file", "not downloaded from the store of the run"
 TINT = (255, 0, 128)
 WEBP = "image/webp"
 
@@ -87,7 +88,7 @@ class ReportImages(ABC):
             return {"why": LEFT_OUT, "name": REDACTED}
         image = _image_or_reason(lambda: self._put_run_image(self._run_image_path(relative)), relative)
         if "src" not in image and copies_of(self._run) is not None and not (self._run / relative).exists():
-            image["why"] = "not downloaded from the store of the run"
+            image["why"] = _NOT_DOWNLOADED
         return {**image, "kind": "video"} if Path(relative).suffix.lower() in VIDEOS else image
 
     def _run_image_path(self, relative: str) -> Path:
@@ -111,14 +112,21 @@ class ReportImages(ABC):
 def small_webp(run: Path, relative: str, side: int) -> bytes | None:
     """An image of a run, at most ``side`` pixels on its longer side; ``None`` if it cannot be read."""
     try:
-        return webp(small_image(run, relative, side), 80)
+        return webp(_small(images.within(run, relative), side), 80)
     except (OSError, ImageError):
         return None
 
 
-def small_image(run: Path, relative: str, side: int) -> Image.Image:
-    """An image of a run, at most ``side`` pixels on its longer side. Raises ``ImageError`` or ``OSError``."""
-    return _small(images.within(run, relative), side)
+def output_image(run: Path, relative: str, side: int) -> Image.Image | str:
+    """An output of a run, at most ``side`` pixels on its longer side, or why there is none."""
+    if relative == REDACTED:
+        return LEFT_OUT
+    try:
+        return _small(images.within(run, relative), side)
+    except FileNotFoundError:
+        return _NOT_DOWNLOADED if copies_of(run) is not None else _NO_FILE
+    except (OSError, ImageError) as error:
+        return str(error)
 
 
 class FolderImages(ReportImages):
@@ -169,10 +177,10 @@ class EmbeddedImages(ReportImages):
         self._video_bytes = 0
 
     def _put_thumb(self, path: Path) -> str:
-        return _data_url(webp(_small(path, THUMB_SIDE // 2), 70), WEBP)
+        return data_url(webp(_small(path, THUMB_SIDE // 2), 70), WEBP)
 
     def _put(self, path: Path) -> str:
-        return _data_url(webp(_small(path, self._side), 82), WEBP)
+        return data_url(webp(_small(path, self._side), 82), WEBP)
 
     def _put_run_image(self, path: Path) -> str:
         return self._embedded_video(path) if path.suffix.lower() in VIDEOS else self._put(path)
@@ -186,11 +194,11 @@ class EmbeddedImages(ReportImages):
             limit = "is too large for a page of one file: write the report as a folder"
             raise ImageError(f"the video ({size / 1_000_000:,.1f} MB) {limit}")
         self._video_bytes += size
-        return _data_url(path.read_bytes(), mime)
+        return data_url(path.read_bytes(), mime)
 
     def _put_derived(self, image: Image.Image, _name: str, /) -> str:
         image.thumbnail((self._side, self._side))
-        return _data_url(webp(image, 80), WEBP)
+        return data_url(webp(image, 80), WEBP)
 
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
@@ -200,7 +208,7 @@ def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
     except ImageError as error:
         return {"why": str(error), "name": shown}
     except FileNotFoundError:
-        return {"why": "there is no such file", "name": shown}
+        return {"why": _NO_FILE, "name": shown}
     except OSError as error:
         raise UsageError(f"{shown}: cannot be added to the report: {error.strerror or error}") from None
 
@@ -256,5 +264,6 @@ def webp(image: Image.Image, quality: int) -> bytes:
     return buffer.getvalue()
 
 
-def _data_url(data: bytes, mime: str) -> str:
+def data_url(data: bytes, mime: str) -> str:
+    """An address that has the data in itself."""
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"

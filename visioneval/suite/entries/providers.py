@@ -75,7 +75,12 @@ class Limits(Frozen):
 class Price(Frozen):
     """The price of a call in US dollars. Keys that it leaves out count as zero."""
 
-    per_image: Usd | None = Field(default=None, description="US dollars for each generated image or video.")
+    per_image: Usd | None = Field(
+        default=None,
+        description="US dollars for each generated image or video. A judge generates none: as its only price, this is "
+        "an "
+        "error, or a warning if a model run has the same price.",
+    )
     per_second: Usd | None = Field(default=None, description="US dollars for each second of generated video.")
     per_call: Usd | None = Field(default=None, description="US dollars for each call.")
     input_per_million: Usd | None = Field(default=None, description="US dollars for a million input tokens.")
