@@ -241,7 +241,11 @@ LARGEST = 2**62
 
 def _range(entry: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if abs(entry.get(name, LARGEST)) < LARGEST]
+    limits = [
+        f"{sign} {entry[name]:,}".removesuffix(".0")
+        for name, sign in signs.items()
+        if abs(entry.get(name, LARGEST)) < LARGEST
+    ]
     return f" {' and '.join(limits)}" if limits else ""
 
 

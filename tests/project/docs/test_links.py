@@ -20,7 +20,6 @@ MAX_WORDS = 1800
 LONGER = {
     "agreement.md",
     "architecture.md",
-    "ci.md",
     "extending.md",
     "graders.md",
     "ray.md",
