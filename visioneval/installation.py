@@ -77,6 +77,12 @@ def _present_extras() -> set[str]:
     return {extra for extra, is_present in present.items() if is_present} - {"vertex"}
 
 
+def git_address() -> str | None:
+    """The Git address that visioneval was installed from, with its commit, or ``None``. No user and password."""
+    address = _address() or ""
+    return address if address.startswith("git+") else None
+
+
 def _address() -> str | None:
     """Where visioneval was installed from, without user and password: "" for an index, ``None`` for a checkout.
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from visioneval import UsageError, installation
 from visioneval.cli import app
-from visioneval.installation import PACKAGES, install_command, needs
+from visioneval.installation import PACKAGES, git_address, install_command, needs
 from visioneval.running.prepare import check_extras
 
 ROOT = Path(__file__).parents[2]
@@ -59,15 +59,18 @@ def test_an_installation_from_an_address_is_repeated_with_the_extra(
 ) -> None:
     origin = {"url": url, "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": COMMIT}}
     installed_from(monkeypatch, json.dumps(origin))
+    assert git_address() == f"git+{shown}@{COMMIT}"
     assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ git+{shown}@{COMMIT}'"
     for kind in ({"archive_info": {}}, {"dir_info": {}}, {"dir_info": {"editable": False}}):
         install_command.cache_clear()
         installed_from(monkeypatch, json.dumps({"url": url, **kind}))
+        assert git_address() is None
         assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ {shown}'"
 
 
 def test_an_installation_from_an_index_is_repeated_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, None)
+    assert git_address() is None
     assert install_command("ocr") == "run pip install 'visioneval[ocr]'"
 
 

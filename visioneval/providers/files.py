@@ -132,7 +132,8 @@ class OutputDataset(TableFile):
     """Existing outputs in a file of rows. Rows match cases by id, or by prompt if they have no id."""
 
     fields: dict[str, str] = Field(
-        description="Columns or paths of `output`, of `id` or `prompt`, and of `model` if there are several."
+        description="Columns or paths of `output`, of `id` or `prompt`, and of `model` if there are several. Rows "
+        "without an id are matched to their case by the prompt."
     )
 
     @model_validator(mode="after")

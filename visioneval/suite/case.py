@@ -95,7 +95,8 @@ class Masks(Frozen):
 
     editable: FilePath | None = Field(
         default=None,
-        description="What may change. `validate` warns if 75 % of the image or more is inside, as in an inverted mask.",
+        description="What may change: pixels with an alpha below 250, in a file as large as the base image. `validate` "
+        "warns if 75 % of the image or more is inside, as in an inverted mask.",
     )
     clothing: FilePath | None = Field(default=None, description="The clothing of a person.")
     occluders: FilePath | None = Field(default=None, description="What lies in front of the clothing.")

@@ -21,9 +21,7 @@ LONGER = {
     "agreement.md",
     "architecture.md",
     "extending.md",
-    "graders.md",
     "ray.md",
-    "reference/graders/index.md",
     "scale.md",
 }
 """Pages of docs/ that are still longer."""

@@ -78,16 +78,20 @@ class VideoGrader(BaseGrader):
     }
 
     type: Literal["video"]
-    duration: Limits | None = Field(default=None, description="The minimum and maximum duration in seconds.")
-    frame_rate: Limits | None = Field(default=None, description="The minimum and maximum of frames per second.")
-    audio: YesNo | None = Field(default=None, description="Whether it must have a soundtrack, or must have none.")
+    duration: Limits | None = Field(default=None, description="`[min, max]` in seconds.")
+    frame_rate: Limits | None = Field(
+        default=None, description="`[min, max]` in frames per second. If the rate varies, both ends must be inside."
+    )
+    audio: YesNo | None = Field(
+        default=None, description="`true`: it must have a soundtrack; `false`: it must have none."
+    )
     max_frozen_s: Amount | None = Field(
-        default=0.5, description="The longest time, in seconds, for which the image may stand still; null: any."
+        default=0.5, description="The longest time in seconds for which the image may stand still; `null`: any."
     )
     max_black_share: Share | None = Field(
-        default=0.1, description="The largest share of the duration that may be black; null: any."
+        default=0.1, description="The largest share of the duration that may be black; `null`: any."
     )
-    max_flicker: Share | None = Field(default=0.01, description="The largest flicker; null: any.")
+    max_flicker: Share | None = Field(default=0.01, description="The largest `flicker`; `null`: any.")
 
     def extra_for(self, case: TestCase) -> str | None:
         return "video" if is_video(case) else None

@@ -66,9 +66,9 @@ class Limits(Frozen):
     )
     timeout_s: Seconds | None = Field(
         default=None,
-        description=f"Seconds for one attempt, also of a custom class, and of `command` without a time limit of its "
-        f"own. "
-        f"Default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f} for a generated video.",
+        description="Seconds for one attempt, also of a custom class, and of `command` without a time limit of its "
+        f"own. Default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f} for a generated video. "
+        "Gemini's SDK gives up after 600 s.",
     )
 
 
