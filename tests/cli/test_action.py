@@ -176,6 +176,20 @@ def test_only_suites_with_the_tag_are_redacted(suites: Callable[..., None], run:
     assert outputs["days"] == "1"
 
 
+def test_images_are_small_files_that_only_the_comment_refers_to(suites: Callable[..., None], run: Any) -> None:
+    suites("logos")
+    break_suite("logos")
+    code, _ = run(suites="logos.yaml", images="true")
+    assert code == 1
+    (compare,) = (words for words in run.commands if words[0] == "compare")
+    assert " ".join(compare).endswith("--thumbnails visioneval-results/thumbnails --cache visioneval-cache")
+    named = re.findall(r"!\[.*?\]\((thumbnails/.*?)\)", Path("visioneval-results/comment.md").read_text())
+    assert len(named) == 2
+    assert all(Path("visioneval-results", name).is_file() for name in named)
+    summary = Path("GITHUB_STEP_SUMMARY").read_text()
+    assert (summary.count("(image in the artifact)"), summary.count("](thumbnails/")) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
