@@ -23,6 +23,7 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.plugins import GRADERS, config_of
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
@@ -147,7 +148,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|kinds|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|figures)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -180,6 +181,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
+        elif block["kind"] == "metrics":
+            body = metrics(block["name"])
         else:
             body = {"commands": command_line, "names": python_names, "kinds": kinds_of_change}[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
@@ -283,6 +286,13 @@ def _signature(value: Any) -> str:
         return "(...)"
     text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
     return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
+
+
+def metrics(name: str) -> str:
+    """The table of what a type of grader writes."""
+    meanings: Mapping[str, str] = config_of(GRADERS, name).meanings
+    rows = [f"| `<key>{suffix}` | {meaning} |" for suffix, meaning in meanings.items()]
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
 
 
 def kinds_of_change() -> str:

@@ -49,7 +49,10 @@ class FilesProvider(BaseProvider):
     path: FilePath | None = Field(
         default=None, description="A pattern with `{case}`, `{model}` (the label) and `{sample}`."
     )
-    run: FilePath | None = Field(default=None, description="`RUN` or `RUN@LABEL`: the outputs of another run.")
+    run: FilePath | None = Field(
+        default=None,
+        description="`RUN` or `RUN@LABEL`: the outputs of another run. One that is missing or was changed is an ERROR.",
+    )
     dataset: OutputDataset | None = Field(
         default=None, description="A file of rows that names the output of each case."
     )

@@ -165,7 +165,8 @@ class _CaseFields(Frozen):
     prompt: Prompt = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="What is asked for: a template. Optional if the case has `turns`, or if nothing is generated or "
+        description="What is asked for: a template. Quote it if it contains ` #` or `: `, which YAML reads as a "
+        "comment or a key. Optional if the case has `turns`, or if nothing is generated or "
         "shown (`outputs: none`).",
     )
     criteria: str | None = Field(

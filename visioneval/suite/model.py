@@ -87,7 +87,10 @@ class Suite(Frozen):
     description: str | None = Field(default=None, description="A note for readers.")
     task: TaskType | None = Field(default=None, description="The task of cases that name none.")
     vars: dict[VarName, Any] = Field(
-        default_factory=dict, description="Variables for every template, by name. `--var NAME=VALUE` replaces one."
+        default_factory=dict,
+        description="Variables for every template, by name. `--var NAME=VALUE` replaces one. One whose name ends in "
+        "`api_key`, `token`, `secret` or `password` is secret if `--var` sets it, and any is that "
+        "contains a secret of the environment.",
     )
     templates_dir: Text | None = Field(
         default=None,

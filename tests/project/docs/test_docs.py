@@ -82,6 +82,12 @@ def test_the_readme_leads_to_every_command() -> None:
         assert f"visioneval {name}" in page, name
 
 
+def test_the_readme_leads_to_the_pages_that_teach_and_explain() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [page for folder in ("how_to", "explanation") for page in (ROOT / "docs" / folder).glob("*.md")]
+    assert [page.name for page in pages if f"({page.relative_to(ROOT)})" not in readme] == []
+
+
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     navigation = (ROOT / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]

@@ -15,7 +15,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
-from test_docs import ROOT, rows_of
+from test_docs import ROOT
 
 from visioneval import bounds
 from visioneval.analysis.compare.gates import DEFAULT as DEFAULT_GATES
@@ -168,10 +168,3 @@ def test_the_reference_of_keys_has_the_defaults_of_the_code() -> None:
             assert row[2].replace("\\|", "|") == expected, f"{name}.{key}"
             checked += bool(expected)
     assert checked > 200
-
-
-def test_the_table_of_bounds_is_true() -> None:
-    rows = rows_of("reference/suite/limits.md", "Bounds")
-    settings = {bound.setting.flag: bound.setting for bound in bounds.ALL}
-    assert set(rows) == set(settings)
-    assert [flag for flag, bound in settings.items() if f" {bound.default:,} |" not in rows[flag]] == []

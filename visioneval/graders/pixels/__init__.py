@@ -66,6 +66,22 @@ class LocalityGrader(RegisteringGrader):
             "images and an editable mask, and only with tolerance: redrawn",
         )
     )
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "everything is within the limits",
+        ".changed_outside": "the share of the pixels outside the mask that changed visibly",
+        ".worst_window": "the largest share of a window of 24 x 24 pixels outside in which a change is seen",
+        ".ssim_outside": "the structural similarity outside; without a limit",
+        ".changed_inside": "the share of the pixels inside the mask that changed",
+        ".sharpness_outside": "the fine detail that is left outside, if there was any: 1 is as sharp as the input",
+        ".shift": "how far the whole image moved, as a share of its shorter side; not with another aspect ratio",
+        ".magnification": "the factor by which it was enlarged or reduced, 1 or more; not with another aspect ratio",
+        ".content_change": "with `redrawn`: how far the worst window exceeds 2.5 times `redraw` (CIE76)",
+        ".redraw": "with `redrawn`: the difference that nine of ten windows do not exceed",
+        ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
+        ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",
+        ".isolated_change": "with `reencode`, unless the output was encoded again: the pixels of the largest change "
+        "that stands alone",
+    }
 
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact", "redrawn"] = Field(
@@ -170,6 +186,14 @@ class ReferenceGrader(RegisteringGrader):
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("", ".ssim", ".delta_e", ".worst_window", ".shift", ".magnification"), "a reference"
     )
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "everything is within the limits",
+        ".ssim": "the structural similarity, -1 to 1; 1 is identical",
+        ".delta_e": "the mean color difference (CIEDE2000)",
+        ".worst_window": "the largest share of a window of 24 x 24 pixels in which a change is seen",
+        ".shift": "how far the whole image moved, as a share of its shorter side",
+        ".magnification": "the factor by which it was enlarged or reduced, 1 or more",
+    }
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(

@@ -22,6 +22,13 @@ class PropertiesGrader(BaseGrader):
         ".format": "expect.format",
         ".alpha": "expect.alpha or an image to edit",
     }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "all that the case asks for is right, and the image is not blank",
+        ".size": "with `expect.size` or `expect.aspect_ratio`: whether it is right",
+        ".format": "with `expect.format`: whether it is right",
+        ".alpha": "whether it has transparent pixels as `expect.alpha` asks, by the table below",
+        ".blank": "whether it is one flat color on white and on black",
+    }
 
     type: Literal["properties"]
 
@@ -75,6 +82,19 @@ class VideoGrader(BaseGrader):
     needs: ClassVar[Mapping[str, str]] = {
         "": "task: video_generation",
         ".size": "expect.size or expect.aspect_ratio",
+    }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "size, duration, frame rate and sound are as expected, and no limit is exceeded",
+        ".size": "for cases that expect a size: whether it is right",
+        ".duration_s": "seconds from the first frame to the end of the last, without longer sound",
+        ".width": "pixels, as players turn the video",
+        ".height": "pixels, as players turn the video",
+        ".frame_rate": "frames per second on average",
+        ".has_audio": "whether it has a soundtrack, also a silent one",
+        ".frozen_s": "seconds of the longest time in which the image stands still",
+        ".frozen_share": "the share of the duration in such times of at least 0.2 s",
+        ".black_share": "the share of the duration with 98 % of the pixels at or below 10 % of white's luma",
+        ".flicker": "how much the luminance of a quarter of the image jumps and jumps back within 0.1 s, 0 to 1",
     }
 
     type: Literal["video"]

@@ -63,6 +63,17 @@ class TextGrader(BaseGrader, PanelOptions):
         ".shown_s": "task: video_generation and expect.text.required",
         ".doubtful_extra": "expect.text.extra: forbid",
     }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "required lines are there, forbidden ones are not, and with `extra: forbid` nothing else is",
+        ".recall": "the share of the required lines that are there",
+        ".cer": "edits between missing lines and the nearest readings, per character of the required lines, without "
+        "white space",
+        ".shown_s": "of a video: how many seconds in a row a line is shown, for the line with the shortest time",
+        ".word_accuracy": "with `measure`: the share of the words of the required lines that were read",
+        ".ned": "with `measure`: the normalized edit distance, 0 (equal) to 1",
+        ".complete": "with `measure`: whether that distance is 0",
+        ".doubtful_extra": "with `extra: forbid`: the number of signs that may be shapes",
+    }
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(

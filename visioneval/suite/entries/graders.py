@@ -141,6 +141,8 @@ class BaseGrader(Frozen):
 
     needs: ClassVar[Mapping[str, str]] = {}
     """What a case must contain for a metric, by the metric's name without the grader's key."""
+    meanings: ClassVar[Mapping[str, str]] = {}
+    """What each of its metrics says, by the same names, for the reference. Empty if the suite names its metrics."""
 
     key: Name = Field(
         description="Its unique name. Its metrics begin with it, except those of a rubric and of a class of your own."
