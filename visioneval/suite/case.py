@@ -48,7 +48,7 @@ BASE_ROLE = "base"
 class InputImage(Frozen):
     """An input image of a case. YAML also accepts a plain path."""
 
-    path: FilePath = Field(description="The image file, relative to the suite.")
+    path: FilePath = Field(description="The image file, relative to the file that names it.")
     role: Name = Field(
         default=BASE_ROLE,
         description="What the image is for, such as garment. People and judges see further images with the role base "
@@ -112,7 +112,7 @@ class ExpectText(Frozen):
     )
     extra: Literal["allow", "forbid"] = Field(
         default="allow",
-        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+        description="`forbid`: other text fails. A lone sign that may be a shape is only counted, in `doubtful_extra`.",
     )
 
     @model_validator(mode="after")
@@ -201,8 +201,8 @@ class _CaseFields(Frozen):
     )
     flaky: YesNo = Field(
         default=False,
-        description="`true`: later comparisons with this run report the case and never fail on it. A comparison of "
-        "flaky cases only exits 3.",
+        description="`true`: later comparisons with this run report the case and never fail on it. If all compared "
+        "cases are flaky, the comparison exits 3.",
     )
     metadata: dict[str, Any] = Field(default_factory=dict, description="Any values, for templates and custom classes.")
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

@@ -79,7 +79,7 @@ class ComputedMetric(Frozen):
         "and intervals stay within it.",
     )
     better: Literal["higher", "lower", "none"] = Field(
-        default="higher", description="Which values are better, for comparisons."
+        default="higher", description="Which values are better, for comparisons; `none`: neither."
     )
 
     @field_validator("expression")
