@@ -153,7 +153,7 @@ def test_the_readme_says_what_the_page_about_installing_says() -> None:
     assert {" ".join(line.split()) for line in lines} <= {" ".join(line.split()) for line in page.splitlines()}
     weights = dict(re.findall(r"^\| `?(\w+)`? \| .* \| (\d+) MB \|$", page, re.MULTILINE))
     (opencv,) = re.findall(r"OpenCV takes (\d+)", page)
-    assert f"The base takes {weights['none']} MB, OpenCV {opencv} of\nthem" in section
+    assert f"The base takes {weights['none']} MB, OpenCV {opencv} of them" in section
     assert f"adds {weights['ocr']} MB" in section
 
 
