@@ -23,6 +23,8 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.plugins import GRADERS, config_of
+from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
@@ -30,6 +32,8 @@ from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
 
 RECORDS = (
@@ -48,6 +52,8 @@ RECORDS = (
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
 """The models of ``params`` that are checked."""
+SHARED: tuple[type[BaseModel], ...] = (BaseGrader, PanelOptions)
+"""The keys that several entries of a suite have in common."""
 
 
 def command_line() -> str:
@@ -99,6 +105,7 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
+    found |= {model.__name__: model.model_json_schema() for model in SHARED}
     return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
 
 
@@ -141,11 +148,12 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names)(?:: (?P<name>\w+)(?: without (?P<without>[\w ]+))?)? -->\n"
+    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|figures)"
+    r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
 )
-"""A generated part of a page."""
+"""A generated part of a page. Figures are measured by the program that the block names, and are kept as they are."""
 
 
 def pages_of_models(texts: Mapping[str, str]) -> dict[str, str]:
@@ -168,11 +176,15 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     pages = pages_of_models(texts)
 
     def fill(block: re.Match[str]) -> str:
+        if block["kind"] == "figures":
+            return block[0]
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
+        elif block["kind"] == "metrics":
+            body = metrics(block["name"])
         else:
-            body = command_line() if block["kind"] == "commands" else python_names()
+            body = {"commands": command_line, "names": python_names, "kinds": kinds_of_change}[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
 
     return BLOCK.sub(fill, texts[page])
@@ -217,7 +229,7 @@ def _type(entry: Mapping[str, Any]) -> str:
 
 @cache
 def _definitions() -> Mapping[str, Mapping[str, Any]]:
-    return {name: model for root in (*RECORDS, None) for name, model in _schema(root).get("$defs", {}).items()}
+    return {name: model for root in (*RECORDS, *SHARED, None) for name, model in _schema(root).get("$defs", {}).items()}
 
 
 def _schema(model: type[BaseModel] | None) -> Mapping[str, Any]:
@@ -274,6 +286,21 @@ def _signature(value: Any) -> str:
         return "(...)"
     text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
     return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
+
+
+def metrics(name: str) -> str:
+    """The table of what a type of grader writes."""
+    meanings: Mapping[str, str] = config_of(GRADERS, name).meanings
+    rows = [f"| `<key>{suffix}` | {meaning} |" for suffix, meaning in meanings.items()]
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+
+
+def kinds_of_change() -> str:
+    """The table of what ``probe`` changes."""
+    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
+    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
+    head = ["| kind | change | strengths |", "|---|---|---|"]
+    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
 
 
 def notebook(text: str) -> str:

@@ -144,6 +144,19 @@ def test_the_page_has_the_extras_of_the_image() -> None:
     assert re.findall(r"`(\w+)`", sentence) == in_image.split(",")
 
 
+def test_the_readme_says_what_the_page_about_installing_says() -> None:
+    """The page's lines are tried in fresh environments, and its weights are measured."""
+    page = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^pip install .*", section, re.MULTILINE)
+    assert [line.rsplit("# ")[-1] for line in lines] == ["today", "once published"]
+    assert {" ".join(line.split()) for line in lines} <= {" ".join(line.split()) for line in page.splitlines()}
+    weights = dict(re.findall(r"^\| `?(\w+)`? \| .* \| (\d+) MB \|$", page, re.MULTILINE))
+    (opencv,) = re.findall(r"OpenCV takes (\d+)", page)
+    assert f"The base takes {weights['none']} MB, OpenCV {opencv} of them" in section
+    assert f"adds {weights['ocr']} MB" in section
+
+
 def test_the_extras_exist() -> None:
     named = {word for words in _printed().values() for word in words if _is_of_a_checkout(word)}
     extras = {extra for word in named for extra in word.strip(".[]").split(",") if extra}

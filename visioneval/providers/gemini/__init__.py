@@ -141,7 +141,8 @@ class VeoParams(Frozen):
     )
     resize_mode: Literal["crop", "pad"] | None = Field(default=None, description="How an input image is fitted.")
     output_gcs_uri: BucketUri | None = Field(
-        default=None, description="A bucket's folder for the video. Needs `--trust-suite`."
+        default=None,
+        description="A bucket's folder for the video. Needs `--trust-suite`. Not part of the cache's key.",
     )
 
 
@@ -158,13 +159,17 @@ class OmniParams(Frozen):
     )
     system_instruction: Text | None = Field(default=None, description="An instruction besides the prompt.")
     delivery: Literal["inline", "uri"] | None = Field(
-        default=None, description="Whether the answer has the video or its address."
+        default=None,
+        description="`uri`: the answer names a file of the Gemini API, or an object below `output_gcs_uri`. Not part "
+        "of the cache's key.",
     )
     output_gcs_uri: BucketUri | None = Field(
-        default=None, description="A bucket's folder for the video. Needs `--trust-suite`."
+        default=None,
+        description="A bucket's folder for the video. Needs `--trust-suite`. Not part of the cache's key.",
     )
     background: YesNo = Field(
-        default=True, description="`false`: the call itself answers, so that nothing can be resumed."
+        default=True,
+        description="`false`: the call itself answers, and a killed call is paid again. Not part of the cache's key.",
     )
 
 

@@ -49,7 +49,7 @@ class ImagesOrVideos(GeneratingProvider):
 class OpenAIProvider(ImagesOrVideos, OpenAIOptions, DeclaredHosts):
     """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
 
-    With ``api: videos``, a server that speaks ``/v1/videos``.
+    With ``api: videos``, a server that has ``/v1/videos``.
     """
 
     usual_tokens: ClassVar[int] = 6_200
