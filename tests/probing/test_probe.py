@@ -316,7 +316,10 @@ def test_graders_that_cannot_be_probed_are_named(folder: Folder) -> None:
         (["--kinds", "pixel.patch"], r"no kind of change 'pixel.patch'"),
         (["--kinds", "prompt.number"], r"only judges read prompts: add --judges"),
         (["--min-detection", "copy.letter"], r"write KIND:RATE"),
-        (["--min-detection", "copy.lettr:0.9"], r"no kind of perturbation 'copy.lettr' \(did you mean 'copy.letter'\?\)"),
+        (
+            ["--min-detection", "copy.lettr:0.9"],
+            r"no kind of perturbation 'copy.lettr' \(did you mean 'copy.letter'\?\)",
+        ),
         (["--min-detection", "harmless.jpeg:0.9"], r"no kind of perturbation 'harmless.jpeg'"),
         (["--min-detection", "copy.letter:9"], r"'9' is not a rate from 0 to 1"),
         (["--min-detection", "pixels@12:0.9"], r"write KIND@STRENGTH:RATE"),
