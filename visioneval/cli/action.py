@@ -204,7 +204,8 @@ def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
             *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow)),
             *(("--confirm", inputs.confirm, *calls) if inputs.confirm else ()),
             *("--markdown", files["compare.md"], "--junit", files["compare.xml"], "--html", files["compare.html"]),
-            *(("--thumbnails", RESULTS / "thumbnails", "--cache", inputs.cache) if inputs.has_images else ()),
+            *(("--thumbnails", RESULTS / "thumbnails") if inputs.has_images else ()),
+            *(("--cache", inputs.cache) if inputs.has_images and inputs.is_offline else ()),
         )
     code = ExitCode.most_severe([*codes, compared or 0])
     texts = {kind: files[kind].read_text(encoding="utf-8") for kind in ("compare.md", "run.md") if files[kind].exists()}
