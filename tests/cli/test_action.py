@@ -86,7 +86,7 @@ def test_a_suite_is_replayed_and_compared_with_its_baseline(suites: Callable[...
     suites("logos")
     code, outputs = run(suites="logos.yaml")
     assert (code, outputs["code"]) == (0, "0")
-    assert outputs["outcome"] == "All gates passed"
+    assert outputs["outcome"] == "All gates passed: 0 broken, 2 still passing"
     assert outputs["paths"].splitlines() == ["visioneval-results", "runs"]
     assert (outputs["artifact"], outputs["days"]) == ("visioneval", "0")
     assert [words[0] for words in run.commands] == ["validate", "run", "compare", "site"]
@@ -108,7 +108,7 @@ def test_later_suites_run_after_one_that_failed(suites: Callable[..., None], run
     break_suite("logos")
     code, outputs = run(suites="logos.yaml\n\n  ./signs.yaml\n")
     assert code == 1
-    assert outputs["outcome"] == "1 of 2 suites failed; logos: A gate failed"
+    assert outputs["outcome"] == "1 of 2 suites failed; logos: A gate failed: 2 broken"
     assert [words[1] for words in run.commands if words[0] == "run"] == ["logos.yaml", "signs.yaml"]
     summary = Path("GITHUB_STEP_SUMMARY").read_text()
     assert summary.count("## visioneval compare: ") == 2
@@ -160,7 +160,11 @@ def test_shards_are_merged(suites: Callable[..., None], run: Any) -> None:
     assert not [words for words in run.commands if words[0] in ("compare", "site")]
     Path("runs").rename("visioneval-shards")
     code, outputs = run(suites="logos.yaml", merge="true")
-    assert (code, outputs["outcome"], outputs["artifact"]) == (0, "All gates passed", "visioneval")
+    assert (code, outputs["outcome"], outputs["artifact"]) == (
+        0,
+        "All gates passed: 0 broken, 2 still passing",
+        "visioneval",
+    )
     assert [words[0] for words in run.commands[-3:]] == ["merge", "compare", "site"]
 
 
