@@ -1,4 +1,4 @@
-"""A model without a key: it paints a gradient for each prompt, and counts as paid."""
+"""A model without a key: it paints a gradient for each prompt. Its cost comes from the prices of the suite."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
@@ -148,7 +149,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|templates|figures)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -184,7 +185,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         elif block["kind"] == "metrics":
             body = metrics(block["name"])
         else:
-            body = {"commands": command_line, "names": python_names, "kinds": kinds_of_change}[block["kind"]]()
+            makers = {"commands": command_line, "names": python_names, "kinds": kinds_of_change, "templates": templates}
+            body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
 
     return BLOCK.sub(fill, texts[page])
@@ -293,6 +295,30 @@ def metrics(name: str) -> str:
     meanings: Mapping[str, str] = config_of(GRADERS, name).meanings
     rows = [f"| `<key>{suffix}` | {meaning} |" for suffix, meaning in meanings.items()]
     return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+
+
+def templates() -> str:
+    """The table of graders' templates: which variables each must show a judge, and which it may use."""
+    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
+    options: dict[str, dict[str, Any]] = {
+        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
+        "alignment": {},
+        "gecko": {"check_questions": True},
+        "text": {"extract": "judge", "describe": True},
+        "pairwise": {},
+    }
+    rows = []
+    for name, given in options.items():
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
+        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
+        for template in grader.judge_templates(case, {"vars": 1}):
+            must, known = template.must_show, contexts[template.name]
+            assert {*must, *template.instead} <= known.keys()
+            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
+            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
+            option = "" if template.option == "template" else f"`{template.option}`, "
+            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
+    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
 
 
 def kinds_of_change() -> str:

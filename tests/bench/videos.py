@@ -1,10 +1,6 @@
-"""What the video grader catches, and on which flawless videos it raises a false alarm: the figures of docs/reference/measured.md.
+"""What the video grader catches, and which flawless videos fail: the figures of docs/reference/measured.md.
 
-The largest flicker of flawless videos, at most 9 of each: camera pan of 2 pixels per frame 0.0000, slow pan (0.25) 0.0007,
-fast pan (8) 0.0008, still camera with grain of sigma 2 0.0009 and sigma 10 0.0017, slow fade to a third of the brightness
-0.0000, hard cuts between four scenes 0.0027, handheld camera 0.0032, slow zoom 0.0003, object that crosses a still scene
-with grain 0.0001. At low quality, the encoder still refines an image that stands still, which shortens the frozen time.
-
+At low quality, the encoder still refines an image that stands still, which shortens the frozen time.
 Run it with ``python -m tests.bench.videos``. It takes about ten minutes of CPU.
 """
 

@@ -86,7 +86,7 @@ def test_a_suite_is_replayed_and_compared_with_its_baseline(suites: Callable[...
     suites("logos")
     code, outputs = run(suites="logos.yaml")
     assert (code, outputs["code"]) == (0, "0")
-    assert outputs["outcome"] == "All gates passed"
+    assert outputs["outcome"] == "All gates passed: 0 broken, 2 still passing"
     assert outputs["paths"].splitlines() == ["visioneval-results", "runs"]
     assert (outputs["artifact"], outputs["days"]) == ("visioneval", "0")
     assert [words[0] for words in run.commands] == ["validate", "run", "compare", "site"]
@@ -108,7 +108,7 @@ def test_later_suites_run_after_one_that_failed(suites: Callable[..., None], run
     break_suite("logos")
     code, outputs = run(suites="logos.yaml\n\n  ./signs.yaml\n")
     assert code == 1
-    assert outputs["outcome"] == "1 of 2 suites failed; logos: A gate failed"
+    assert outputs["outcome"] == "1 of 2 suites failed; logos: A gate failed: 2 broken"
     assert [words[1] for words in run.commands if words[0] == "run"] == ["logos.yaml", "signs.yaml"]
     summary = Path("GITHUB_STEP_SUMMARY").read_text()
     assert summary.count("## visioneval compare: ") == 2
@@ -160,20 +160,53 @@ def test_shards_are_merged(suites: Callable[..., None], run: Any) -> None:
     assert not [words for words in run.commands if words[0] in ("compare", "site")]
     Path("runs").rename("visioneval-shards")
     code, outputs = run(suites="logos.yaml", merge="true")
-    assert (code, outputs["outcome"], outputs["artifact"]) == (0, "All gates passed", "visioneval")
+    assert (code, outputs["outcome"], outputs["artifact"]) == (
+        0,
+        "All gates passed: 0 broken, 2 still passing",
+        "visioneval",
+    )
     assert [words[0] for words in run.commands[-3:]] == ["merge", "compare", "site"]
 
 
 def test_only_suites_with_the_tag_are_redacted(suites: Callable[..., None], run: Any) -> None:
     suites("faces", "logos")
-    code, outputs = run(suites="faces.yaml\nlogos.yaml", redact="faces")
-    assert (code, outputs["paths"]) == (0, "visioneval-results")
+    code, _ = run(suites="faces.yaml\nlogos.yaml", redact="faces")
+    assert code == 0
     for words in run.commands:
         is_hidden = words[0] != "validate" and ("faces.yaml" in words or "faces-visioneval" in words)
         assert ("--redact" in words) == (is_hidden or words[0] == "site"), words
     assert "`bread`" not in Path("visioneval-results/comment.md").read_text()
-    _, outputs = run(suites="faces.yaml", redact="faces", shard="1/2")
-    assert outputs["days"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name", "paths", "days"),
+    [
+        ({}, "visioneval", "visioneval-results\nruns", 0),
+        ({"redact": "face"}, "visioneval", "visioneval-results", 0),
+        ({"shard": "2/4"}, "visioneval-shard-2", "runs", 0),
+        ({"shard": "2/4", "redact": "face", "name": "night"}, "night-shard-2", "runs", 1),
+    ],
+)
+def test_redacted_outputs_are_in_no_artifact_but_those_of_shards(
+    inputs: dict[str, str], name: str, paths: str, days: int
+) -> None:
+    read = action.Inputs.read(environment_of("python -P -m visioneval.cli.action", suites="a.yaml", **inputs))
+    uploaded = read.upload()
+    assert (uploaded["artifact"], str(uploaded["paths"]), uploaded["days"]) == (name, paths, days)
+
+
+def test_images_are_small_files_that_only_the_comment_refers_to(suites: Callable[..., None], run: Any) -> None:
+    suites("logos")
+    break_suite("logos")
+    code, _ = run(suites="logos.yaml", images="true")
+    assert code == 1
+    (compare,) = (words for words in run.commands if words[0] == "compare")
+    assert " ".join(compare).endswith("--thumbnails visioneval-results/thumbnails --cache visioneval-cache")
+    named = re.findall(r"!\[.*?\]\((thumbnails/.*?)\)", Path("visioneval-results/comment.md").read_text())
+    assert len(named) == 2
+    assert all(Path("visioneval-results", name).is_file() for name in named)
+    summary = Path("GITHUB_STEP_SUMMARY").read_text()
+    assert (summary.count("(image in the artifact)"), summary.count("](thumbnails/")) == (2, 0)
 
 
 @pytest.mark.parametrize(

@@ -204,13 +204,16 @@ def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
             *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow)),
             *(("--confirm", inputs.confirm, *calls) if inputs.confirm else ()),
             *("--markdown", files["compare.md"], "--junit", files["compare.xml"], "--html", files["compare.html"]),
-            *(("--thumbnails", RESULTS / "thumbnails", "--cache", inputs.cache) if inputs.has_images else ()),
+            *(("--thumbnails", RESULTS / "thumbnails") if inputs.has_images else ()),
+            *(("--cache", inputs.cache) if inputs.has_images and inputs.is_offline else ()),
         )
     code = ExitCode.most_severe([*codes, compared or 0])
     texts = {kind: files[kind].read_text(encoding="utf-8") for kind in ("compare.md", "run.md") if files[kind].exists()}
     decided = "compare.md" if compared == code else "run.md"
-    title = texts.get(decided, f"visioneval: exit code {code}, see the log of the job").partition("\n")[0]
+    title, *rest = texts.get(decided, f"visioneval: exit code {code}, see the log of the job").splitlines()
     outcome = " ".join(title.lstrip("# ").partition(": ")[2].replace("`", "").split())
+    if compared == code and (counts := re.fullmatch(r"- \*\*(.+)\*\*", "".join(rest[1:2]))):
+        outcome += f": {counts[1]}"
     return Evaluated(name, code, outcome, "\n".join(texts.values()))
 
 

@@ -276,7 +276,7 @@ class GeckoQuestion(Frozen):
     answer: Line = Field(default="yes", description="The choice that matches the prompt.")
     type: QuestionType = Field(
         default="other",
-        description="The type of claim, which has a score of its own: one of those above, or your own, without quotes.",
+        description="The type of claim, which has a score of its own: any word without quotes.",
     )
     justification: str = Field(
         default="",

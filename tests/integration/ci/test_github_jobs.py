@@ -82,7 +82,10 @@ def test_a_pull_request_replays_comments_and_sets_a_status(
     assert job.summary.startswith("## visioneval compare: All gates passed")
     ((commit, status),) = github.statuses
     assert commit == git(project, "rev-parse", "HEAD")
-    assert (status["state"], status["description"]) == ("success", "All gates passed")
+    assert (status["state"], status["description"]) == (
+        "success",
+        "All gates passed: 0 broken, 3 still failing, 3 still passing",
+    )
     assert not any("a-secret-of-the-repository" in environment.values() for environment in job.environments)
 
 
@@ -98,7 +101,10 @@ def test_a_pull_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
     assert "sign_word" in github.bodies[0][1]
     assert "sign_word" in job.summary
     ((_, status),) = github.statuses
-    assert (status["state"], status["description"]) == ("failure", "A gate failed")
+    assert (status["state"], status["description"]) == (
+        "failure",
+        "A gate failed: 1 broken, 3 still failing, 2 still passing",
+    )
 
 
 @pytest.mark.parametrize("breaks", [False, True])

@@ -154,7 +154,9 @@ def test_the_lines_of_the_page_work(computer: Computer, line: str) -> None:
     if "init first" in line:
         assert "wrote first/suite.yaml" in printed
     else:
-        assert "visioneval 0." in computer.call("visioneval --version")
+        path, version = computer.call("command -v visioneval && visioneval --version").splitlines()
+        assert path.startswith(str(computer.folder))
+        assert version.startswith("visioneval 0.")
 
 
 @pytest.mark.parametrize("command", ["uvx", "pipx run"])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
-from visioneval.plugins import GRADERS, PROVIDERS, config_of
-from visioneval.suite import case
+from visioneval.plugins import GRADERS, PROVIDERS
 from visioneval.suite.metrics import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
@@ -36,35 +34,6 @@ def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
     functions = re.findall(r"`(\w+)\(", "\n".join(items))
     assert sorted(functions) == sorted(FUNCTIONS)
     assert _section("reference/suite/rules.md", "Built-in metrics") == set(BUILT_IN)
-
-
-def test_the_table_of_judge_templates_is_true() -> None:
-    """What each template must show and may use, as in the suite's checks."""
-    text = (ROOT / "docs/reference/graders/judged.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\w+): `(\w+)`[^|]*\| ([^|]*)\| ([^|]*)\|$", text, flags=re.MULTILINE)
-    documented = {
-        (grader, option): (set(re.findall(r"`(\w+)`", must)), set(re.findall(r"`(\w+)`", may)))
-        for grader, option, must, may in rows
-    }
-    text_case = {"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}}
-    item = case.TestCase.model_validate(text_case)
-    metrics = {"fine": {"type": "pass_fail", "description": "x"}}
-    actual = {}
-    graders: dict[str, dict[str, Any]] = {
-        "rubric": {"metrics": metrics},
-        "alignment": {},
-        "gecko": {"check_questions": True},
-        "text": {"extract": "judge", "describe": True},
-        "pairwise": {},
-    }
-    for name, options in graders.items():
-        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **options})
-        contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates(item, {"vars": 1}):
-            must, known = set(template.must_show), set(contexts[template.name])
-            assert must | set(template.instead) <= known
-            actual[name, template.option] = (must, known - must)
-    assert documented == actual
 
 
 def test_every_grader_and_every_provider_has_a_page() -> None:

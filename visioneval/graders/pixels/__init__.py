@@ -75,7 +75,7 @@ class LocalityGrader(RegisteringGrader):
         ".sharpness_outside": "the fine detail that is left outside, if there was any: 1 is as sharp as the input",
         ".shift": "how far the whole image moved, as a share of its shorter side; not with another aspect ratio",
         ".magnification": "the factor by which it was enlarged or reduced, 1 or more; not with another aspect ratio",
-        ".content_change": "with `redrawn`: how far the worst window exceeds 2.5 times `redraw` (CIE76)",
+        ".content_change": "with `redrawn`: the difference of the worst window beyond 2.5 times most others' (CIE76)",
         ".redraw": "with `redrawn`: the difference that nine of ten windows do not exceed",
         ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
         ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",

@@ -88,7 +88,7 @@ class TextGrader(BaseGrader, PanelOptions):
     describe: bool = Field(
         default=False,
         description="`true`: the judge describes the image; a second call, which sees no image, lists the text and "
-        "whether the description meets the case's criteria, which it then must.",
+        "says whether the case's criteria are met, which they must be.",
     )
     min_confidence: Share = Field(
         default=0.5, description="Readings of OCR with a lower confidence do not count. Compared with 4 decimals."
@@ -121,8 +121,8 @@ class TextGrader(BaseGrader, PanelOptions):
     min_frames: Annotated[int, Field(ge=1, le=64, strict=True)] = Field(
         default=2,
         exclude_if=lambda frames: frames == 2,
-        description="How many of these frames must show a required line. With `extra: forbid`, text in as many is "
-        "extra.",
+        description="How many of these frames must show a required line. With `extra: forbid`, other text in as "
+        "many frames is extra.",
     )
 
     @model_validator(mode="after")
