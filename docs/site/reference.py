@@ -20,6 +20,7 @@ import typer
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
@@ -30,7 +31,7 @@ from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import GraderRecord, JudgeAnswer
+from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
@@ -49,6 +50,9 @@ RECORDS = (
     Preference,
     CaseDiversity,
     PromptQuestions,
+    RunInfo,
+    visioneval.Summary,
+    GateFinding,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
