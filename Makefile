@@ -25,7 +25,7 @@ EXTRA_docs := label
 GROUP_docs := docs
 
 .PHONY: demo quick test golden readings mutants mutants-changed integration soak check figures sentences reference docs screenshots calibration copy-bar bench
-.PHONY: bench-scale probe wheel newest clean
+.PHONY: bench-scale probe weight wheel newest clean
 
 # Shows pip's work as a line for each package.
 PROGRESS := /^Collecting/ { sub(/[^A-Za-z0-9._-].*/, "", $$2); print "  " $$2; fflush() } /^Installing coll/ { print "  installing"; fflush() }
@@ -144,10 +144,16 @@ bench-scale: .integration/ray/.ready  ## Two workers of a Ray cluster beside one
 probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
-wheel: .integration/ci/.ready  ## The wheel and the sdist, checked; each runs in an environment without extras, and the wheel also reads text
-	rm -rf dist build/wheel build/sdist
-	.integration/ci/bin/python -m build --outdir dist .
-	.integration/ci/bin/twine check --strict dist/*
+weight: .integration/ci/.ready  ## The megabytes that visioneval and each extra take, as in docs/how_to/install.md
+	.integration/ci/bin/python -m tests.bench.weight
+
+wheel:  ## The wheel and the sdist, checked; each runs in an environment without extras, and the wheel also reads text
+	rm -rf dist build/wheel build/sdist build/tools
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	build/tools/bin/python -m pip install --quiet --group release
+	build/tools/bin/python -m build --outdir dist .
+	build/tools/bin/twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
 	$(PYTHON) -m venv build/sdist
 	build/wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)"

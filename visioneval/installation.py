@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,25 +44,59 @@ def needs(extra: str) -> str:
 
 @cache
 def install_command(extra: str) -> str:
-    """What to run to install an extra: from the Git address that visioneval was installed from, or in a checkout."""
-    if (address := git_address()) is None:
-        return f"run pip install '.[{extra}]' in a checkout of visioneval"
-    requirement = shlex.quote(f"visioneval[{extra}] @ {address}")
-    return f"run pip install {requirement}"
+    """What to run to install an extra, with the tool and from the source that visioneval itself was installed with."""
+    command, replaces = _installer()
+    extras = ",".join(sorted({extra} | (_present_extras() if replaces else set())))
+    address = _address()
+    if address is None:
+        return command.format(f"-e '.[{extras}]'") + " in a checkout of visioneval"
+    requirement = f"visioneval[{extras}] @ {address}" if address else f"visioneval[{extras}]"
+    return command.format(shlex.quote(requirement))
+
+
+def _installer() -> tuple[str, bool]:
+    """A command that installs ``{}`` where this Python is, and whether it removes extras that it does not name."""
+    environment = Path(sys.prefix)
+    if (environment / "uv-receipt.toml").is_file():
+        return "run uv tool install {}", True
+    if environment.parent.name.startswith("archive-v"):  # in uv's cache
+        return "run visioneval as uvx --from {} visioneval", True
+    if (environment / "pipx_metadata.json").is_file():
+        if environment.parent.name == "venvs":
+            return "run pipx install --force {}", True
+        return "run visioneval as pipx run --spec {} visioneval", True
+    return ("run pip install {}" if is_installed("pip") else "run uv pip install {}"), False
+
+
+def _present_extras() -> set[str]:
+    """The extras whose packages are all here. ``vertex`` is left out, as other requirements include its package."""
+    present: dict[str, bool] = {}
+    for requirement in Distribution.from_name("visioneval").requires or ():
+        if match := re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", requirement):
+            present[match[2]] = present.get(match[2], True) and bool(list(distributions(name=match[1])))
+    return {extra for extra, is_present in present.items() if is_present} - {"vertex"}
 
 
 def git_address() -> str | None:
-    """The Git address that visioneval was installed from, with its commit, but without user and password.
+    """The Git address that visioneval was installed from, with its commit, or ``None``. No user and password."""
+    address = _address() or ""
+    return address if address.startswith("git+") else None
 
-    ``None`` if there is none. Installers record it (PEP 610).
+
+def _address() -> str | None:
+    """Where visioneval was installed from, without user and password: "" for an index, ``None`` for a checkout.
+
+    Installers record it, and the commit of a Git repository (PEP 610).
     """
     try:
         text = Distribution.from_name("visioneval").read_text("direct_url.json")
-        origin = json.loads(text or "{}")
-        source = origin.get("vcs_info", {})
-        if source.get("vcs") != "git":
-            return None
-        return f"git+{_USER.sub('', origin['url'])}@{source['commit_id']}"
+        if text is None:
+            return ""
+        origin = json.loads(text)
+        url = _USER.sub("", origin["url"])
+        if "vcs_info" in origin:
+            return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+        return None if origin.get("dir_info", {}).get("editable") else url
     except (PackageNotFoundError, OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
 

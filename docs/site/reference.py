@@ -23,11 +23,18 @@ import visioneval
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
+from visioneval.plugins import GRADERS, config_of
+from visioneval.probing.kinds import KINDS, PROMPT_KINDS
+from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
+from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer
 from visioneval.records.questions import PromptQuestions
+from visioneval.suite.case import TestCase
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
 
 RECORDS = (
@@ -44,6 +51,10 @@ RECORDS = (
     PromptQuestions,
 )
 """The models of a run's files, as docs/reference describes them."""
+PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
+"""The models of ``params`` that are checked."""
+SHARED: tuple[type[BaseModel], ...] = (BaseGrader, PanelOptions)
+"""The keys that several entries of a suite have in common."""
 
 
 def command_line() -> str:
@@ -95,7 +106,8 @@ def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
     found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, MockParams)}
+    found |= {model.__name__: model.model_json_schema() for model in SHARED}
+    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
 
 
 def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:
@@ -137,11 +149,12 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names)(?:: (?P<name>\w+)(?: without (?P<without>[\w ]+))?)? -->\n"
+    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|templates|figures)"
+    r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
 )
-"""A generated part of a page."""
+"""A generated part of a page. Figures are measured by the program that the block names, and are kept as they are."""
 
 
 def pages_of_models(texts: Mapping[str, str]) -> dict[str, str]:
@@ -164,11 +177,16 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
     pages = pages_of_models(texts)
 
     def fill(block: re.Match[str]) -> str:
+        if block["kind"] == "figures":
+            return block[0]
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
+        elif block["kind"] == "metrics":
+            body = metrics(block["name"])
         else:
-            body = command_line() if block["kind"] == "commands" else python_names()
+            makers = {"commands": command_line, "names": python_names, "kinds": kinds_of_change, "templates": templates}
+            body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
 
     return BLOCK.sub(fill, texts[page])
@@ -213,7 +231,7 @@ def _type(entry: Mapping[str, Any]) -> str:
 
 @cache
 def _definitions() -> Mapping[str, Mapping[str, Any]]:
-    return {name: model for root in (*RECORDS, None) for name, model in _schema(root).get("$defs", {}).items()}
+    return {name: model for root in (*RECORDS, *SHARED, None) for name, model in _schema(root).get("$defs", {}).items()}
 
 
 def _schema(model: type[BaseModel] | None) -> Mapping[str, Any]:
@@ -237,7 +255,11 @@ LARGEST = 2**62
 
 def _range(entry: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    limits = [f"{sign} {entry[name]:,}" for name, sign in signs.items() if abs(entry.get(name, LARGEST)) < LARGEST]
+    limits = [
+        f"{sign} {entry[name]:,}".removesuffix(".0")
+        for name, sign in signs.items()
+        if abs(entry.get(name, LARGEST)) < LARGEST
+    ]
     return f" {' and '.join(limits)}" if limits else ""
 
 
@@ -266,6 +288,45 @@ def _signature(value: Any) -> str:
         return "(...)"
     text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
     return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
+
+
+def metrics(name: str) -> str:
+    """The table of what a type of grader writes."""
+    meanings: Mapping[str, str] = config_of(GRADERS, name).meanings
+    rows = [f"| `<key>{suffix}` | {meaning} |" for suffix, meaning in meanings.items()]
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+
+
+def templates() -> str:
+    """The table of graders' templates: which variables each must show a judge, and which it may use."""
+    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
+    options: dict[str, dict[str, Any]] = {
+        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
+        "alignment": {},
+        "gecko": {"check_questions": True},
+        "text": {"extract": "judge", "describe": True},
+        "pairwise": {},
+    }
+    rows = []
+    for name, given in options.items():
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
+        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
+        for template in grader.judge_templates(case, {"vars": 1}):
+            must, known = template.must_show, contexts[template.name]
+            assert {*must, *template.instead} <= known.keys()
+            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
+            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
+            option = "" if template.option == "template" else f"`{template.option}`, "
+            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
+    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
+
+
+def kinds_of_change() -> str:
+    """The table of what ``probe`` changes."""
+    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
+    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
+    head = ["| kind | change | strengths |", "|---|---|---|"]
+    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
 
 
 def notebook(text: str) -> str:

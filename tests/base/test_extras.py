@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
-from importlib.metadata import Distribution
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,11 @@ def _no_cached_commands() -> Iterator[None]:
     install_command.cache_clear()
 
 
-def installed_from(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+def installed_from(monkeypatch: pytest.MonkeyPatch, text: str | None, requires: Sequence[str] = ()) -> None:
     class FakeDistribution:
+        def __init__(self) -> None:
+            self.requires = list(requires)
+
         def read_text(self, name: str) -> str | None:
             assert name == "direct_url.json"
             return text
@@ -51,31 +54,92 @@ def installed_from(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
         ("file:///srv/my code/visioneval", "file:///srv/my code/visioneval"),
     ],
 )
-def test_an_installation_from_a_git_address_is_repeated_with_the_extra(
+def test_an_installation_from_an_address_is_repeated_with_the_extra(
     monkeypatch: pytest.MonkeyPatch, url: str, shown: str
 ) -> None:
     origin = {"url": url, "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": COMMIT}}
     installed_from(monkeypatch, json.dumps(origin))
+    assert git_address() == f"git+{shown}@{COMMIT}"
     assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ git+{shown}@{COMMIT}'"
+    for kind in ({"archive_info": {}}, {"dir_info": {}}, {"dir_info": {"editable": False}}):
+        install_command.cache_clear()
+        installed_from(monkeypatch, json.dumps({"url": url, **kind}))
+        assert git_address() is None
+        assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ {shown}'"
+
+
+def test_an_installation_from_an_index_is_repeated_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_from(monkeypatch, None)
+    assert git_address() is None
+    assert install_command("ocr") == "run pip install 'visioneval[ocr]'"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        None,
         "",
         "no JSON",
         "[]",
         '{"url": "file:///srv/visioneval", "dir_info": {"editable": true}}',
-        '{"url": "https://example.org/v.whl", "archive_info": {}}',
         '{"vcs_info": {"vcs": "git"}}',
         '{"url": 3, "vcs_info": {"vcs": "git", "commit_id": "a"}}',
+        '{"url": "https://example.org/v", "vcs_info": {"vcs": "git"}}',
     ],
 )
-def test_any_other_installation_names_the_checkout(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+def test_an_editable_or_unknown_installation_names_the_checkout(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     installed_from(monkeypatch, text)
-    assert git_address() is None
-    assert install_command("ocr") == "run pip install '.[ocr]' in a checkout of visioneval"
+    assert install_command("ocr") == "run pip install -e '.[ocr]' in a checkout of visioneval"
+
+
+def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(Distribution, "from_name", fail)
+    assert install_command("ocr") == "run pip install -e '.[ocr]' in a checkout of visioneval"
+
+
+def test_without_pip_the_command_is_that_of_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_from(monkeypatch, None)
+    monkeypatch.setattr(installation, "is_installed", lambda module: module != "pip")
+    assert install_command("ocr") == "run uv pip install 'visioneval[ocr]'"
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("share/uv/tools/visioneval/uv-receipt.toml", "run uv tool install 'visioneval[ocr,parquet]'"),
+        ("share/pipx/venvs/visioneval/pipx_metadata.json", "run pipx install --force 'visioneval[ocr,parquet]'"),
+        (
+            "cache/uv/archive-v0/nkADGS6c/pyvenv.cfg",
+            "run visioneval as uvx --from 'visioneval[ocr,parquet]' visioneval",
+        ),
+        (
+            "cache/pipx/d34685/pipx_metadata.json",
+            "run visioneval as pipx run --spec 'visioneval[ocr,parquet]' visioneval",
+        ),
+        ("project/venv/pyvenv.cfg", "run pip install 'visioneval[ocr]'"),
+    ],
+)
+def test_a_tool_repeats_the_extras_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, command: str
+) -> None:
+    """Else uv removes them. ``vertex`` needs nothing that is not installed anyway."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    monkeypatch.setattr(sys, "prefix", str(path.parent))
+    requires = [
+        "pyyaml>=6.0.2",
+        "no-such-package>=1; extra == 'svg'",
+        "pytest>=8; extra == 'label'",
+        "no-such-package>=1; extra == 'label'",
+        'pytest>=8; extra == "parquet"',
+        "pytest[more]>=8; extra == 'vertex'",
+        "no-such-package==3.10.*; extra == 'ocr'",
+    ]
+    installed_from(monkeypatch, None, requires)
+    assert install_command("ocr") == command
 
 
 def test_the_modules_are_those_of_the_extras() -> None:

@@ -1,5 +1,5 @@
 """Probes the shipped suites that need no key, and real edits: ``make probe``. Prints Markdown, one part per source, and at
-the end the tables of docs/graders.md.
+the end the tables of docs/reference/measured.md.
 
 Measurements are cached, so a probe that was stopped soon comes to where it was. Graders that read text get copy damage, the others pixel damage, which saves most of the OCR; all get harmless changes.
 ``--limit N`` takes the first cases of each source.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -39,7 +40,7 @@ Counts = dict[tuple[str, str], tuple[int, int]]
 
 
 def main() -> None:
-    """Runs, probes and prints: what each source shows, then the tables of docs/graders.md over all of them."""
+    """Runs, probes and prints: what each source shows, then the tables of docs/reference/measured.md over all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--limit", type=int, help="only so many cases of each source")
     arguments = parser.parse_args()
@@ -92,25 +93,53 @@ def add_counts(counts: Counts, types: Mapping[str, str], findings: ProbeFindings
 
 
 def pooled_tables(counts: Counts) -> Iterator[str]:
-    """The tables over all sources: one of pixel damage, one of copy damage, one of harmless changes.
+    """The tables over all sources: one of pixel damage, one of copy damage, one of harmless changes; then the intervals.
 
     Each output is of another case, so the 95 % intervals of one change are Wilson's of the pooled counts. All harmless
     changes together have none, as each output counts several times.
     """
     for group, types in (("pixels", PIXELS), ("copy", TEXT), ("harmless", (*PIXELS, *TEXT))):
-        changes = list(dict.fromkeys(change for change, kind in counts if change.startswith(group) and kind in types))
-        yield from ("", f"| {group} | {' | '.join(f'`{kind}`' for kind in types)} |", "|---" * (len(types) + 1) + "|")
-        for change in changes:
-            yield f"| `{change}` | {' | '.join(_share(change, counts.get((change, kind))) for kind in types)} |"
+        kinds: dict[str, list[str]] = {}
+        for change in dict.fromkeys(change for change, kind in counts if change.startswith(group) and kind in types):
+            kinds.setdefault(change.partition(" ")[0], []).append(change)
+        yield from ("", f"| {group} | strengths | {' | '.join(f'`{kind}`' for kind in types)} |")
+        yield "|---" * (len(types) + 2) + "|"
+        for name, changes in kinds.items():
+            shares = [_shares([counts.get((change, kind), (0, 0)) for change in changes]) for kind in types]
+            yield f"| `{name}` | {_strengths([change.partition(' ')[2] for change in changes])} | {' | '.join(shares)} |"
+    yield from _intervals({count for (change, _), count in counts.items() if change != HARMLESS})
 
 
-def _share(change: str, count: tuple[int, int] | None) -> str:
-    if count is None or not count[1]:
+def _strengths(labels: list[str]) -> str:
+    """``4, 8, 12 px`` of ``4 px``, ``8 px`` and ``12 px``."""
+    parts = [part for label in labels if (part := re.fullmatch(r"([^\d-]*)([-\d.]+)(.*)", label))]
+    if len(parts) < len(labels):
+        return ", ".join(labels)
+    return f"{parts[0][1]}{', '.join(part[2] for part in parts)}{parts[0][3]}"
+
+
+def _shares(counts: list[tuple[int, int]]) -> str:
+    """Of how many outputs each strength was caught; in bold from the weakest on from which 9 of 10 are."""
+    outputs = {of for _, of in counts}
+    if outputs == {0}:
         return "-"
-    if change == HARMLESS:
-        return f"{count[0]} of {count[1]}"
-    low, high = wilson_interval(*count)
-    return f"{count[0]} of {count[1]} [{low:.2f}, {high:.2f}]"
+    caught = [str(failed) for failed, _ in counts]
+    sure = next((at for at in range(len(counts)) if all(failed >= 0.9 * of for failed, of in counts[at:])), len(counts))
+    if not any(failed for failed, _ in counts):
+        caught, sure = ["0"], 1
+    shown = [*caught[:sure], *([f"**{', '.join(caught[sure:])}**"] if caught[sure:] else [])]
+    return f"{', '.join(shown)} of {' or '.join(map(str, sorted(outputs)))}"
+
+
+def _intervals(counts: Collection[tuple[int, int]]) -> Iterator[str]:
+    yield from ("", "| outputs | caught, with the 95 % interval |", "|---|---|")
+    for outputs in sorted({of for _, of in counts if of}):
+        shares = (
+            f"{failed} [{low:.2f}, {high:.2f}]"
+            for failed in sorted(failed for failed, of in counts if of == outputs)
+            for low, high in [wilson_interval(failed, outputs)]
+        )
+        yield f"| {outputs} | {', '.join(shares)} |"
 
 
 def edits_suite(folder: Path) -> Path:

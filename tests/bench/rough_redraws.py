@@ -2,7 +2,8 @@
 
 A program paints the images of ``../shared/data/copy`` again, reduced to 448 pixels: strokes move, flatten, and gain or
 lose contrast, and the tone drifts, each from place to place. The larger windows of rough redraws were chosen on 12 of
-the images; the others are counted apart. CPU: about half a second for each of 520 outputs.
+the images; the others are counted apart. On these 12, measured without the registration, 4 of 24 clean redraws alarmed (19
+with the smaller windows). CPU: about half a second for each of 520 outputs.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def fails(base: Pixels, output: Pixels) -> bool:
 
 
 def main() -> None:
-    """Prints the table of docs/graders.md."""
+    """Prints the figures of docs/reference/measured.md."""
     print(f"| text | {' | '.join(FORMS)} |\n{'|---' * (len(FORMS) + 1)}|")
     alarms = dict.fromkeys(FORMS, 0)
     for height in HEIGHTS:

@@ -5,6 +5,9 @@
 Draws lines in every typeface in the folder and in Pillow's own, from 12 to 80 pixels, tight to widely spaced, on plain and
 grainy grounds, and compares what OCR reads with the line that is required. ``--copy`` also takes the right lines of
 real images. Prints Markdown; lines that OCR reads with other letters are left out.
+
+By what OCR reads alone, without the measured gaps, 9 of 406 drawn and 12 of 248 right lines of images would fail; with them,
+none. The undecided lines of the images are print of 8 to 12 pixels.
 """
 
 from __future__ import annotations

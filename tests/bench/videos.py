@@ -1,5 +1,6 @@
-"""What the video grader catches, and on which flawless videos it raises a false alarm: the tables of docs/graders.md.
+"""What the video grader catches, and which flawless videos fail: the figures of docs/reference/measured.md.
 
+At low quality, the encoder still refines an image that stands still, which shortens the frozen time.
 Run it with ``python -m tests.bench.videos``. It takes about ten minutes of CPU.
 """
 

@@ -211,5 +211,5 @@ def test_a_table_that_cannot_be_written_is_one_line(root: Path) -> None:
 def test_without_pyarrow_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.suite.loading.tables.find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), "-o", str(root / "no.parquet")])
-    assert (result.exit_code, "pip install '.[parquet]'" in result.stderr) == (2, True)
+    assert (result.exit_code, "pip install -e '.[parquet]'" in result.stderr) == (2, True)
     assert not (root / "no.parquet").exists()

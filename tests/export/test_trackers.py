@@ -175,7 +175,7 @@ def test_mlflow_accepts_all_names_and_values(content: TrackedRun) -> None:
 def test_without_its_client_the_extra_is_named(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: False)
     result = CliRunner().invoke(app, ["export", "demo", "--runs", str(root), "--to", name])
-    message = f"{name} needs an extra: run pip install '.[{name}]' in a checkout of visioneval\n"
+    message = f"{name} needs an extra: run pip install -e '.[{name}]' in a checkout of visioneval\n"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
 
 

@@ -161,7 +161,7 @@ def test_without_the_extra_the_error_names_the_install_command(tmp_path: Path) -
         "try: sample_frames(Path(sys.argv[1]), 1)\nexcept ImageError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
-    assert done.stdout.strip() == "videos need an extra: run pip install '.[video]' in a checkout of visioneval", (
+    assert done.stdout.strip() == "videos need an extra: run pip install -e '.[video]' in a checkout of visioneval", (
         done.stderr
     )
 

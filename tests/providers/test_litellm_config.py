@@ -167,7 +167,8 @@ def test_a_key_that_cannot_be_sent_is_named_and_not_shown(key: str, monkeypatch:
 def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
     for build in (lambda: LiteLLMGenerator(model()), lambda: open_judge(LiteLLMJudge(provider="litellm", model="a/b"))):
         with pytest.raises(
-            UsageError, match=r"^LiteLLM is not installed: run pip install '\.\[litellm\]' in a checkout of visioneval$"
+            UsageError,
+            match=r"^LiteLLM is not installed: run pip install -e '\.\[litellm\]' in a checkout of visioneval$",
         ):
             build()
     assert catalog.unknown_provider("nothing/x") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,50 @@ def test_a_broken_cell_is_shown_with_both_outputs() -> None:
     assert "thumbs" not in result.stdout, "the terminal shows no images"
     markdown = Path("comment.md").read_text(encoding="utf-8")
     assert markdown.count("![") == 1, "cells that were fixed are not shown"
+
+
+@pytest.fixture
+def baseline(runs: Path) -> Path:
+    """The baseline of the first run, whose output a cache has."""
+    data = (runs / "before" / "artifacts" / "broke.png").read_bytes()
+    digest = sha256(data).hexdigest()
+    stored = Path("cache", "files", digest[:2], digest)
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(data)
+    results = runs / "before" / "results.jsonl"
+    text = results.read_text().replace('"artifact_sha256":"red"', f'"artifact_sha256":"{digest}"')
+    assert digest in text
+    results.write_text(text)
+    result = CliRunner().invoke(app, ["baseline", "set", "before", "--partial"])
+    assert result.exit_code == 0, result.output
+    return Path("baselines/main.jsonl")
+
+
+@pytest.mark.usefixtures("baseline")
+def test_outputs_of_a_baseline_are_those_of_the_cache() -> None:
+    compared("baseline after")
+    assert shown(column()[0])[::2] == ("broke: B", "A: baseline has no images")
+    compared("baseline after --cache cache")
+    description, image, text = shown(column()[0])
+    assert (description, text) == ("broke: A, B", "")
+    assert colours(image) == [RED, BLUE]
+
+
+def test_cached_outputs_of_redacted_cases_are_not_shown(baseline: Path) -> None:
+    """Also where only A has the tag, and B has no output."""
+    baseline.write_text(baseline.read_text().replace('"test_id": "broke"', '"tags": ["person"], "test_id": "broke"'))
+    results = Path("runs/after/results.jsonl")
+    results.write_text(results.read_text().replace('"artifact_path":"artifacts/broke.png"', '"artifact_path":null'))
+    compared("baseline after --cache cache --redact person")
+    (cell,) = column()
+    assert "![" not in cell
+    assert list(Path("thumbs").iterdir()) == []
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_cache_is_only_for_thumbnails_and_new_samples() -> None:
+    result = CliRunner().invoke(app, ["compare", "before", "after", "--cache", "cache"])
+    assert (result.exit_code, result.stderr) == (2, "--cache: only for new samples, so only with --confirm\n")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_an_extra_that_the_node_lacks(assignment: Assignment) -> None:
     lacking = replace(assignment, extras={"ocr": ("json", "no_such_package")})
     assert (
         problem(lacking)
-        == "lacks the extra 'ocr' (no_such_package): run pip install '.[ocr]' in a checkout of visioneval there"
+        == "lacks the extra 'ocr' (no_such_package): run pip install -e '.[ocr]' in a checkout of visioneval there"
     )
 
 
@@ -102,7 +102,7 @@ def test_without_ray(write_suite: Callable[..., Path], tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["run", str(write_suite()), "--ray"])
     assert result.exit_code == 2
-    assert result.output == "--ray needs an extra: run pip install '.[ray]' in a checkout of visioneval\n"
+    assert result.output == "--ray needs an extra: run pip install -e '.[ray]' in a checkout of visioneval\n"
     assert not (tmp_path / "runs").exists()
 
 

@@ -172,7 +172,7 @@ def test_without_pyav_videos_are_unchanged_with_a_note(video: Path, monkeypatch:
     assert exposure is not None
     assert exposure.data == next(video.rglob("*.png")).read_bytes()
     (note,) = prepare(LabelRequest(str(video), video.parent)).notes
-    assert "pip install '.[video]'" in note
+    assert "pip install -e '.[video]'" in note
 
 
 RED = (230, 20, 20)

@@ -260,5 +260,5 @@ def test_without_the_extra_names_the_package_to_install(toy: Toy, monkeypatch: p
     monkeypatch.setitem(sys.modules, "starlette", None)
     result = toy("label", "latest", "--no-open")
     assert (result.exit_code, result.stderr) == (
-        2, "the label page needs starlette and uvicorn: run pip install '.[label]' in a checkout of visioneval\n"
+        2, "the label page needs starlette and uvicorn: run pip install -e '.[label]' in a checkout of visioneval\n"
     )  # fmt: skip

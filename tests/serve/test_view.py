@@ -233,5 +233,5 @@ def test_links_to_files_outside_the_run_are_refused(tmp_path: Path) -> None:
 def test_the_extra_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(app, ["view", "--runs", str(tmp_path)])
-    problem = "the viewer needs starlette and uvicorn: run pip install '.[label]'"
+    problem = "the viewer needs starlette and uvicorn: run pip install -e '.[label]'"
     assert (result.exit_code, result.stderr.startswith(problem)) == (2, True)

@@ -15,7 +15,7 @@ from visioneval.suite.loading import document
 
 ROOT = Path(__file__).parents[2]
 SUITES = sorted((ROOT / "suites").glob("*/suite.yaml"))
-DOCUMENTS = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "suites").rglob("*.md")])
+DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "suites").rglob("*.md")])
 BLOCKS = [
     (path.name, text)
     for path in DOCUMENTS
@@ -52,4 +52,4 @@ def test_a_problem_with_braces_is_one_line_without_libyaml(text: str, monkeypatc
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) > 6
+    assert len(BLOCKS) > 50

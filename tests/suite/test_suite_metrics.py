@@ -238,7 +238,7 @@ def test_a_metric_is_not_compared_where_the_tags_that_it_reads_changed(
     gate = next(gate for gate in data["gates"] if gate["fail_on"] == "missing-metrics")
     assert (result.exit_code, gate["state"]) == (3, "unmeasured")
     for name in ("w", "half"):
-        assert f"{name} means another thing in 1 case, whose tags it reads: case0" in gate["message"]
+        assert f"{name} has another meaning in 1 case, because it reads their tags: case0" in gate["message"]
     pairs = {entry["name"]: entry["n_pairs"] for entry in data["metrics"]}
     assert (pairs["level"], pairs["w"], pairs["half"]) == (50, 49, 49)
     assert toy("compare", a, "b", "--allow", "missing-metrics").exit_code == 0

@@ -68,7 +68,7 @@ def test_a_missing_client_is_a_warning_before_the_run(
     assert load(BASE.replace("{}", "{to: mlflow}")).warnings == ()
     (warning,) = load(BASE.replace("{}", "{to: wandb}")).warnings
     assert str(warning).endswith(
-        "suite.yaml:6:16: warning: wandb needs an extra: run pip install '.[wandb]' in a checkout of visioneval"
+        "suite.yaml:6:16: warning: wandb needs an extra: run pip install -e '.[wandb]' in a checkout of visioneval"
     )
 
 
@@ -79,5 +79,5 @@ def test_suites_of_videos_warn_where_videos_cannot_be_read(
     assert load(suite).warnings == ()
     monkeypatch.setattr("visioneval.suite.checks.suite.can_read_videos", lambda: False)
     (warning,) = load(suite).warnings
-    assert str(warning).endswith(": videos need an extra: run pip install '.[video]' in a checkout of visioneval")
+    assert str(warning).endswith(": videos need an extra: run pip install -e '.[video]' in a checkout of visioneval")
     assert load(VIDEOS.replace("{}", "image_generation").replace("GRADER", "properties")).warnings == ()

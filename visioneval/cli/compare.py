@@ -26,6 +26,7 @@ from visioneval.settings import (
 )
 
 if TYPE_CHECKING:
+    from visioneval.analysis.compare.compare import Comparison
     from visioneval.analysis.compare.pairing import CellPair
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
@@ -96,7 +97,8 @@ def compare(
         options.value(
             "--thumbnails",
             "DIR",
-            "With --markdown: show the outputs of the first 20 cells that broke, as small images in this folder.",
+            "With --markdown: show the outputs of the first 20 cells that broke, as small images in this folder."
+            " Those of a baseline come from --cache.",
             OUTPUT,
         ),
     ] = None,
@@ -149,7 +151,8 @@ def compare(
     from visioneval.cli.results import ProgressCounts, check_reports, plain_listener
 
     if confirm is None:
-        unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
+        others = [name for name in NEW_SAMPLES if name != "cache" or thumbnails is None]
+        unused = [SETTINGS[name].flag for name in others if name in settings]
         unused = ["--var", *unused] if var else unused
         if unused:
             raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
@@ -173,21 +176,38 @@ def compare(
         from visioneval.report.code_quality import comparison_quality
 
         write_report(code_quality, comparison_quality(result.comparison))
-    _write(result, junit, markdown, thumbnails, html)
+    if thumbnails is not None or html is not None:
+        _fetch_outputs(result.comparison)
+    outputs = None
+    if thumbnails is not None and markdown is not None:
+        from visioneval.report.thumbnails import thumbnails_of
+        from visioneval.running.calls.cache_files import FILES
+
+        cache = run_settings.calls.cache
+        cached = None if cache is None else cache / FILES
+        outputs = thumbnails_of(result.comparison, thumbnails, markdown, cached=cached, redact=filters.redact)
+    _write(result, junit, markdown, outputs, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
-def _write(
-    result: ComparisonResult, junit: Path | None, markdown: Path | None, thumbnails: Path | None, html: Path | None
-) -> None:
-    from visioneval.atomic import write_report
+def _fetch_outputs(comparison: Comparison) -> None:
     from visioneval.records.stores.lookup import fetch_outputs
 
-    if thumbnails is not None or html is not None:
-        for side in (result.comparison.a, result.comparison.b):
-            if side.folder is not None:
-                fetch_outputs(side.folder)
+    for side in (comparison.a, comparison.b):
+        if side.folder is not None:
+            fetch_outputs(side.folder)
+
+
+def _write(
+    result: ComparisonResult,
+    junit: Path | None,
+    markdown: Path | None,
+    outputs: Callable[[CellPair], Value] | None,
+    html: Path | None,
+) -> None:
+    from visioneval.atomic import write_report
+
     if junit is not None:
         from visioneval.report.junit import comparison_junit
 
@@ -195,11 +215,6 @@ def _write(
     if markdown is not None:
         from visioneval.report.markdown import report_markdown
 
-        outputs = None
-        if thumbnails is not None:
-            from visioneval.report.thumbnails import thumbnails_of
-
-            outputs = thumbnails_of(result.comparison, thumbnails, markdown)
         write_report(markdown, report_markdown(_report(result, outputs)))
     if html is not None:
         from visioneval.report.html.compare import comparison_page

@@ -36,9 +36,14 @@ _IMAGES = re.compile(r"# images \{\n(.*?)# \}\n", re.DOTALL)
 _REDACTED_IMAGES = """\
 # Images that leave the machine of a job: models get the input images, and judges the outputs too; replay calls neither.
 # Artifacts have the reports, where cases with the tag {tags} have no image and no text about one, as in
-# comments and summaries. Only the shards of a night have all of their outputs, for a day, so that they can be merged.
+# comments and summaries.{shards}
 """
+_REDACTED_SHARDS = " Only the shards of a night have all of their outputs, for a day, so that they can be merged."
 _REDACTABLE = re.compile(r"(visioneval (?:run|merge|compare|report) .*?)( \|\| code=\$\?)?$", re.MULTILINE)
+_GITHUB = re.compile(r"git\+https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?@([0-9a-f]{40})")
+_ANY_ACTION = """\
+# Replace OWNER by the owner of visioneval's repository, and v0 by a full commit hash: its code runs next to your keys.
+"""
 
 
 class Ci(StrEnum):
@@ -119,22 +124,38 @@ def init(
         suites = [path.as_posix() for path in suite or [SUITE_FILE]]
         if suite:
             _check_suites(suites, folder)
-        names = baseline_names(suites)
         tags = _redacted_tags(suites, folder if template is None else source, redact, is_template=template is not None)
-        source_file, target = WORKFLOWS[ci]
-        files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget, tags).encode()
+        filled = _filled(ci, suites, budget, tags)
+        files[WORKFLOWS[ci][1]] = filled.encode()
     elif suite or redact or budget != DEFAULT_BUDGET:
         raise UsageError("--suite, --redact and --budget need --ci")
     _write(files, folder)
     if ci is not None:
         _ignore_runs(folder)
-        print("next: set the variable VISIONEVAL_SOURCE (docs/ci.md), then fill the cache and set the baselines:")
-        for path, name in names.items():
-            print(f"  visioneval run {path} --cache visioneval-cache")
-            print(f"  visioneval baseline set latest --name {name}")
-        print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
+        _print_next(ci, suites, filled)
         return
     print(f"next: visioneval run {folder / SUITE_FILE}")
+
+
+def _filled(ci: Ci, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+    from visioneval.installation import git_address
+
+    text = WORKFLOWS[ci][0].read_text(encoding="utf-8")
+    if ci is Ci.github:
+        return github_workflow(text, list(dict.fromkeys(suites)), budget, redact, git_address())
+    return gitlab_pipeline(text, baseline_names(suites), budget, redact)
+
+
+def _print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
+    if ci is Ci.gitlab:
+        print("next: set the CI/CD variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)")
+    elif "OWNER/" in filled:
+        print(f"next: in {WORKFLOWS[ci][1]}, replace OWNER/visioneval@v0 by the repository and a commit of visioneval")
+    print("next: fill the cache and set the baselines:")
+    for path, name in baseline_names(suites).items():
+        print(f"  visioneval run {path} --cache visioneval-cache")
+        print(f"  visioneval baseline set latest --name {name}")
+    print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
 
 
 def baseline_names(suites: Sequence[str]) -> dict[str, str]:
@@ -147,8 +168,29 @@ def baseline_names(suites: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def workflow(text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
-    """A workflow with the steps of each suite, in place of those between ``# each suite {`` and ``# }``.
+def github_workflow(
+    text: str, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]], address: str | None
+) -> str:
+    """A workflow of GitHub for suites. ``redact`` are tags by suite, and ``address`` is that of visioneval itself."""
+    tags = _all_tags(redact)
+    inputs = f"suites: {_block(suites)}"
+    if tags:
+        inputs += f"          redact: {_block(tags)}"
+    text = text.replace("suites: SUITES\n", inputs).replace("budget: BUDGET", f"budget: {budget:g}")
+    if found := _GITHUB.fullmatch(address or ""):
+        text = text.replace("OWNER/visioneval@v0", f"{found[1]}@{found[2]}")
+    else:
+        text = text.replace("name: visioneval\n", f"{_ANY_ACTION}name: visioneval\n", 1)
+    return _IMAGES.sub(_REDACTED_IMAGES.format(tags=" or ".join(tags), shards="") if tags else r"\1", text)
+
+
+def _block(values: Sequence[str]) -> str:
+    """One value, or several in lines of their own, as an input of the action."""
+    return f'"{values[0]}"\n' if len(values) == 1 else "|\n" + "".join(f"            {value}\n" for value in values)
+
+
+def gitlab_pipeline(text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+    """A pipeline of GitLab with the steps of each suite, in place of those between ``# each suite {`` and ``# }``.
 
     ``redact`` are tags by suite. With any, the artifacts have reports in place of runs, whose outputs are not redacted.
     """
@@ -161,15 +203,17 @@ def workflow(text: str, names: Mapping[str, str], budget: float, redact: Mapping
             filled.append(lines.replace("SUITE_FILE", suite).replace("SUITE_NAME", name))
         return "".join(filled)
 
-    tags = sorted({tag for of_suite in redact.values() for tag in of_suite})
-    if tags:
+    if tags := _all_tags(redact):
         text = re.sub(r"visioneval report (\S+)", r"visioneval report \1 --output reports/\1", text)
-        text = re.sub(r"(path: \"|paths: \[)runs/[^,\]\\]*(?=[,\\])", r"\1reports/", text)
-        text = text.replace("path: runs/}", "path: runs/, retention-days: 1}")
+        text = re.sub(r"(paths: \[)runs/[^,\]]*(?=,)", r"\1reports/", text)
         text = text.replace("paths: [runs/]", "paths: [runs/]\n    expire_in: 1 day")
-    images = _REDACTED_IMAGES.format(tags=" or ".join(tags)) if tags else r"\1"
+    images = _REDACTED_IMAGES.format(tags=" or ".join(tags), shards=_REDACTED_SHARDS) if tags else r"\1"
     text = _IMAGES.sub(images, text)
     return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
+
+
+def _all_tags(redact: Mapping[str, Sequence[str]]) -> list[str]:
+    return sorted({tag for of_suite in redact.values() for tag in of_suite})
 
 
 def _redacted_tags(

@@ -188,6 +188,7 @@ class Kind:
     """One kind of change. ``needs_region``: it changes what a mask does not allow to change."""
 
     name: str
+    description: str
     levels: tuple[Level, ...]
     plant: Plant
     needs_region: bool = False
@@ -257,49 +258,150 @@ YES = Level("", 1.0)
 _PERCENT = "{} %"
 
 KINDS: tuple[Kind, ...] = (
-    Kind("pixels.patch", _levels("{} px", 4, 8, 12, 24, 48), _on_pixels(pixels.patch), needs_region=True),
-    Kind("pixels.stroke", _levels("{} px", 1, 2, 4), _on_pixels(pixels.stroke), needs_region=True),
-    Kind("pixels.recolor", _levels("dE {}", 5, 10, 20, 40), _on_pixels(pixels.recolor), needs_region=True),
-    Kind("pixels.blur", _levels("sigma {}", 0.5, 1, 2, 4), _on_pixels(pixels.blur), needs_region=True),
-    Kind("pixels.noise", _levels("sigma {}", 2, 5, 10, 20), _on_pixels(pixels.noise), needs_region=True),
-    Kind("pixels.shift", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.shift), needs_region=True),
-    Kind("pixels.zoom", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), _on_pixels(pixels.zoom), needs_region=True),
-    Kind("pixels.flip", (YES,), _on_pixels(pixels.flip), needs_region=True),
-    Kind("pixels.erased", _levels(_PERCENT, 5, 10, 20, scale=0.01), _on_pixels(pixels.erase), needs_region=True),
-    Kind("pixels.moved", _levels(_PERCENT, 2, 5, 10, scale=0.01), _on_pixels(pixels.move), needs_region=True),
     Kind(
-        "pixels.background", _levels("dE {}", 5, 10, 20, 40), _on_pixels(pixels.repaint_background), needs_region=True
+        "pixels.patch",
+        "a square in a contrasting color",
+        _levels("{} px", 4, 8, 12, 24, 48),
+        _on_pixels(pixels.patch),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.stroke",
+        "a slanted line, as long as a quarter of the shorter side",
+        _levels("{} px", 1, 2, 4),
+        _on_pixels(pixels.stroke),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.recolor",
+        "a square of a sixth of the shorter side, shifted in color (CIE76)",
+        _levels("dE {}", 5, 10, 20, 40),
+        _on_pixels(pixels.recolor),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.blur",
+        "the whole image blurred (Gaussian, in pixels)",
+        _levels("sigma {}", 0.5, 1, 2, 4),
+        _on_pixels(pixels.blur),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.noise",
+        "noise over the whole image (Gaussian, in levels of 255)",
+        _levels("sigma {}", 2, 5, 10, 20),
+        _on_pixels(pixels.noise),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.shift",
+        "the whole image moved",
+        _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01),
+        _on_pixels(pixels.shift),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.zoom",
+        "the whole image enlarged and cropped",
+        _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01),
+        _on_pixels(pixels.zoom),
+        needs_region=True,
+    ),
+    Kind("pixels.flip", "mirrored left to right", (YES,), _on_pixels(pixels.flip), needs_region=True),
+    Kind(
+        "pixels.erased",
+        "the square of this size with the most detail, painted over from its surroundings, or made transparent",
+        _levels(_PERCENT, 5, 10, 20, scale=0.01),
+        _on_pixels(pixels.erase),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.moved",
+        "the square of a tenth of the shorter side with the most detail, moved sideways",
+        _levels(_PERCENT, 2, 5, 10, scale=0.01),
+        _on_pixels(pixels.move),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.background",
+        "all that looks like the border, in another color",
+        _levels("dE {}", 5, 10, 20, 40),
+        _on_pixels(pixels.repaint_background),
+        needs_region=True,
     ),
     Kind(
         "pixels.watermark",
+        "the word SAMPLE in rows over the image, with this opacity",
         _levels(_PERCENT, 5, 10, 20, 40, scale=0.01),
         _on_pixels(pixels.watermark),
         needs_region=True,
     ),
-    Kind("pixels.warped", _levels(_PERCENT, 1, 2, 4, scale=0.01), _on_pixels(pixels.warp), needs_region=True),
-    Kind("pixels.letter", _levels(_PERCENT, 3, 5, scale=0.01), _on_pixels(pixels.letter), needs_region=True),
-    Kind("pixels.alpha", (YES,), _on_pixels(pixels.flatten)),
-    Kind("pixels.size", _levels("-{} %", 5, 25, 50, scale=0.01), _on_pixels(pixels.resize)),
-    Kind("pixels.format", (YES,), _other_format),
-    Kind("pixels.blank", (YES,), _on_pixels(pixels.blank)),
-    Kind("copy.erased", (YES,), lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners)),
-    Kind("copy.letter.replaced", (YES,), _on_text(copy.letter_replaced)),
-    Kind("copy.letter.dropped", (YES,), _on_text(copy.letter_dropped)),
-    Kind("copy.letter.doubled", (YES,), _on_text(copy.letter_doubled)),
-    Kind("copy.letter.swapped", (YES,), _on_text(copy.letters_swapped)),
-    Kind("copy.added", (YES,), lambda subject, _, random: copy.added_line(subject, random)),
-    Kind("copy.case", (YES,), _on_text(copy.case_changed)),
-    Kind("copy.punctuation", (YES,), _on_text(copy.punctuation_changed)),
-    Kind("harmless.jpeg", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),
-    Kind("harmless.webp", _levels("q{}", 90, 75), _harmless(webp)),
-    Kind("harmless.resized", _levels("-{} %", 10, 25, scale=0.01), _harmless(resized_and_back)),
-    Kind("harmless.half_pixel", (YES,), _harmless(half_pixel_shift)),
-    Kind("harmless.gamma", (Level("0.98", 0.98, 0.98),), _harmless(gamma)),
-    Kind("harmless.metadata", (YES,), _harmless(without_metadata)),
-    Kind("harmless.png", (YES,), _harmless(other_png)),
-    Kind("harmless.sharpened", _levels(_PERCENT, 50, 100), _harmless(sharpened)),
-    Kind("harmless.grain", _levels("sigma {}", 1, 3), grain),
-    Kind("harmless.redrawn", _levels(_PERCENT, 0.2, 0.5, scale=0.01), redrawn),
+    Kind(
+        "pixels.warped",
+        "a square of a seventh of the shorter side with much detail, pulled sideways",
+        _levels(_PERCENT, 1, 2, 4, scale=0.01),
+        _on_pixels(pixels.warp),
+        needs_region=True,
+    ),
+    Kind(
+        "pixels.letter",
+        "a letter of this size in a contrasting color",
+        _levels(_PERCENT, 3, 5, scale=0.01),
+        _on_pixels(pixels.letter),
+        needs_region=True,
+    ),
+    Kind("pixels.alpha", "an image with transparency flattened on white", (YES,), _on_pixels(pixels.flatten)),
+    Kind(
+        "pixels.size",
+        "the image smaller by this share of each side",
+        _levels("-{} %", 5, 25, 50, scale=0.01),
+        _on_pixels(pixels.resize),
+    ),
+    Kind("pixels.format", "another file format than the case expects", (YES,), _other_format),
+    Kind("pixels.blank", "one flat color", (YES,), _on_pixels(pixels.blank)),
+    Kind(
+        "copy.erased",
+        "a line of the copy erased",
+        (YES,),
+        lambda subject, *_: copy.erased_line(subject.image, subject.copy_line.corners),
+    ),
+    Kind("copy.letter.replaced", "a letter becomes one of another shape", (YES,), _on_text(copy.letter_replaced)),
+    Kind("copy.letter.dropped", "a letter is missing", (YES,), _on_text(copy.letter_dropped)),
+    Kind("copy.letter.doubled", "a letter is there twice", (YES,), _on_text(copy.letter_doubled)),
+    Kind("copy.letter.swapped", "two neighboring letters change places", (YES,), _on_text(copy.letters_swapped)),
+    Kind(
+        "copy.added",
+        "one more line, where the case forbids extra text",
+        (YES,),
+        lambda subject, _, random: copy.added_line(subject, random),
+    ),
+    Kind("copy.case", "a letter changes its case and its shape", (YES,), _on_text(copy.case_changed)),
+    Kind(
+        "copy.punctuation",
+        "a mark is missing, or an exclamation mark is added",
+        (YES,),
+        _on_text(copy.punctuation_changed),
+    ),
+    Kind("harmless.jpeg", "JPEG", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),
+    Kind("harmless.webp", "lossy WebP", _levels("q{}", 90, 75), _harmless(webp)),
+    Kind("harmless.resized", "scaled down and back", _levels("-{} %", 10, 25, scale=0.01), _harmless(resized_and_back)),
+    Kind("harmless.half_pixel", "shifted by half a pixel", (YES,), _harmless(half_pixel_shift)),
+    Kind("harmless.gamma", "every channel raised to this power", (Level("0.98", 0.98, 0.98),), _harmless(gamma)),
+    Kind("harmless.metadata", "without metadata; a JPEG is not encoded again", (YES,), _harmless(without_metadata)),
+    Kind("harmless.png", "a PNG of another encoder", (YES,), _harmless(other_png)),
+    Kind(
+        "harmless.sharpened",
+        "the whole image sharpened by an unsharp mask of 2 pixels",
+        _levels(_PERCENT, 50, 100),
+        _harmless(sharpened),
+    ),
+    Kind("harmless.grain", "grain, in levels of 255", _levels("sigma {}", 1, 3), grain),
+    Kind(
+        "harmless.redrawn",
+        "painted again as by a model: moved smoothly by up to this, with another tone, smoothed and sharpened",
+        _levels(_PERCENT, 0.2, 0.5, scale=0.01),
+        redrawn,
+    ),
 )
 
 
@@ -393,7 +495,14 @@ _MAKERS: Mapping[str, Callable[[TestCase, str, Random], Exchange]] = {
     "object": _of_list("object", _OBJECTS),
     "copy": _word_of_copy,
 }
-PROMPT_KINDS = tuple(f"prompt.{kind}" for kind in _MAKERS)
+PROMPT_KINDS: Mapping[str, str] = {
+    "prompt.number": "another number in the prompt",
+    "prompt.color": "another color in the prompt",
+    "prompt.place": "the opposite place in the prompt: left becomes right, above becomes below",
+    "prompt.object": "another object in the prompt",
+    "prompt.copy": "a word of the copy written backwards in the prompt",
+}
+"""What each kind of counter-prompt changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,10 @@ class FilesProvider(BaseProvider):
     path: FilePath | None = Field(
         default=None, description="A pattern with `{case}`, `{model}` (the label) and `{sample}`."
     )
-    run: FilePath | None = Field(default=None, description="`RUN` or `RUN@LABEL`: the outputs of another run.")
+    run: FilePath | None = Field(
+        default=None,
+        description="`RUN` or `RUN@LABEL`: the outputs of another run. One that is missing or was changed is an ERROR.",
+    )
     dataset: OutputDataset | None = Field(
         default=None, description="A file of rows that names the output of each case."
     )
@@ -132,7 +135,8 @@ class OutputDataset(TableFile):
     """Existing outputs in a file of rows. Rows match cases by id, or by prompt if they have no id."""
 
     fields: dict[str, str] = Field(
-        description="Columns or paths of `output`, of `id` or `prompt`, and of `model` if there are several."
+        description="Columns or paths of `output`, of `id` or `prompt`, and of `model` if there are several. Rows "
+        "without an id are matched to their case by the prompt."
     )
 
     @model_validator(mode="after")

@@ -52,7 +52,11 @@ class RecordedFields(Frozen):
     question: Text = Field(
         default="question", description="The column with the name of a metric, or the id or the text of a question."
     )
-    answer: Text = Field(default="answer", description="The column with the answer.")
+    answer: Text = Field(
+        default="answer",
+        description="The column with the answer. Yes is `true`, `yes`, `pass` or `1`, no is `false`, `no`, `fail` or "
+        "`0`, in any case. A list is written as in a dataset.",
+    )
 
 
 class RecordedJudge(BaseJudge):

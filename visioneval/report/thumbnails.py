@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.redaction import REDACTED
+from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import Cell, Side
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
@@ -28,18 +28,22 @@ SIDE, _GAP = 256, 8
 _MAX_NAME = 40
 
 
-def thumbnails_of(comparison: Comparison, folder: Path, markdown: Path) -> Callable[[CellPair], Value]:
+def thumbnails_of(
+    comparison: Comparison, folder: Path, markdown: Path, *, cached: Path | None = None, redact: Redaction = NOTHING
+) -> Callable[[CellPair], Value]:
     """A function that writes the outputs of a pair into one file in ``folder``, and refers to it from ``markdown``.
 
-    It names what is missing. The name of a file changes with its content, so that several comparisons can share the
-    folder. It raises ``UsageError`` if the file cannot be written.
+    It names what is missing. The outputs of a baseline, which has none, are files in ``cached``, by their hash. The
+    name of a file changes with its content, so that several comparisons can share the folder. It raises
+    ``UsageError`` if the file cannot be written.
     """
+    redact = redact.over(comparison.a, comparison.b)
     relative = Path(os.path.relpath(folder.resolve(), markdown.parent.resolve())).as_posix()
 
     def outputs(pair: CellPair) -> Value:
-        if REDACTED in (pair.a.artifact_path, pair.b.artifact_path):
+        if redact.covers(pair.b.test_id, (*pair.a.tags, *pair.b.tags)):
             return Value(LEFT_OUT)
-        by_side = {"A": _output(pair.a, comparison.a), "B": _output(pair.b, comparison.b)}
+        by_side = {"A": _output(pair.a, comparison.a, cached), "B": _output(pair.b, comparison.b, cached)}
         images = {name: output for name, output in by_side.items() if not isinstance(output, str)}
         text = "\n".join(f"{name}: {output}" for name, output in by_side.items() if isinstance(output, str))
         if not images:
@@ -59,8 +63,12 @@ def thumbnails_of(comparison: Comparison, folder: Path, markdown: Path) -> Calla
     return outputs
 
 
-def _output(cell: Cell, side: Side) -> Image.Image | str:
+def _output(cell: Cell, side: Side, cached: Path | None) -> Image.Image | str:
     """The output of a cell, or why there is none."""
+    if side.folder is None and cached is not None and cell.artifact_sha256 is not None:
+        stored = f"{cell.artifact_sha256[:2]}/{cell.artifact_sha256}"
+        if (cached / stored).is_file():
+            return output_image(cached, stored, SIDE)
     if side.folder is None or cell.artifact_path is None:
         return why_no_image(cell, side)
     return output_image(side.folder, cell.artifact_path, SIDE)

@@ -48,7 +48,7 @@ BASE_ROLE = "base"
 class InputImage(Frozen):
     """An input image of a case. YAML also accepts a plain path."""
 
-    path: FilePath = Field(description="The image file, relative to the suite.")
+    path: FilePath = Field(description="The image file, relative to the file that names it.")
     role: Name = Field(
         default=BASE_ROLE,
         description="What the image is for, such as garment. People and judges see further images with the role base "
@@ -95,7 +95,8 @@ class Masks(Frozen):
 
     editable: FilePath | None = Field(
         default=None,
-        description="What may change. `validate` warns if 75 % of the image or more is inside, as in an inverted mask.",
+        description="What may change: pixels with an alpha below 250, in a file as large as the base image. `validate` "
+        "warns if 75 % of the image or more is inside, as in an inverted mask.",
     )
     clothing: FilePath | None = Field(default=None, description="The clothing of a person.")
     occluders: FilePath | None = Field(default=None, description="What lies in front of the clothing.")
@@ -111,7 +112,7 @@ class ExpectText(Frozen):
     )
     extra: Literal["allow", "forbid"] = Field(
         default="allow",
-        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+        description="`forbid`: other text fails. A lone sign that may be a shape is only counted, in `doubtful_extra`.",
     )
 
     @model_validator(mode="after")
@@ -164,7 +165,8 @@ class _CaseFields(Frozen):
     prompt: Prompt = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="What is asked for: a template. Optional if the case has `turns`, or if nothing is generated or "
+        description="What is asked for: a template. Quote it if it contains ` #` or `: `, which YAML reads as a "
+        "comment or a key. Optional if the case has `turns`, or if nothing is generated or "
         "shown (`outputs: none`).",
     )
     criteria: str | None = Field(
@@ -199,8 +201,8 @@ class _CaseFields(Frozen):
     )
     flaky: YesNo = Field(
         default=False,
-        description="`true`: later comparisons with this run report the case and never fail on it. A comparison of "
-        "flaky cases only exits 3.",
+        description="`true`: later comparisons with this run report the case and never fail on it. If all compared "
+        "cases are flaky, the comparison exits 3.",
     )
     metadata: dict[str, Any] = Field(default_factory=dict, description="Any values, for templates and custom classes.")
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(

@@ -115,7 +115,9 @@ ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 FilePath = Annotated[str, StringConstraints(min_length=1, pattern=ONE_LINE)]
 FrameCount = Annotated[
     int,
-    Field(ge=1, le=64, strict=True, description="Number of video frames for a judge that does not accept videos."),
+    Field(
+        ge=1, le=64, strict=True, description="The number of video frames that a judge sees if it cannot watch videos."
+    ),
 ]
 MimeType = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+$", max_length=100)]
 

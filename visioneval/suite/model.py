@@ -67,7 +67,7 @@ _PASS_GATE = GateRule(rule="pass_rate == 1")
 class CaseFile(Frozen):
     """Cases in a file of their own: a list like ``cases``."""
 
-    file: FilePath = Field(description="A YAML file with a list of cases, relative to the suite.")
+    file: FilePath = Field(description="A YAML file with a list of cases, relative to the file that names it.")
 
 
 class CompareEntry(Frozen):
@@ -87,7 +87,10 @@ class Suite(Frozen):
     description: str | None = Field(default=None, description="A note for readers.")
     task: TaskType | None = Field(default=None, description="The task of cases that name none.")
     vars: dict[VarName, Any] = Field(
-        default_factory=dict, description="Variables for every template, by name. `--var NAME=VALUE` replaces one."
+        default_factory=dict,
+        description="Variables for every template, by name. `--var NAME=VALUE` replaces one. These are secret: those "
+        "that contain a secret of the environment, and those of `--var` whose names end in `api_key`, `token`, "
+        "`secret` or `password`.",
     )
     templates_dir: Text | None = Field(
         default=None,

@@ -263,21 +263,36 @@ QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pat
 class GeckoQuestion(Frozen):
     """One claim of a prompt as a question, with its choices, the correct answer, and its dependencies."""
 
-    id: QuestionId = Field(description="Unique among the questions of a prompt.")
-    question: Line = Field(description="A question about the output, on one line.")
+    id: QuestionId = Field(
+        description="Unique in its case. Default: its number, `q1`, `q2`, past the IDs of other questions."
+    )
+    question: Line = Field(description="The question, on one line.")
     choices: tuple[Line, ...] = Field(
-        default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2}, description="The possible answers."
+        default=YES_NO,
+        max_length=MAX_CHOICES,
+        json_schema_extra={"minItems": 2},
+        description="Two or more possible answers.",
     )
     answer: Line = Field(default="yes", description="The choice that matches the prompt.")
-    type: QuestionType = Field(default="other", description="The kind of claim that it checks, for scores by type.")
-    justification: str = Field(default="", description="The words of the prompt that it is about.")
+    type: QuestionType = Field(
+        default="other",
+        description="The type of claim, which has a score of its own: any word without quotes.",
+    )
+    justification: str = Field(
+        default="",
+        description="The words of the prompt that it is about, for readers: in records, the report and `show`.",
+    )
     depends_on: Annotated[
         tuple[QuestionId, ...],
         BeforeValidator(
             lambda value: [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value,
             json_schema_input_type=tuple[QuestionId, ...] | str | int,
         ),
-    ] = Field(default=(), description="IDs of the questions that must be correct for this one to count as correct.")
+    ] = Field(
+        default=(),
+        description="IDs of parent questions. Unless each is answered correctly, this one scores 0, and stays in the "
+        "denominator.",
+    )
 
     @field_validator("choices")
     @classmethod

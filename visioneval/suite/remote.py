@@ -149,9 +149,9 @@ class DeclaredHosts(Remote):
 
     output_hosts: tuple[HostPattern, ...] = Field(
         default=(),
-        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
-        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
-        " without a key.",
+        description="Hosts from which outputs are read if an answer names them by URL, besides the server's own: "
+        "`files.example.com`, `*.example.com`, or `*` for every public host, which needs trust. They are read without "
+        "a key, over https, and redirects lead only there too. Records have no URLs.",
     )
 
     @property

@@ -38,7 +38,8 @@ class GateRule(Scope):
     weights: dict[str, Weight] | None = Field(
         default=None,
         description="Weights by tag, for `pass_rate`, `mean` and `rate`: the value is the weighted mean of the values "
-        "of these tags, however many cases each has.",
+        "of these tags, however many cases each has. Other cells do not count, and a case may have only one of the "
+        "tags.",
     )
     decide: Literal["value", "bound"] = Field(
         default="value",
@@ -78,7 +79,7 @@ class ComputedMetric(Frozen):
         "and intervals stay within it.",
     )
     better: Literal["higher", "lower", "none"] = Field(
-        default="higher", description="Which values are better, for comparisons."
+        default="higher", description="Which values are better, for comparisons; `none`: neither."
     )
 
     @field_validator("expression")

@@ -544,8 +544,8 @@ def test_a_record_has_one_line_as_a_word(icons: Icons, word: str) -> None:
 
 
 def test_the_example_in_the_docs_runs(icons: Icons) -> None:
-    text = (ROOT / "docs/reference/graders/index.md").read_text(encoding="utf-8")
-    example = text.partition("### One word of a list")[2].partition("```yaml\n")[2].partition("```")[0]
+    text = (ROOT / "docs/reference/graders/rubric.md").read_text(encoding="utf-8")
+    example = text.partition("## One word of a list")[2].partition("```yaml\n")[2].partition("```")[0]
     icons.write(**yaml.safe_load(example))
     result = icons.run()
     assert result.exit_code == 0, result.output

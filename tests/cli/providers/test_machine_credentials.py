@@ -192,7 +192,7 @@ def test_the_documents_and_the_workflow_name_the_variable() -> None:
     for name in (
         "docs/how_to/keys_and_trust.md",
         "docs/reference/suite/trust.md",
-        "docs/ci.md",
+        "docs/reference/action.md",
         "visioneval/cli/github.yml",
     ):
         assert "VISIONEVAL_TRUSTED_PROJECTS" in (root / name).read_text(encoding="utf-8"), name

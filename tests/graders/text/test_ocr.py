@@ -111,5 +111,5 @@ def test_tools_are_named() -> None:
 def test_without_rapidocr_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     monkeypatch.setattr(ocr, "find_spec", lambda name: None)
-    with pytest.raises(GraderError, match=r"pip install '\.\[ocr\]'"):
+    with pytest.raises(GraderError, match=r"pip install -e '\.\[ocr\]'"):
         ocr.model_path("Rec")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from machine import Machine, git, new_machine
+from github_jobs import SELF
+from machine import ROOT, Machine, git, new_machine
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +18,19 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 @pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="session")
 def new_project(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``new_project("github")``: a repository as docs/ci.md sets it up, with a suite, its cache and a baseline."""
+    """``new_project("github")``: a repository with a suite, its cache and a baseline, as the how-tos set it up."""
 
     def make(ci: str) -> Path:
         project = tmp_path_factory.mktemp(ci)
@@ -26,6 +40,9 @@ def new_project(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> C
         suite.write_text(suite.read_text().replace("tags: [word]", "tags: [word, must_pass]", 1))
         machine.visioneval(project, "run", "suite.yaml", "--cache", "visioneval-cache")
         machine.visioneval(project, "baseline", "set", "latest", "--name", "suite")
+        for workflow in (project / ".github" / "workflows").glob("*.yml"):
+            text = workflow.read_text(encoding="utf-8")
+            workflow.write_text(text.replace("OWNER/visioneval@v0", f"{SELF}@{machine.commit}"), encoding="utf-8")
         git(project, "add", "--all")
         git(project, "commit", "--quiet", "--message", "A suite")
         return project

@@ -18,14 +18,9 @@ ADDRESS = "https://github.com/owner/visioneval"
 _REACHES_THE_INDEX = re.compile(r"PIP_.*|.*_PROXY|SSL_CERT_.*|REQUESTS_CA_BUNDLE", re.IGNORECASE)
 _PIP = """\
 #!/bin/sh
-# Jobs share the machine: the same installation is made once.
-done="{folder}/$(printf '%s ' "$@" | sha256sum | cut -c1-20)"
+# Jobs share the machine: the same installation is made once, from whichever clone.
+done="{folder}/$(printf '%s ' "$@" | sed 's|/.*/action|action|' | sha256sum | cut -c1-20)"
 [ -e "$done" ] || {{ "{pip}" "$@" && touch "$done"; }}
-"""
-_GH = """\
-#!/bin/sh
-printf '%s\\n' "$*" > "{folder}/gh.txt"
-for word; do [ "$before" = --body-file ] && cp "$word" "{folder}/comment.md"; before=$word; done
 """
 
 
@@ -67,9 +62,8 @@ def new_machine(folder: Path) -> Machine:
     """Sets a machine up. Its repository has the files of this checkout as they are now, committed or not."""
     (folder / "bin").mkdir()
     subprocess.run([sys.executable, "-m", "venv", str(folder / "python")], check=True)
-    for name, text in (("pip", _PIP), ("gh", _GH)):
-        (folder / "bin" / name).write_text(text.format(folder=folder, pip=folder / "python" / "bin" / "pip"))
-        (folder / "bin" / name).chmod(0o755)
+    (folder / "bin" / "pip").write_text(_PIP.format(folder=folder, pip=folder / "python" / "bin" / "pip"))
+    (folder / "bin" / "pip").chmod(0o755)
     command = [sys.executable, "-m", "pip", "cache", "dir"]
     cache = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     source = folder / "source"

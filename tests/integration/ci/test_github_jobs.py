@@ -1,14 +1,34 @@
-"""The steps of the workflow that ``init --ci github`` writes, executed in order in fresh clones of a project."""
+"""The workflow that ``init --ci github`` writes, executed with visioneval's action in fresh clones of a project."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from github_jobs import ExecutedJob, GitHubRun
-from machine import Machine
+from github_api import FORK_TOKEN, JOB_TOKEN, FakeGitHub, fake_github
+from github_jobs import SELF, ExecutedJob, GitHubRun
+from machine import Machine, git
+
+SHARDED = """\
+name: nights
+on: {{schedule: [{{cron: "17 3 * * *"}}]}}
+jobs:
+  shards:
+    strategy: {{matrix: {{shard: [1, 2]}}}}
+    steps:
+      - uses: actions/checkout@v6
+      - uses: {action}
+        with: {{suites: suite.yaml, offline: false, shard: "${{{{ matrix.shard }}}}/2"}}
+        env: {{OPENAI_API_KEY: "${{{{ secrets.OPENAI_API_KEY }}}}"}}
+  merged:
+    needs: [shards]
+    if: ${{{{ !cancelled() }}}}
+    steps:
+      - uses: actions/checkout@v6
+      - uses: {action}
+        with: {{suites: suite.yaml, offline: false, merge: true, confirm: 3}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -17,90 +37,118 @@ def project(new_project: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture
-def execute(machine: Machine, tmp_path: Path) -> Callable[..., GitHubRun]:
-    """``execute(project, event_name, event={})`` runs all jobs that an event starts."""
+def github(machine: Machine) -> Iterator[FakeGitHub]:
+    with fake_github(machine.folder / "bin") as server:
+        yield server
 
-    def run(project: Path, event_name: str, event: dict[str, Any] | None = None) -> GitHubRun:
-        for name in ("gh.txt", "comment.md"):
-            (machine.folder / name).unlink(missing_ok=True)
-        github = {"event_name": event_name, "event": event or {}, "repository": "owner/shop", "token": "a-token"}
-        result = GitHubRun(machine, project, tmp_path / "run", github)
+
+@pytest.fixture
+def execute(machine: Machine, tmp_path: Path, github: FakeGitHub) -> Callable[..., GitHubRun]:
+    """``execute(project, event_name, token=...)`` runs all jobs that an event starts."""
+
+    def run(project: Path, event_name: str, token: str = JOB_TOKEN) -> GitHubRun:
+        request = {"number": 7, "head": {"sha": git(project, "rev-parse", "HEAD")}}
+        event = {"pull_request": request} if event_name == "pull_request" else {}
+        contexts = {"event_name": event_name, "event": event, "repository": "owner/shop", "token": token}
+        contexts["ref_type"] = "tag" if event_name == "push" else "branch"
+        result = GitHubRun(machine, project, tmp_path / "run", contexts)
         result.execute()
         return result
 
     return run
 
 
-def pull_request(head: str) -> dict[str, Any]:
-    return {"number": 7, "pull_request": {"head": {"repo": {"full_name": head}}}}
-
-
 def only_job(run: GitHubRun) -> ExecutedJob:
-    ((job,),) = run.jobs.values()
+    (job,) = run.jobs.values()
     return job
 
 
-def test_a_pull_request_replays_reports_and_comments(
-    execute: Callable[..., GitHubRun], project: Path, machine: Machine
+def test_a_pull_request_replays_comments_and_sets_a_status(
+    execute: Callable[..., GitHubRun], project: Path, github: FakeGitHub
 ) -> None:
-    run = execute(project, "pull_request", pull_request("owner/shop"))
+    run = execute(project, "pull_request")
     job = only_job(run)
-    assert (job.name, job.succeeded) == ("replay", True), job.log
+    assert list(run.jobs) == ["replay"]
+    assert job.succeeded, job.log
     assert "\n::error" not in job.log
-    assert "\n::warning" not in job.log
-    uploaded = run.artifacts / "replay"
-    assert {path.name for path in uploaded.iterdir()} == {
-        "runs",
-        "suite-replay.xml",
-        "suite-run.md",
-        "suite-compare.md",
-    }
-    assert (uploaded / "runs" / "suite-replay" / "report" / "index.html").is_file()
-    comment = (machine.folder / "comment.md").read_text(encoding="utf-8")
-    assert comment == job.summary
-    assert comment.startswith("## visioneval compare: ")
-    assert "\n## visioneval: `my-edits`" in comment
-    assert (machine.folder / "gh.txt").read_text().startswith("pr comment 7 --repo owner/shop ")
+    assert "::notice title=visioneval" not in job.log
+    results = run.artifacts / "visioneval" / "visioneval-results"
+    assert (results / "site" / "run" / "suite-visioneval" / "index.html").is_file()
+    assert (run.artifacts / "visioneval" / "runs" / "suite-visioneval" / "run.json").is_file()
+    ((login, comment),) = github.bodies
+    assert login == "github-actions[bot]"
+    assert "([all images and reports](https://github.com/owner/shop/artifacts/visioneval))" in comment
+    assert comment.endswith(job.summary)
+    assert job.summary.startswith("## visioneval compare: All gates passed")
+    ((commit, status),) = github.statuses
+    assert commit == git(project, "rev-parse", "HEAD")
+    assert (status["state"], status["description"]) == (
+        "success",
+        "All gates passed: 0 broken, 3 still failing, 3 still passing",
+    )
     assert not any("a-secret-of-the-repository" in environment.values() for environment in job.environments)
 
 
 def test_a_pull_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
-    execute: Callable[..., GitHubRun], project: Path, changed: Callable[[Path], Path], machine: Machine
+    execute: Callable[..., GitHubRun], project: Path, changed: Callable[[Path], Path], github: FakeGitHub
 ) -> None:
-    run = execute(changed(project), "pull_request", pull_request("owner/shop"))
+    run = execute(changed(project), "pull_request")
     job = only_job(run)
     assert not job.succeeded
-    assert job.log.count("exit code 1\n") == 2, job.log  # of the run, whose gate failed, and of the comparison
-    assert "FAILED  must_pass" in job.log
-    assert (run.artifacts / "replay" / "runs" / "suite-replay" / "report" / "index.html").is_file()
-    assert "sign_word" in (machine.folder / "comment.md").read_text(encoding="utf-8")
+    assert "FAILED must_pass" in " ".join(job.log.split()), job.log
+    results = run.artifacts / "visioneval" / "visioneval-results"
+    assert (results / "suite-compare.html").is_file()
+    assert "sign_word" in github.bodies[0][1]
     assert "sign_word" in job.summary
+    ((_, status),) = github.statuses
+    assert (status["state"], status["description"]) == (
+        "failure",
+        "A gate failed: 1 broken, 3 still failing, 2 still passing",
+    )
 
 
-def test_a_pull_request_from_a_fork_gets_no_comment(
-    execute: Callable[..., GitHubRun], project: Path, machine: Machine
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_fork_gets_no_comment_and_the_same_outcome(
+    execute: Callable[..., GitHubRun],
+    project: Path,
+    changed: Callable[[Path], Path],
+    github: FakeGitHub,
+    *,
+    breaks: bool,
 ) -> None:
-    job = only_job(execute(project, "pull_request", pull_request("stranger/shop")))
-    assert job.succeeded, job.log
-    assert not (machine.folder / "gh.txt").exists()
+    job = only_job(execute(changed(project) if breaks else project, "pull_request", FORK_TOKEN))
+    assert job.succeeded is not breaks, job.log
+    assert (github.comments, github.statuses) == ([], [])
+    assert "::notice title=visioneval::no comment: gh: Resource not accessible by integration (HTTP 403)" in job.log
     assert "## visioneval compare: " in job.summary
 
 
-def test_every_night_shards_run_and_are_merged(execute: Callable[..., GitHubRun], project: Path) -> None:
-    run = execute(project, "schedule")
-    assert {name: len(jobs) for name, jobs in run.jobs.items()} == {"nightly-shards": 4, "nightly": 1}
-    logs = [job.log for jobs in run.jobs.values() for job in jobs]
-    assert all(job.succeeded for jobs in run.jobs.values() for job in jobs), logs
-    assert all(job.environments[-1]["OPENAI_API_KEY"] for job in run.jobs["nightly-shards"])
-    with_key = [item for item in run.jobs["nightly"][0].environments if "OPENAI_API_KEY" in item]
-    assert len(with_key) == 1, "only the comparison, for new samples, gets the keys"
-    assert "6 of 6 cells" in run.jobs["nightly"][0].summary
-    assert (run.artifacts / "nightly" / "runs" / "suite-nightly" / "report" / "index.html").is_file()
+def test_no_module_of_the_checkout_is_imported(
+    execute: Callable[..., GitHubRun], project: Path, changed: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    copy = changed(project)
+    for name in ("visioneval", "yaml", "json"):
+        (copy / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
+    git(copy, "add", "--all")
+    git(copy, "commit", "--quiet", "--message", "modules")
+    job = only_job(execute(copy, "pull_request"))
+    assert "FAILED" in job.log
+    assert not (tmp_path / "pwned").exists()
 
 
-def test_a_tag_runs_the_gates_of_a_release(execute: Callable[..., GitHubRun], project: Path) -> None:
-    job = only_job(execute(project, "push"))
-    assert (job.name, job.succeeded) == ("release", True), job.log
+@pytest.mark.parametrize("event", ["schedule", "push"])
+def test_every_night_and_before_a_release_models_are_called(
+    execute: Callable[..., GitHubRun], project: Path, github: FakeGitHub, event: str
+) -> None:
+    run = execute(project, event)
+    job = only_job(run)
+    assert list(run.jobs) == ["live"]
+    assert job.succeeded, job.log
+    assert "--offline" not in job.log
+    assert "--budget 10" in job.log
+    assert all(environment["OPENAI_API_KEY"] for environment in job.environments)
+    assert (github.comments, github.statuses) == ([], [])
+    assert "6 of 6 cells" in job.summary
 
 
 def test_a_release_with_a_failed_gate_is_stopped(
@@ -108,4 +156,21 @@ def test_a_release_with_a_failed_gate_is_stopped(
 ) -> None:
     run = execute(changed(project), "push")
     assert not only_job(run).succeeded
-    assert (run.artifacts / "release" / "runs" / "suite-release" / "report" / "index.html").is_file()
+    assert (run.artifacts / "visioneval" / "visioneval-results" / "site" / "index.html").is_file()
+
+
+def test_shards_run_in_jobs_of_their_own_and_are_merged(
+    execute: Callable[..., GitHubRun], project: Path, changed: Callable[[Path], Path], machine: Machine
+) -> None:
+    copy = changed(project)
+    git(copy, "reset", "--quiet", "--hard", "HEAD~1")
+    workflow = copy / ".github" / "workflows" / "visioneval.yml"
+    workflow.write_text(SHARDED.format(action=f"{SELF}@{machine.commit}"))
+    git(copy, "commit", "--quiet", "--all", "--message", "shards")
+    run = execute(copy, "schedule")
+    assert all(job.succeeded for job in run.jobs.values()), [job.log for job in run.jobs.values()]
+    assert {path.name for path in run.artifacts.iterdir()} == {"visioneval-shard-1", "visioneval-shard-2", "visioneval"}
+    merged = run.jobs["merged"]
+    assert "6 of 6 cells" in merged.summary
+    assert not any("OPENAI_API_KEY" in environment for environment in merged.environments)
+    assert {path.name for path in (run.artifacts / "visioneval" / "runs").iterdir()} == {"suite-visioneval"}

@@ -15,7 +15,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
-from test_docs import ROOT, TABLES, rows_of
+from test_docs import ROOT
 
 from visioneval import bounds
 from visioneval.analysis.compare.gates import DEFAULT as DEFAULT_GATES
@@ -168,32 +168,3 @@ def test_the_reference_of_keys_has_the_defaults_of_the_code() -> None:
             assert row[2].replace("\\|", "|") == expected, f"{name}.{key}"
             checked += bool(expected)
     assert checked > 200
-
-
-@pytest.mark.parametrize(("document", "title", "model"), [row for row in TABLES if row[0].startswith("reference/")])
-def test_the_page_of_suites_states_defaults(document: str, title: str, model: type[BaseModel]) -> None:
-    """A row of a key with a default names it; of a key that is true or false, the value that is not the default."""
-    rows = rows_of(document, title)
-    for field, info in model.model_fields.items():
-        default = to_jsonable_python(None if info.is_required() else info.get_default(call_default_factory=True))
-        if (
-            (row := rows.get(info.alias or field)) is None
-            or default in (None, [], {}, "")
-            or isinstance(info.default, BaseModel)
-        ):
-            continue
-        values = (
-            default
-            if isinstance(default, list)
-            else [json.dumps(not default) if isinstance(default, bool) else default]
-        )
-        stated = row.replace(",", "")
-        texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-        assert [text for text in texts if text not in stated] == [], f"{title}: {info.alias or field}"
-
-
-def test_the_table_of_bounds_is_true() -> None:
-    rows = rows_of("reference/suite/limits.md", "Bounds")
-    settings = {bound.setting.flag: bound.setting for bound in bounds.ALL}
-    assert set(rows) == set(settings)
-    assert [flag for flag, bound in settings.items() if f" {bound.default:,} |" not in rows[flag]] == []

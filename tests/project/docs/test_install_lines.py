@@ -1,5 +1,5 @@
-"""Every documented install command installs a checkout or a Git URL, never a name of the package index. The project
-does not own that name yet: whoever registers it could run code beside the user's keys.
+"""Every documented install command installs a checkout or a Git URL. The project does not own its name on the package index
+yet, and whoever registers it could run code beside the user's keys: a line that names it says ``# once published``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from visioneval.media.urls import BUCKETS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-WORKFLOW = ROOT / "visioneval" / "cli" / "github.yml"
 TEXTS = (".py", ".md", ".yml", ".yaml", ".j2", ".html", ".js", ".toml", ".txt", "")
 INSTALL = re.compile(
-    r"\b(?:(?:uv )?pip3? install|uv (?:add|tool install|run --with)|uvx|pipx (?:install|run))\s+([^\n]*)"
+    r"\b(?:(?:uv )?pip3? (?:install|wheel)|uv (?:add|tool install|run --with)|uvx|pipx (?:install|run))\s+([^\n]*)"
 )
 WORD = re.compile(r"""'[^']*'|"[^"]*"|[^\s`'"]+""")
 COMMIT = "0123456789" * 4
-EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+EXTRAS = list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+PAGE = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
 
 
 def _files() -> Iterator[Path]:
@@ -41,11 +41,16 @@ def _files() -> Iterator[Path]:
 
 
 def _requirements(text: str) -> Iterator[str]:
-    """What the install lines of a text name, options aside; a word of prose after a line ends it."""
+    """What the install lines of a text name, options aside; a word of prose after a line ends it.
+
+    Not those for a time when the name is published, nor those without an index.
+    """
     for match in INSTALL.finditer(text):
+        if re.search(r"--no-index|# once published$", match[1]):
+            continue
         words = iter(WORD.findall(match[1].replace('\\"', '"')))
         for word in words:
-            if word in ("--group", "--index-url", "--target"):
+            if word in ("--group", "--index-url", "--target", "--wheel-dir"):
                 next(words, None)
             elif not word.startswith("-"):
                 yield word.strip("'\"")
@@ -82,8 +87,8 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
     printed = _printed()
     assert {
         "README.md",
-        "docs/reference/suite/datasets.md",
-        "visioneval/cli/github.yml",
+        "docs/how_to/install.md",
+        "visioneval/cli/gitlab.yml",
         "visioneval/installation.py",
     } <= printed.keys()
     bad = {file: [word for word in words if _names_visioneval_on_the_index(word)] for file, words in printed.items()}
@@ -99,6 +104,10 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         ("pip install --quiet visioneval==1.0", True),
         ("pip install 'visioneval[ocr] @ .'", True),
         ("uv tool install visioneval", True),
+        ("uvx --from 'visioneval[ocr]' visioneval init first", True),
+        ("pipx run --spec visioneval visioneval", True),
+        ("pip wheel --wheel-dir wheels 'visioneval[ocr]'", True),
+        ("uvx --from 'visioneval[ocr] @ git+https://github.com/OWNER/visioneval' visioneval # today", False),
         ("pip install '.[ocr]'", False),
         ('pip install ".[ocr,$(EXTRA_$*)]"', False),
         ("pip install 'pip>=25.1'", False),
@@ -110,17 +119,55 @@ def test_the_check_can_fail(line: str, *, is_bad: bool) -> None:
     assert _names_visioneval_on_the_index(word) is is_bad
 
 
+def test_a_line_for_the_published_name_says_so() -> None:
+    assert not list(_requirements("pip install 'visioneval[ocr]'      # once published"))
+    assert not list(_requirements("pip install --no-index --find-links wheels 'visioneval[ocr]'"))
+    assert list(_requirements("pip install 'visioneval[ocr]'  # once published, or before")) == ["visioneval[ocr]"]
+
+
+def test_the_page_has_both_lines_for_each_tool() -> None:
+    lines = [line.split(" # ") for line in PAGE.splitlines() if line.endswith((" # today", " # once published"))]
+    at_git = [command.strip() for command, when in lines if when == "today"]
+    assert len(at_git) == 5
+    published = [command.strip() for command, when in lines if when == "once published"]
+    assert [command.replace(" @ git+https://github.com/OWNER/visioneval", "") for command in at_git] == published
+
+
+def test_the_page_weighs_each_extra() -> None:
+    rows = re.findall(r"^\| `?(\w+)`? \| .+ \| \d+ MB \|$", PAGE, re.MULTILINE)
+    assert rows == ["none", *EXTRAS]
+
+
+def test_the_page_has_the_extras_of_the_image() -> None:
+    (in_image,) = re.findall(r"/source\[([a-z0-9,]+)\]", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    (sentence,) = re.findall(r"The image has the extras ([^.]+)\.", PAGE)
+    assert re.findall(r"`(\w+)`", sentence) == in_image.split(",")
+
+
+def test_the_readme_says_what_the_page_about_installing_says() -> None:
+    """The page's lines are tried in fresh environments, and its weights are measured."""
+    page = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^pip install .*", section, re.MULTILINE)
+    assert [line.rsplit("# ")[-1] for line in lines] == ["today", "once published"]
+    assert {" ".join(line.split()) for line in lines} <= {" ".join(line.split()) for line in page.splitlines()}
+    weights = dict(re.findall(r"^\| `?(\w+)`? \| .* \| (\d+) MB \|$", page, re.MULTILINE))
+    (opencv,) = re.findall(r"OpenCV takes (\d+)", page)
+    assert f"The base takes {weights['none']} MB, OpenCV {opencv} of them" in section
+    assert f"adds {weights['ocr']} MB" in section
+
+
 def test_the_extras_exist() -> None:
     named = {word for words in _printed().values() for word in words if _is_of_a_checkout(word)}
     extras = {extra for word in named for extra in word.strip(".[]").split(",") if extra}
-    assert {"ocr", "video", "label", "gcs", "s3"} <= extras <= EXTRAS
+    assert {"ocr", "video", "label", "gcs", "s3"} <= extras <= set(EXTRAS)
 
 
 def test_messages_name_extras_that_exist() -> None:
     sources = (path.read_text() for path in (ROOT / "visioneval").rglob("*.py"))
     named = {extra for text in sources for extra in re.findall(r"""install_command\(["'](\w+)["']\)""", text)}
     assert {"ray", "label", "parquet", "litellm"} <= named
-    assert named | PACKAGES.keys() | set(BUCKETS.values()) <= EXTRAS
+    assert named | PACKAGES.keys() | set(BUCKETS.values()) <= set(EXTRAS)
 
 
 def test_pip_takes_the_lines_for_a_checkout() -> None:
@@ -142,56 +189,18 @@ def test_pip_takes_the_lines_for_a_checkout() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _install_steps() -> list[str]:
-    workflow: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    assert workflow["env"]["VISIONEVAL_SOURCE"] == "${{ vars.VISIONEVAL_SOURCE }}"
-    steps = [
-        step for job in workflow["jobs"].values() for step in job["steps"] if step.get("name") == "Install visioneval"
-    ]
-    assert [step["shell"] for step in steps] == ["bash"] * 4
-    return [step["run"] for step in steps]
+def _install_step() -> dict[str, Any]:
+    action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    (step,) = (step for step in action["runs"]["steps"] if step.get("name") == "Install visioneval")
+    return dict(step)
 
 
-def _installed(folder: Path, source: str | None) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """What the workflow's step does, and the words that its pip gets."""
-    fake = folder / "pip"
-    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(folder / "words"))}\n')
+def test_the_action_installs_its_own_checkout(tmp_path: Path) -> None:
+    fake = tmp_path / "pip"
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "words"))}\n')
     fake.chmod(0o755)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}"} | ({} if source is None else {"VISIONEVAL_SOURCE": source})
-    step = _install_steps()[0]
-    done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", step],  # as GitHub starts it
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    words = folder / "words"
-    return done, words.read_text().splitlines() if words.exists() else []
-
-
-def test_the_install_steps_are_identical_without_expressions() -> None:
-    (step,) = set(_install_steps())
-    assert "${{" not in step
-
-
-@pytest.mark.parametrize("at", [f"@{COMMIT}", "@v0.2.0", ""])
-def test_the_workflow_installs_from_the_address_of_the_variable(tmp_path: Path, at: str) -> None:
-    source = f"git+https://github.com/owner/visioneval{at}"
-    done, words = _installed(tmp_path, source)
-    assert (done.returncode, words) == (0, ["install", f"visioneval[ocr] @ {source}"]), done.stderr
-    assert Requirement(words[1]).url == source
-    assert ("::warning::" in done.stdout) is (COMMIT not in at)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        None, "", "visioneval", "git+http://github.com/o/v", "https://example.org/v.whl", "git+https://", "git+ssh://git@h/r",
-        "git+https://github.com/o/v; touch pwned", "git+https://github.com/o/v@$(touch pwned)",
-        'git+https://github.com/o/v" --index-url "http://x', "git+https://github.com/o/v\n--index-url http://x",
-        "x\ngit+https://github.com/o/v",
-    ],
-)  # fmt: skip
-def test_the_workflow_refuses_to_run_without_an_address(tmp_path: Path, source: str | None) -> None:
-    done, words = _installed(tmp_path, source)
-    assert (done.returncode, words) == (1, [])
-    assert done.stdout.startswith("::error::set the repository variable VISIONEVAL_SOURCE to git+https://")
-    assert not (tmp_path / "pwned").exists()
+    step = _install_step()
+    assert step["env"] == {"EXTRAS": "${{ inputs.extras }}"}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": "/a b/@v0", "EXTRAS": "ocr,video"}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True)
+    assert (tmp_path / "words").read_text().splitlines() == ["install", "/a b/@v0[ocr,video]"]

@@ -17,17 +17,6 @@ PAGES = sorted(
 BLOCK = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
 MAX_WORDS = 1800
-LONGER = {
-    "agreement.md",
-    "architecture.md",
-    "ci.md",
-    "extending.md",
-    "graders.md",
-    "ray.md",
-    "reference/graders/index.md",
-    "scale.md",
-}
-"""Pages of docs/ that are still longer."""
 
 
 def name_of(page: Path) -> str:
@@ -79,5 +68,4 @@ def words(page: Path) -> int:
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
 def test_a_page_is_short(page: Path) -> None:
-    if page.relative_to(ROOT / "docs").as_posix() not in LONGER:
-        assert words(page) <= MAX_WORDS
+    assert words(page) <= MAX_WORDS

@@ -15,14 +15,14 @@ import pytest
 from PIL import Image
 from test_docs_defaults import ROOT, reference
 
+from visioneval.plugins import GRADERS, config_of
+from visioneval.suite.case import TestCase
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.document import read_yaml
 from visioneval.suite.model import suite_schema
 
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
-ALL_KEYS = "reference/keys.md"
-"""Models whose own page is still to be written."""
 EXAMPLES = [
     (page, at, text)
     for page in PAGES
@@ -104,13 +104,41 @@ def test_each_key_is_in_an_example() -> None:
             shown.update(keys_of(given[key], schema["properties"][key]))
     listed = {
         (block["name"], key)
-        for page, text in PAGES.items()
-        if page != ALL_KEYS
+        for text in PAGES.values()
         for block in reference().BLOCK.finditer(text)
         if block["kind"] == "keys" and block["name"] in models
         for key in re.findall(r"^\| `([^`]+)`", block["body"], re.MULTILINE)
     }
     assert sorted(listed - shown) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "forms"),
+    [
+        ("text", [{"measure": ["word_accuracy", "ned", "complete"]}]),
+        ("locality", [{}, {"tolerance": "redrawn"}]),
+        ("reference", [{}]),
+        ("properties", [{}]),
+        ("video", [{}]),
+    ],
+)
+def test_each_metric_of_a_grader_is_in_its_table(name: str, forms: list[dict[str, Any]]) -> None:
+    expect = {"text": {"required": ["Sale"], "extra": "forbid"}, "size": "64x64", "format": "png", "alpha": True}
+    case = {
+        "id": "one",
+        "prompt": "A wall",
+        "images": ["a.png"],
+        "mask": "m.png",
+        "reference": "b.png",
+        "expect": expect,
+    }
+    video = {"id": "clip", "prompt": "A wall", "task": "video_generation", "expect": {"text": {"required": ["Sale"]}}}
+    video["expect"] |= {"size": "64x64"}
+    cases = [TestCase.model_validate(item) for item in (case, video)]
+    graders = [config_of(GRADERS, name).model_validate({"key": "key", "type": name, **form}) for form in forms]
+    written = {metric for grader in graders for item in cases for metric in grader.metrics(item)}
+    table = re.findall(r"^\| `<key>([.\w]*)` \|", PAGES[f"reference/graders/{name}.md"], re.MULTILINE)
+    assert {metric.removeprefix("key") for metric in written} == set(table)
 
 
 def keys_of(value: Any, schema: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:

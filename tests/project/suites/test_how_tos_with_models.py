@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_api import FakeAPI, GenerationRequest, JudgeRequest, Script
@@ -24,9 +25,7 @@ def uncommented(text: str, start: str) -> str:
     return text.replace(entry[0], re.sub(r"^( *)# ", r"\1", entry[0], flags=re.MULTILINE))
 
 
-def drawn_copy(request: GenerationRequest) -> bytes:
-    """An image that shows the lines of the starter's prompts."""
-    lines = request.prompt.partition("lines: ")[2].split(" / ") if "lines: " in request.prompt else ["Open all summer"]
+def drawn(lines: list[str]) -> bytes:
     image = Image.new("RGB", (1024, 1024), "white")
     for at, line in enumerate(lines):
         ImageDraw.Draw(image).text((100, 150 + 180 * at), line, "black", ImageFont.load_default(72))
@@ -35,7 +34,16 @@ def drawn_copy(request: GenerationRequest) -> bytes:
     return data.getvalue()
 
 
-CONTENT = {"usable": True, "verdict": "PASS", "reason": "Clear and readable.", "failure_tags": []}
+def drawn_copy(request: GenerationRequest) -> bytes:
+    """An image that shows the lines of the starter's prompts."""
+    lines = request.prompt.partition("lines: ")[2].split(" / ") if "lines: " in request.prompt else ["Open all summer"]
+    return drawn(lines)
+
+
+def content(request: JudgeRequest) -> dict[str, Any]:
+    """The answer of a judge that likes the image."""
+    answer = {"usable": True, "verdict": "PASS", "reason": "Clear and readable.", "failure_tags": []}
+    return {name: answer[name] for name in (request.schema or {})["properties"]}
 
 
 @pytest.mark.parametrize(
@@ -67,8 +75,7 @@ def test_each_commented_entry_of_the_starter_runs(
     suite.write_text(text, encoding="utf-8")
     ran += run_page(planned, tmp_path)
 
-    script = Script().generate(drawn_copy)
-    script.judge(lambda request: {name: CONTENT[name] for name in (request.schema or {})["properties"]})
+    script = Script().generate(drawn_copy).judge(content)
     with FakeAPI(script, models=["my-model", "my-judge"]) as api:
         monkeypatch.setenv("LOCAL_KEY", api.key)
         for provider, url in (("openai", api.openai_base_url), ("gemini", api.gemini_base_url)):
@@ -83,6 +90,25 @@ def test_each_commented_entry_of_the_starter_runs(
     assert bought == (4 if model == "- {provider: openai" else 2), "the first case is not bought twice"
 
 
+def flyer(request: GenerationRequest) -> bytes:
+    return drawn([re.findall('"(.*)"', request.prompt)[0].replace("COFFEE", "COFEE")])
+
+
+def test_an_eval_of_promptfoo_runs_as_a_suite(local_api: FakeAPI, tmp_path: Path) -> None:
+    """The model misspells one line. A judge that is down decides nothing."""
+    page = how_to("from_promptfoo")
+    planned, rest = page.split("Both need")
+    ran = run_page(planned, tmp_path)
+    suite = tmp_path / "flyers.yaml"
+    here = f'provider: openai, base_url: "{local_api.openai_base_url}", api_key_env: LOCAL_KEY,'
+    suite.write_text(suite.read_text(encoding="utf-8").replace("provider: openai,", here), encoding="utf-8")
+    local_api.script.generate(flyer)
+    local_api.script.judge(content)
+    assert ran + run_page(rest, tmp_path) == HOW_TOS["from_promptfoo"]
+    local_api.script.judge("I cannot say.")
+    assert CliRunner().invoke(app, ["run", "flyers.yaml", "--reuse", "none"]).exit_code == 3
+
+
 def _without_output(block: re.Match[str]) -> str:
     return "".join(f"$ {command}\n" for command, _ in COMMAND.findall(block[0]))
 
@@ -92,10 +118,10 @@ def test_a_judge_reads_what_ocr_cannot(
 ) -> None:
     page = how_to("copy_ocr_cannot_read").partition("## Ask a question")[0]
     run_page(page, tmp_path)
-    judged = tmp_path / "judged.yaml"
+    judged = tmp_path / "copy.yaml"
     here = f'provider: openai, base_url: "{local_api.openai_base_url}", api_key_env: LOCAL_KEY,'
     judged.write_text(judged.read_text(encoding="utf-8").replace("provider: openai,", here), encoding="utf-8")
-    grade = ["grade", "latest", "--suite", "judged.yaml", "--trust-suite", "--reuse", "none"]
+    grade = ["grade", "latest", "--suite", "copy.yaml", "--trust-suite", "--reuse", "none"]
     for lines, exit_code in ((["HARBOUR ROASTERS", "Open until May"], 0), (["HARBOR ROASTERS", "Open until May"], 1)):
         local_api.script.judge({"lines": lines})
         assert CliRunner().invoke(app, grade).exit_code == exit_code

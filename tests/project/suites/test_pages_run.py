@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,15 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
-    """Writes the files that a page names before a block, runs its ``$ visioneval`` lines, and returns their exit codes.
+    """Copies the examples that a page links, writes the files that it names before a block, and runs its
+    ``$ visioneval`` lines. Returns their exit codes.
 
     A line that ends in ``# exits N`` must exit with N; every other line with 0. The lines below it must be in its
     output, in this order; ``...`` stands for what is left out.
     """
     ran = []
+    for name in re.findall(r"\(\.\./examples/(\w+\.py)\)", text):
+        shutil.copy(ROOT / "docs" / "examples" / name, folder)
     for name, language, block in _BLOCK.findall(text):
         if name:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -151,18 +155,31 @@ def test_an_explanation_runs(
     assert run_page(explanation(name), tmp_path) == ran
 
 
-WITH_MODELS = ("real_model",)
+WITH_MODELS = ("from_promptfoo", "real_model")
 """Pages whose models are on a local server: test_how_tos_with_models runs them."""
 HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
+    "claims": [("init", 0), ("run", 0), ("show", 0), ("questions", 0), ("run", 0)],
     "copy_ocr_cannot_read": [("run", 3), ("validate", 0), ("grade", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
-    "dataset": [("validate", 0), ("plan", 0), ("run", 0), ("run", 0)],
+    "dataset": [("validate", 0), ("run", 0), ("run", 0)],
+    "from_promptfoo": [("validate", 0), ("run", 0)],
+    "gitlab": [("init", 0)],
+    "install": [("init", 0), ("run", 0)],
     "keys_and_trust": [("validate", 2)],
     "label": [("run", 0)],
     "local_model": [("validate", 0), ("run", 0), ("show", 0)],
-    "prompts": [("run", 0), ("compare", 0), ("plan", 0), ("run", 0), ("run", 0), ("compare", 0)],
+    "nightly": [
+        *[("init", 0), ("run", 0), ("baseline", 0), ("run", 0), ("baseline", 2)],
+        *[("run", 0), ("run", 0), ("merge", 0)],
+    ],
+    "probe_graders": [("init", 0), ("run", 0), ("probe", 0), ("probe", 0), ("probe", 1)],
+    "prompts": [("run", 0), ("compare", 0), ("plan", 0)],
     "published_questions": [("validate", 0), ("run", 0), ("show", 0)],
+    "pull_request": [
+        *[("init", 0), ("init", 0), ("run", 0), ("baseline", 0)],
+        *[("run", 1), ("compare", 1), ("run", 0), ("compare", 0)],
+    ],
     "rank_models": [("run", 0), ("label", 0), ("rank", 0)],
     "raters": [("run", 0), *[("label", 0)] * 4, ("agreement", 0)],
     "ray_cluster": [],
@@ -210,17 +227,6 @@ def test_a_changed_prompt_has_no_answer_offline(tmp_path: Path, monkeypatch: pyt
     result = CliRunner().invoke(app, words, env={"COLUMNS": "110"})
     (shown,) = re.findall(r"^    flyers (?:.*\n)(?:    .*\n)*", explanation("offline"), re.MULTILINE)
     assert (result.exit_code, missing_output(shown, result.output)) == (3, [])
-
-
-def test_what_the_page_about_prompts_says_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers in its text: eight cases cannot prove a difference."""
-    monkeypatch.chdir(tmp_path)
-    run_page(how_to("prompts").partition("## Two runs")[0], tmp_path)
-    sides = ["latest@*prompt=plain", "latest@*prompt=styled"]
-    compared = CliRunner().invoke(app, ["compare", *sides], env={"COLUMNS": "120"}).output
-    assert "0 broken, 3 fixed" in compared
-    assert "With 8 cases, a change below 59 points (pass_rate) can be missed" in compared
-    assert "the case: " not in compared, "both variants are graded by the case's own prompt"
 
 
 def test_a_local_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,7 @@ def test_a_missing_extra_names_the_install_command(tmp_path: Path, scheme: str, 
     )
     assert done.returncode == 2
     message = (
-        f"{scheme}://b/d.csv: {scheme}:// needs an extra: run pip install '.[{extra}]' in a checkout of visioneval"
+        f"{scheme}://b/d.csv: {scheme}:// needs an extra: run pip install -e '.[{extra}]' in a checkout of visioneval"
     )
     assert done.stderr.strip().endswith(message), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

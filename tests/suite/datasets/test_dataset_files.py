@@ -133,7 +133,7 @@ def test_parquet_without_the_extra(problems: Problems) -> None:
     (line,) = problems(fed(f"path: d.parquet, {FIELDS}"), {"d.parquet": b"PAR1"})
     assert line == (
         "suite.yaml:2:26: dataset: d.parquet: Parquet needs an extra:"
-        " run pip install '.[parquet]' in a checkout of visioneval"
+        " run pip install -e '.[parquet]' in a checkout of visioneval"
     )
 
 

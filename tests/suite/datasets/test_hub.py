@@ -95,7 +95,7 @@ def test_a_private_dataset_is_read_with_a_token(server: Hub, tmp_path: Path) -> 
     any((Path(folder) / "huggingface_hub").is_dir() for folder in sys.path), reason="the extra hf is installed"
 )
 def test_the_extra_is_named() -> None:
-    with pytest.raises(Exception, match=r"hf:// needs an extra: run pip install '\.\[hf\]' in a checkout"):
+    with pytest.raises(Exception, match=r"hf:// needs an extra: run pip install -e '\.\[hf\]' in a checkout"):
         fetch("hf://datasets/ann/prompts/test.jsonl", 1000)
 
 

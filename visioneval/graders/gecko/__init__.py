@@ -114,34 +114,51 @@ class GeckoGrader(BaseGrader, PanelOptions):
     type: Literal["gecko"]
     judge: JudgeNames = Field(
         default="default",
-        description="The judge that writes and answers the questions, or a list of judges for a panel.",
+        description="A key of `judges`: it writes the questions and answers them. Of a list, a panel, the first "
+        "writes them.",
     )
-    media: Media = Field(default="image", description="What the questions are about.")
+    media: Media = Field(
+        default="image",
+        description="`image`: questions about images, yes or no; `video`: about outputs of `video_generation`, four "
+        "choices.",
+    )
     questions: FilePath | QuestionRows | None = Field(
-        default=None, description="A file of pinned questions, or a dataset with them."
+        default=None,
+        description="A file of pinned questions, as `visioneval questions` writes it, or a dataset of them; one per "
+        "suite. For prompts that it lacks, questions are generated.",
     )
     questions_template: Text | None = Field(
-        default=None, description="The template that generates questions from a prompt."
+        default=None,
+        description="The template that generates questions. Default: `gecko/image_questions.md.j2`, or "
+        "`video_questions`.",
     )
     answers_template: Text | None = Field(
-        default=None, description="The template that asks the questions about an image."
+        default=None,
+        description="The template that asks them. Default: `gecko/image_answers.md.j2`, or `video_answers`.",
     )
     mode: Literal["batch", "single"] = Field(
-        default="batch", description="batch: all questions in one call; single: one call per question."
+        default="batch", description="`batch`: all questions in one call; `single`: one call for each."
     )
     on_unanswered: Literal["error", "wrong", "skip"] = Field(
-        default="error", description="What a question counts as if it has no usable answer after one retry."
+        default="error",
+        description="How a question counts that has no usable answer after one retry: `error`: its scores are `null`; "
+        "`wrong`; `skip`: it is left out.",
     )
     on_bad_dependency: Literal["error", "drop", "drop_all"] = Field(
         default="error",
-        description="drop: bad dependencies are removed; drop_all: one removes all of that prompt's questions.",
+        description="For an unknown parent or a cycle: `error`; `drop` removes these dependencies; `drop_all` "
+        "removes all of that prompt's, except that a question that depends on itself loses only that "
+        "one.",
     )
     dependencies: Literal["use", "ignore"] = Field(
-        default="use", description="ignore: questions are scored without their dependencies."
+        default="use",
+        description="`ignore`: questions are scored without their dependencies, which may then be invalid.",
     )
     frames: FrameCount = 8
     check_questions: bool = Field(
-        default=False, description="Drop generated questions whose answer does not follow from the prompt alone."
+        default=False,
+        description="`true`: one more call, which sees only the prompt, drops generated questions whose answer does "
+        "not follow from it.",
     )
 
     @property

@@ -24,11 +24,11 @@ class PairwiseGrader(ShowingGrader):
     kind: ClassVar[GraderKind] = PAIR
 
     type: Literal["pairwise"]
-    judge: JudgeNames = Field(default="default", description="The judge that compares the outputs.")
+    judge: JudgeNames = Field(default="default", description="A key of `judges`, or a list of keys for a panel.")
     template: Text = Field(default="pairwise/pairwise.md.j2", description=LOOKED_UP)
     models: tuple[Text, ...] = Field(
         default=(),
-        description="Labels of the model runs to compare, in all pairs; * and ? are wildcards. Default: all.",
+        description="Labels or globs of the model runs to compare, two or more. Default: all.",
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

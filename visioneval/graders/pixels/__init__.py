@@ -36,8 +36,8 @@ class RegisteringGrader(BaseGrader):
     )
     max_magnification: Annotated[float, Field(ge=1)] = Field(
         default=1.02,
-        description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
-        "Larger factors than 1.02 are measured but not corrected, so that they also count as changes.",
+        description="The largest factor by which the whole image may be enlarged or reduced. Up to 1.02 is undone "
+        "before the comparison.",
     )
 
     @property
@@ -66,52 +66,67 @@ class LocalityGrader(RegisteringGrader):
             "images and an editable mask, and only with tolerance: redrawn",
         )
     )
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "everything is within the limits",
+        ".changed_outside": "the share of the pixels outside the mask that changed visibly",
+        ".worst_window": "the largest share of a window of 24 x 24 pixels outside in which a change is seen",
+        ".ssim_outside": "the structural similarity outside; without a limit",
+        ".changed_inside": "the share of the pixels inside the mask that changed",
+        ".sharpness_outside": "the fine detail that is left outside, if there was any: 1 is as sharp as the input",
+        ".shift": "how far the whole image moved, as a share of its shorter side; not with another aspect ratio",
+        ".magnification": "the factor by which it was enlarged or reduced, 1 or more; not with another aspect ratio",
+        ".content_change": "with `redrawn`: the difference of the worst window beyond 2.5 times most others' (CIE76)",
+        ".redraw": "with `redrawn`: the difference that nine of ten windows do not exceed",
+        ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
+        ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",
+        ".isolated_change": "with `reencode`, unless the output was encoded again: the pixels of the largest change "
+        "that stands alone",
+    }
 
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact", "redrawn"] = Field(
         default="reencode",
-        description="reencode ignores lossy encoding, another size, sharpening, and a small shift of the whole image. "
-        "exact ignores nothing: every pixel with a different RGB or alpha value counts, and max_changed_outside,"
-        " max_worst_window "
-        "and dilate are 0 by default. redrawn also ignores what a model that paints every pixel again changes "
-        "everywhere: a smooth displacement, tone, sharpness, grain and texture. It has limits of its own.",
+        description="`reencode` ignores lossy encoding, resizing, mild sharpening and a small shift of the whole "
+        "image. `exact` ignores nothing: each pixel with another RGB or alpha value counts. `redrawn` "
+        "ignores what a model that paints the whole image again changes everywhere.",
     )
     max_changed_outside: Share = Field(
-        default=0.01, description="The largest share of pixels outside the mask that may visibly change."
+        default=0.01,
+        description="The largest share of the pixels outside the mask that may visibly change; 0 by default with "
+        "`exact`.",
     )
     max_worst_window: Share = Field(
         default=0.15,
-        description="The largest share that may change in any window of 24 x 24 pixels outside the mask; "
-        "a 12 x 12 patch is a quarter of a window.",
+        description="The largest share that may change in any window of 24 x 24 pixels outside the mask, of which a "
+        "patch of 12 x 12 is a quarter; 0 by default with `exact`.",
     )
     max_isolated_change: Annotated[int, Field(ge=0)] = Field(
         default=5,
-        description="The most visibly changed pixels that a change may have that stands alone outside the mask, in an"
-        " output that is otherwise identical to the input. A digit 12 pixels high changes 6 or more. Not checked in"
-        " outputs that were encoded again.",
+        description="With `reencode`: the most pixels of a change that stands alone, in an output that is otherwise "
+        "the input, pixel for pixel. A digit 12 pixels high changes 6 or more.",
     )
     min_changed_inside: Share = Field(
         default=0.002,
-        description="The smallest share of pixels inside the mask that must change; less counts as no edit.",
+        description="The smallest share of the pixels inside the mask that must change: less is no edit.",
     )
     min_sharpness_outside: Share = Field(
         default=0.4,
-        description="The smallest share of the fine detail outside the mask that must be left: JPEG, WebP and resizing "
-        "leave 0.6 or more, a blur of 2 pixels 0.3 or less.",
+        description="The smallest share of fine detail that must be left outside the mask. JPEG and WebP of quality "
+        "60, half a pixel of shift and resizing leave about 0.6 or more, a blur of 2 pixels 0.3 or "
+        "less.",
     )
     max_content_change: Annotated[float, Field(ge=0)] = Field(
         default=5.0,
-        description="With tolerance: redrawn, the largest color difference (CIE76) of a window beyond 2.5 times that "
-        "of nine of ten windows, after displacement, tone and sharpness were undone. A window has 1/40 of the shorter"
-        " side, and up to twice that where most of the image was painted again.",
+        description="With `redrawn`: the largest `content_change`, the most that one window may stand out.",
     )
     max_redraw: Annotated[float, Field(ge=0)] = Field(
         default=8.0,
-        description="With tolerance: redrawn, the largest color difference (CIE76) that nine of ten windows may have: "
-        "more is another image.",
+        description="With `redrawn`: the largest `redraw`, the difference that nine of ten windows may have. More is "
+        "another image.",
     )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
-        default=8, description="Width in pixels of the border around the mask that may also change."
+        default=8,
+        description="The width in pixels of a margin around the mask that may change too; 0 by default with `exact`.",
     )
 
     @property
@@ -171,22 +186,30 @@ class ReferenceGrader(RegisteringGrader):
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("", ".ssim", ".delta_e", ".worst_window", ".shift", ".magnification"), "a reference"
     )
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "everything is within the limits",
+        ".ssim": "the structural similarity, -1 to 1; 1 is identical",
+        ".delta_e": "the mean color difference (CIEDE2000)",
+        ".worst_window": "the largest share of a window of 24 x 24 pixels in which a change is seen",
+        ".shift": "how far the whole image moved, as a share of its shorter side",
+        ".magnification": "the factor by which it was enlarged or reduced, 1 or more",
+    }
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.85,
-        description="The smallest structural similarity. In 14 real images of at most 448 pixels, JPEG of quality 75"
-        " left 0.93 or more, of quality 60 0.9 or more, and another image had 0.46 or less.",
+        description="The smallest structural similarity, -1 to 1. Of 14 images, JPEG of quality 75 left 0.93 or "
+        "more, and another image had 0.46 or less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
         default=3.0,
-        description="The largest mean color difference (CIEDE2000). JPEG of quality 75 gave more than 3 in one of 14 "
-        "real images of at most 448 pixels (3.2), brightening by 12 of 255 levels gives 3.5.",
+        description="The largest mean color difference (CIEDE2000). 0 is the same color; about 2 is visible side by "
+        "side.",
     )
     max_worst_window: Share = Field(
         default=0.15,
-        description="The largest share that may visibly change in any window of 24 x 24 pixels; a 12 x 12 patch is a "
-        "quarter of a window.",
+        description="The largest share that may visibly change in any window of 24 x 24 pixels: a small change "
+        "hides in the averages.",
     )
 
     @property

@@ -22,6 +22,13 @@ class PropertiesGrader(BaseGrader):
         ".format": "expect.format",
         ".alpha": "expect.alpha or an image to edit",
     }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "all that the case asks for is right, and the image is not blank",
+        ".size": "with `expect.size` or `expect.aspect_ratio`: whether it is right",
+        ".format": "with `expect.format`: whether it is right",
+        ".alpha": "whether it has transparent pixels as `expect.alpha` asks, by the table below",
+        ".blank": "whether it is one flat color on white and on black",
+    }
 
     type: Literal["properties"]
 
@@ -76,18 +83,35 @@ class VideoGrader(BaseGrader):
         "": "task: video_generation",
         ".size": "expect.size or expect.aspect_ratio",
     }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "size, duration, frame rate and sound are as expected, and no limit is exceeded",
+        ".size": "for cases that expect a size: whether it is right",
+        ".duration_s": "seconds from the first frame to the end of the last, without longer sound",
+        ".width": "pixels, as players turn the video",
+        ".height": "pixels, as players turn the video",
+        ".frame_rate": "frames per second on average",
+        ".has_audio": "whether it has a soundtrack, also a silent one",
+        ".frozen_s": "seconds of the longest time in which the image stands still",
+        ".frozen_share": "the share of the duration in such times of at least 0.2 s",
+        ".black_share": "the share of the duration with 98 % of the pixels at or below 10 % of white's luma",
+        ".flicker": "how much the luminance of a quarter of the image jumps and jumps back within 0.1 s, 0 to 1",
+    }
 
     type: Literal["video"]
-    duration: Limits | None = Field(default=None, description="The minimum and maximum duration in seconds.")
-    frame_rate: Limits | None = Field(default=None, description="The minimum and maximum of frames per second.")
-    audio: YesNo | None = Field(default=None, description="Whether it must have a soundtrack, or must have none.")
+    duration: Limits | None = Field(default=None, description="`[min, max]` in seconds.")
+    frame_rate: Limits | None = Field(
+        default=None, description="`[min, max]` in frames per second. If the rate varies, both ends must be inside."
+    )
+    audio: YesNo | None = Field(
+        default=None, description="`true`: it must have a soundtrack; `false`: it must have none."
+    )
     max_frozen_s: Amount | None = Field(
-        default=0.5, description="The longest time, in seconds, for which the image may stand still; null: any."
+        default=0.5, description="The longest time in seconds for which the image may stand still; `null`: any."
     )
     max_black_share: Share | None = Field(
-        default=0.1, description="The largest share of the duration that may be black; null: any."
+        default=0.1, description="The largest share of the duration that may be black; `null`: any."
     )
-    max_flicker: Share | None = Field(default=0.01, description="The largest flicker; null: any.")
+    max_flicker: Share | None = Field(default=0.01, description="The largest `flicker`; `null`: any.")
 
     def extra_for(self, case: TestCase) -> str | None:
         return "video" if is_video(case) else None

@@ -226,17 +226,26 @@ class RubricGrader(ShowingGrader):
     type: Literal["rubric"]
     template: Text = Field(default="judge/rubric.md.j2", description=LOOKED_UP)
     asked: dict[Name, RubricMetric] = Field(
-        alias="metrics", min_length=1, description="What to judge; each name is a metric that rules can use."
+        alias="metrics",
+        min_length=1,
+        description="The metrics that the judge answers, each under its own name.",
     )
-    failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
+    failure_tags: tuple[Name, ...] = Field(
+        default=(),
+        description="The failure tags that the judge may use; others are recorded in `details.undeclared_tags`.",
+    )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
         default=1,
-        description="Number of times to ask, best odd; the score is the median, or the most frequent answer. The first "
-        "vote decides a tie.",
+        description="Number of times to ask, best odd; the score is the majority, the most frequent word or the "
+        "median.",
     )
-    per_metric: bool = Field(default=False, description="Use one call per metric.")
-    zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")
-    detail: Literal["low", "high", "auto"] | None = Field(default=None, description="Image resolution for the judge.")
+    per_metric: bool = Field(default=False, description="true: one call, and one reason, for each metric.")
+    zoom: Zoom | None = Field(
+        default=None, description="Let the judge ask for crops of any image, which are stored next to it."
+    )
+    detail: Literal["low", "high", "auto"] | None = Field(
+        default=None, description="The resolution at which the judge sees images; for judges that have such a setting."
+    )
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:

@@ -63,49 +63,66 @@ class TextGrader(BaseGrader, PanelOptions):
         ".shown_s": "task: video_generation and expect.text.required",
         ".doubtful_extra": "expect.text.extra: forbid",
     }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "": "required lines are there, forbidden ones are not, and with `extra: forbid` nothing else is",
+        ".recall": "the share of the required lines that are there",
+        ".cer": "edits between missing lines and the nearest readings, per character of the required lines, without "
+        "white space",
+        ".shown_s": "of a video: how many seconds in a row a line is shown, for the line with the shortest time",
+        ".word_accuracy": "with `measure`: the share of the words of the required lines that were read",
+        ".ned": "with `measure`: the normalized edit distance, 0 (equal) to 1",
+        ".complete": "with `measure`: whether that distance is 0",
+        ".doubtful_extra": "with `extra: forbid`: the number of signs that may be shapes",
+    }
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
-        default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
+        default="ocr",
+        description="Who reads: `ocr`; `judge`; or `[ocr, judge]`: the judge too, where OCR does not pass or cannot "
+        "read a line's characters.",
     )
-    judge: JudgeNames = Field(default="default", description="The judge that reads the text, with extract: judge.")
+    judge: JudgeNames = Field(
+        default="default",
+        description="A key of `judges`, or a list of keys for a panel; read only if `extract` names the judge.",
+    )
     describe: bool = Field(
         default=False,
-        description="The judge first describes the image; a second call, which sees no image, lists the text.",
+        description="`true`: the judge describes the image; a second call, which sees no image, lists the text and "
+        "says whether the case's criteria are met, which they must be.",
     )
     min_confidence: Share = Field(
-        default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
+        default=0.5, description="Readings of OCR with a lower confidence do not count. Compared with 4 decimals."
     )
     spaces: Literal["exact", "loose"] = Field(
         default="loose",
         exclude_if=lambda spaces: spaces == "loose",  # the default: its hash stays the same
-        description="loose: spaces do not matter. exact: a required line must have its spaces, and none within a word. "
-        "In videos, they never matter.",
+        description="`loose`: spaces do not matter. `exact`: a required line must have its spaces, and none within a "
+        "word.",
     )
 
     other_scripts: Literal["tesseract"] | None = Field(
         default=None,
         exclude_if=lambda scripts: scripts is None,
-        description="tesseract: the installed program tesseract reads lines of scripts that OCR's models do not know, "
-        "such as Cyrillic, Greek with accents, Arabic, Hebrew, Hindi, Thai, Vietnamese and Korean. Of images only.",
+        description="`tesseract`: the installed program Tesseract reads lines of scripts that OCR does not know. With "
+        "`extract: ocr` and of images only.",
     )
 
     measure: tuple[TextScore, ...] = Field(
         default=(),
         exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
-        description="Further scores, as reported by benchmarks: word_accuracy, ned (the normalized edit distance) and "
-        "complete (no difference). They ignore case, punctuation and white space.",
+        description="More metrics, as benchmarks report them: `word_accuracy`, `ned`, `complete`.",
     )
 
     frames: Annotated[int, Field(ge=2, le=64, strict=True)] = Field(
         default=8,
         exclude_if=lambda frames: frames == 8,  # the default: its hash stays the same
-        description="Number of frames of a video that OCR reads, each from the middle of an equal part.",
+        description="How many frames of a video OCR reads, each from the middle of an equal part of its duration.",
     )
     min_frames: Annotated[int, Field(ge=1, le=64, strict=True)] = Field(
         default=2,
         exclude_if=lambda frames: frames == 2,
-        description="Number of these frames that must show a required line, and from which other text is extra.",
+        description="How many of these frames must show a required line. With `extra: forbid`, other text in as "
+        "many frames is extra.",
     )
 
     @model_validator(mode="after")

@@ -126,34 +126,51 @@ BucketUri = Annotated[str, StringConstraints(pattern=r"^gs://[^\s/]+(/\S*)?$", m
 class VeoParams(Frozen):
     """Parameters of Veo, which generates by operations on Vertex AI."""
 
-    model: Text
-    duration_seconds: Duration | None = None
-    aspect_ratio: AspectRatio | None = None
-    resolution: Resolution | None = None
-    generate_audio: YesNo | None = None
-    seed: Seed | None = None
-    fps: Annotated[int, Field(ge=1, le=120, strict=True)] | None = None
-    negative_prompt: Text | None = None
-    enhance_prompt: YesNo | None = None
-    person_generation: Text | None = None
-    compression_quality: Literal["optimized", "lossless"] | None = None
-    resize_mode: Literal["crop", "pad"] | None = None
-    output_gcs_uri: BucketUri | None = None
+    model: Text = Field(description="The model.")
+    duration_seconds: Duration | None = Field(default=None, description="Length of the video.")
+    aspect_ratio: AspectRatio | None = Field(default=None, description="Width to height, such as `16:9`.")
+    resolution: Resolution | None = Field(default=None, description="Such as `720p`, `1080p` or `4k`.")
+    generate_audio: YesNo | None = Field(default=None, description="Whether the video has sound.")
+    seed: Seed | None = Field(default=None, description="The seed of the generation.")
+    fps: Annotated[int, Field(ge=1, le=120, strict=True)] | None = Field(default=None, description="Frames per second.")
+    negative_prompt: Text | None = Field(default=None, description="What the video must not show.")
+    enhance_prompt: YesNo | None = Field(default=None, description="Whether the provider rewrites the prompt.")
+    person_generation: Text | None = Field(default=None, description="Which people may be shown.")
+    compression_quality: Literal["optimized", "lossless"] | None = Field(
+        default=None, description="How the video is compressed."
+    )
+    resize_mode: Literal["crop", "pad"] | None = Field(default=None, description="How an input image is fitted.")
+    output_gcs_uri: BucketUri | None = Field(
+        default=None,
+        description="A bucket's folder for the video. Needs `--trust-suite`. Not part of the cache's key.",
+    )
 
 
 class OmniParams(Frozen):
     """Parameters of Gemini Omni, which generates by interactions."""
 
-    model: Text
-    duration_seconds: Duration | None = None
-    aspect_ratio: AspectRatio | None = None
-    resolution: Resolution | None = None
-    seed: Seed | None = None
-    max_output_tokens: Annotated[int, Field(ge=1, strict=True)] | None = None
-    system_instruction: Text | None = None
-    delivery: Literal["inline", "uri"] | None = None
-    output_gcs_uri: BucketUri | None = None
-    background: YesNo = True
+    model: Text = Field(description="The model.")
+    duration_seconds: Duration | None = Field(default=None, description="Length of the video.")
+    aspect_ratio: AspectRatio | None = Field(default=None, description="Width to height, such as `16:9`.")
+    resolution: Resolution | None = Field(default=None, description="Such as `720p`, `1080p` or `4k`.")
+    seed: Seed | None = Field(default=None, description="The seed of the generation.")
+    max_output_tokens: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="The most tokens of an answer."
+    )
+    system_instruction: Text | None = Field(default=None, description="An instruction besides the prompt.")
+    delivery: Literal["inline", "uri"] | None = Field(
+        default=None,
+        description="`uri`: the answer names a file of the Gemini API, or an object below `output_gcs_uri`. Not part "
+        "of the cache's key.",
+    )
+    output_gcs_uri: BucketUri | None = Field(
+        default=None,
+        description="A bucket's folder for the video. Needs `--trust-suite`. Not part of the cache's key.",
+    )
+    background: YesNo = Field(
+        default=True,
+        description="`false`: the call itself answers, and a killed call is paid again. Not part of the cache's key.",
+    )
 
 
 def is_veo(model: object) -> bool:

@@ -49,7 +49,7 @@ class ImagesOrVideos(GeneratingProvider):
 class OpenAIProvider(ImagesOrVideos, OpenAIOptions, DeclaredHosts):
     """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
 
-    With ``api: videos``, a server that speaks ``/v1/videos``.
+    With ``api: videos``, a server that has ``/v1/videos``.
     """
 
     usual_tokens: ClassVar[int] = 6_200
@@ -127,23 +127,27 @@ _SecondsText = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,2}$")]
 class OpenAIVideoParams(Frozen):
     """Each is sent under its name; ``extra`` holds what only one server knows."""
 
-    model: Text
-    seconds: _Seconds | _SecondsText | None = None
-    size: Size | None = None
-    width: Count | None = None
-    height: Count | None = None
-    fps: Count | None = None
-    num_frames: Count | None = None
-    num_inference_steps: Count | None = None
-    guidance_scale: Number | None = None
-    guidance_scale_2: Number | None = None
-    true_cfg_scale: Number | None = None
-    flow_shift: Number | None = None
-    boundary_ratio: Number | None = None
-    negative_prompt: Text | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] | None = None
-    user: Text | None = None
-    extra: dict[Text, str | int | float | bool] = Field(default_factory=dict)
+    model: Text = Field(description="The model.")
+    seconds: _Seconds | _SecondsText | None = Field(default=None, description="Length of the video.")
+    size: Size | None = Field(default=None, description="`WIDTHxHEIGHT`.")
+    width: Count | None = Field(default=None, description="Width in pixels.")
+    height: Count | None = Field(default=None, description="Height in pixels.")
+    fps: Count | None = Field(default=None, description="Frames per second.")
+    num_frames: Count | None = Field(default=None, description="Number of frames.")
+    num_inference_steps: Count | None = Field(default=None, description="Steps of the model.")
+    guidance_scale: Number | None = Field(default=None, description="How closely the video follows the prompt.")
+    guidance_scale_2: Number | None = Field(default=None, description="The same, in the second stage.")
+    true_cfg_scale: Number | None = Field(default=None, description="The same, with classifier-free guidance.")
+    flow_shift: Number | None = Field(default=None, description="Shift of the scheduler.")
+    boundary_ratio: Number | None = Field(default=None, description="Where the second stage begins.")
+    negative_prompt: Text | None = Field(default=None, description="What the video must not show.")
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] | None = Field(
+        default=None, description="The seed of the generation."
+    )
+    user: Text | None = Field(default=None, description="A name of the user.")
+    extra: dict[Text, str | int | float | bool] = Field(
+        default_factory=dict, description="Parameters that only this server knows."
+    )
 
 
 def inputs_problem(inputs: VideoInputs) -> str | None:

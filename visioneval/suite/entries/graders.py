@@ -141,13 +141,17 @@ class BaseGrader(Frozen):
 
     needs: ClassVar[Mapping[str, str]] = {}
     """What a case must contain for a metric, by the metric's name without the grader's key."""
+    meanings: ClassVar[Mapping[str, str]] = {}
+    """What each of its metrics says, by the same names, for the reference. Empty if the suite names its metrics."""
 
-    key: Name = Field(description="Unique name; its metrics begin with it, and rules read them.")
-    when: When | None = Field(default=None, description="Grades only these cases.")
+    key: Name = Field(
+        description="Its unique name. Its metrics begin with it, except those of a rubric and of a class of your own."
+    )
+    when: When | None = Field(default=None, description="The only cases that it grades. Default: all.")
     optional: bool | None = Field(
         default=None,
-        description="Whether a cell can pass without this grader's scores. "
-        "Default: true for cells in which only rules with `level: warn` read them.",
+        description="Whether a cell can pass if this grader failed. "
+        "Default: true for cells in which no gate and only rules with `level: warn` read its metrics.",
     )
 
     @property
@@ -287,7 +291,7 @@ class BaseGrader(Frozen):
 class ShowingGrader(BaseGrader, PanelOptions, ShowOptions):
     """Options of graders whose judge sees what ``show`` names, by one template."""
 
-    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
+    judge: JudgeNames = Field(default="default", description="A key of `judges`, or a list of keys for a panel.")
     template: Text
     frames: FrameCount = 8
 
@@ -339,10 +343,14 @@ class CustomGrader(CustomEntry, BaseGrader, PanelOptions):
     group: ClassVar[str] = "visioneval.graders"
     name_key: ClassVar[str] = "type"
     type: ClassName = Field(description=CLASS)
-    judge: JudgeNames | None = Field(default=None, description="The key of its judge, if any, or a list of keys.")
+    judge: JudgeNames | None = Field(
+        default=None,
+        description="A key of `judges`, for a class that asks one, or a list of keys for a panel. Default: none.",
+    )
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
-        description="Its metrics, by the name used in rules. Required if the class has no metrics().",
+        description="Its metrics, by the name that rules use. A class with `metrics(case)` declares them itself: "
+        "leave the key out, or give the same values.",
     )
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

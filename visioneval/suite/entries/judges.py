@@ -34,10 +34,11 @@ class PanelOptions(Frozen):
 
     combine: Combine | None = Field(
         default=None,
-        description="How the judges' scores become one. Default: majority for yes or no and words, median for numbers.",
+        description="How a panel's scores become one: `majority` for yes or no and for words; `median`, the "
+        "default, or `mean` for numbers.",
     )
     quorum: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="The number of judges that must answer. Default: all."
+        default=None, description="How many judges of a panel must answer. Default: all."
     )
 
 
@@ -59,7 +60,9 @@ ASKED = ("prompt", "criteria")
 DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")
 
 REASON = "reason"
-LOOKED_UP = "Looked up in the suite's folder, then among the built-in templates."
+LOOKED_UP = (
+    "The judge's instructions; looked up in `templates_dir`, next to the suite, then among the built-in templates."
+)
 """What is said about a template."""
 SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
 """Placeholder for the attached images when a template is checked."""
@@ -96,7 +99,7 @@ class ShowOptions(Frozen):
 
     show: tuple[ShownPart, ...] | None = Field(
         default=None,
-        description="What the judge sees, in this order. Default: prompt, criteria, inputs, masks, output.",
+        description="What the judge sees, in this order. Default: `[prompt, criteria, inputs, masks, output]`.",
     )
 
     @field_validator("show", mode="before")

@@ -66,9 +66,9 @@ class Limits(Frozen):
     )
     timeout_s: Seconds | None = Field(
         default=None,
-        description=f"Seconds for one attempt, also of a custom class, and of `command` without a time limit of its "
-        f"own. "
-        f"Default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f} for a generated video.",
+        description="Seconds for one attempt, also of a custom class, and of `command` without a time limit of its "
+        f"own. Default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f} for a generated video. "
+        "Gemini's SDK gives up after 600 s.",
     )
 
 
@@ -81,7 +81,11 @@ class Price(Frozen):
         "an "
         "error, or a warning if a model run has the same price.",
     )
-    per_second: Usd | None = Field(default=None, description="US dollars for each second of generated video.")
+    per_second: Usd | None = Field(
+        default=None,
+        description="US dollars for each second of generated video: those that the provider states, else those of the "
+        "video. Records have them as `video_milliseconds` in `usage`.",
+    )
     per_call: Usd | None = Field(default=None, description="US dollars for each call.")
     input_per_million: Usd | None = Field(default=None, description="US dollars for a million input tokens.")
     output_per_million: Usd | None = Field(default=None, description="US dollars for a million output tokens.")
