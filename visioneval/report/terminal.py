@@ -112,7 +112,11 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
         return _stacked(columns, rows)
     headings = [Text(_heading(column), style="bold") for column in columns]
     cells = [[_broken_at_signs(text_of(cell), size) for cell, size in zip(row, widths, strict=True)] for row in rows]
-    return _Rows([headings, *cells], widths, ["right" if column.is_number else "left" for column in columns])
+    return _Rows(
+        [headings, *cells],
+        [max(size, 1) for size in widths],
+        ["right" if column.is_number else "left" for column in columns],
+    )
 
 
 @dataclass(frozen=True, slots=True)
