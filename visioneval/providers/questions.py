@@ -41,6 +41,8 @@ SPARE_CALLS = 2
 async def converse(ask: Callable[[Question], Awaitable[Reply]], question: Question) -> Reply:
     """Asks until there is an answer; ``ask`` is one round. The reply has the tokens and the cost of all rounds.
 
+    Each round is a call of its own, so that each is cached, billed, limited and logged by itself.
+
     Raises ``ProviderError`` if a judge never stops calling tools.
     """
     reply = await ask(question)
