@@ -18,7 +18,7 @@ from visioneval import Fingerprint, GraderRecord, Record, Summary
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli.results import last_lines
-from visioneval.report.cell import print_cells
+from visioneval.report.cell import print_case
 from visioneval.report.html.overview import worst_failures
 from visioneval.report.outcome import error_note, failing_cells, failure_examples, outcome
 from visioneval.report.run import run_report
@@ -194,7 +194,7 @@ def test_hostile_text_is_printed_as_text(width: int) -> None:
     for terminal in (False, True):
         console, out = rendered(width, terminal=terminal, color_system=None)
         print_report(run_report(summarize(info, [hostile])), console)
-        print_cells([hostile], info.suite.cases[0], folder(), console)
+        print_case([hostile], info, folder(), console)
         text = out.getvalue()
         assert not CONTROL.search(text)
         assert "[bold]b[/bold]" in re.sub(r"\s+", "", text).replace("\ufffd", "")
@@ -229,7 +229,7 @@ def test_long_reason_is_truncated_in_the_summary_only() -> None:
     summary = summary_of(1, reason=reason)
     assert printed(summary, 80).count("very") < 50
     console, out = rendered(80)
-    print_cells(cells_of("m", reason)[:1], None, folder(), console)
+    print_case(cells_of("m", reason)[:1], run_of({"c": {}}, ["m"], [], METRICS), folder(), console)
     assert out.getvalue().count("very") == 200
     assert "blurred" in out.getvalue()
 
@@ -276,7 +276,7 @@ def test_grader_details_hide_coordinates() -> None:
     }
     grader = GraderRecord(key="copy", type="text", details=details, fingerprint=Fingerprint(config_sha256=""))
     console, out = rendered(80)
-    print_cells([record(graders=[grader])], None, folder(), console)
+    print_case([record(graders=[grader])], run_of({"c": {}}, ["m"], [], METRICS), folder(), console)
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert lines[lines.index("copy (text)") :] == [
         "copy (text)",
@@ -293,8 +293,11 @@ def test_grader_details_hide_coordinates() -> None:
 def test_reason_of_a_grader_is_shown_under_its_key() -> None:
     grader = GraderRecord(key="look", type="own:Look", fingerprint=Fingerprint(config_sha256=""))
     console, out = rendered(80)
-    print_cells(
-        [record(graders=[grader], scores={"fine": True}, reasons={"look": "all is well"})], None, folder(), console
+    print_case(
+        [record(graders=[grader], scores={"fine": True}, reasons={"look": "all is well"})],
+        run_of({"c": {}}, ["m"], [], METRICS),
+        folder(),
+        console,
     )
     assert re.search(r"fine\s+yes\s*\n", out.getvalue())
     assert re.search(r"look\s+all is well", out.getvalue())
@@ -522,7 +525,7 @@ def test_answers_to_questions_are_a_table() -> None:
     details = {"source": "pinned", "questions": answers}
     grader = GraderRecord(key="asked", type="gecko", details=details, fingerprint=Fingerprint(config_sha256=""))
     console, out = rendered(80)
-    print_cells([record(graders=[grader])], None, folder(), console)
+    print_case([record(graders=[grader])], run_of({"c": {}}, ["m"], [], METRICS), folder(), console)
     lines = [re.sub(r" +", " ", line).strip() for line in out.getvalue().splitlines()]
     assert lines[lines.index("asked: answers") + 3 :] == [
         "Are there cups? Answered no, expected yes.",
@@ -542,7 +545,7 @@ def test_a_table_of_answers_has_a_column_for_what_some_question_has() -> None:
             key="asked", type="gecko", details={"questions": questions}, fingerprint=Fingerprint(config_sha256="")
         )
         console, out = rendered(120)
-        print_cells([record(graders=[grader])], None, folder(), console)
+        print_case([record(graders=[grader])], run_of({"c": {}}, ["m"], [], METRICS), folder(), console)
         lines = [re.sub(r" +", " ", line).strip() for line in out.getvalue().splitlines()]
         start = lines.index("asked: answers")
         assert lines[start + 1] == " ".join(("question", "answer", *names))
