@@ -2,7 +2,7 @@
 
 All else follows: the flags of every command (``cli/options.py``), the checks of the API (``api/options.py``), bounds
 (``bounds.py``), what the command that resumes a run repeats (``records/runs.py``) and the table in
-``docs/api.md``. A setting that the table does not have cannot be a flag. ``_COMPLETIONS`` in ``cli/options.py``
+``docs/reference/api.md``. A setting that the table lacks cannot be a flag. ``_COMPLETIONS`` in ``cli/options.py``
 completes its values, and ``scale/ray/jobs.py`` makes a path absolute, as workers run in another folder.
 """
 

@@ -10,16 +10,17 @@ import inspect
 import json
 import posixpath
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import typer
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.summary.gates import GateFinding
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
@@ -30,8 +31,9 @@ from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import GraderRecord, JudgeAnswer
+from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
+from visioneval.settings import SETTINGS, Setting
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
@@ -49,6 +51,9 @@ RECORDS = (
     Preference,
     CaseDiversity,
     PromptQuestions,
+    RunInfo,
+    visioneval.Summary,
+    GateFinding,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -149,7 +154,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|kinds|metrics|templates|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -185,7 +190,13 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         elif block["kind"] == "metrics":
             body = metrics(block["name"])
         else:
-            makers = {"commands": command_line, "names": python_names, "kinds": kinds_of_change, "templates": templates}
+            makers = {
+                "commands": command_line,
+                "names": python_names,
+                "settings": settings,
+                "kinds": kinds_of_change,
+                "templates": templates,
+            }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
 
@@ -319,6 +330,49 @@ def templates() -> str:
             option = "" if template.option == "template" else f"`{template.option}`, "
             rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
     return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
+
+
+def settings() -> str:
+    """Every setting of the functions that run suites, with the flag that means the same."""
+    rows = ["| setting | flag | values | default | of | meaning |", "|---|---|---|---|---|---|"]
+    for name, setting in SETTINGS.items():
+        functions = [function.__name__ for function in FUNCTIONS if name in _keywords(function)]
+        if functions:
+            default = "" if setting.default in (None, False) else f"`{setting.default}`"
+            flag = _cell(f"{setting.flag} {setting.metavar}")
+            cells = (f"`{name}`", f"`{flag}`", _values(setting), default, ", ".join(functions), setting.help)
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+FUNCTIONS = (
+    visioneval.run,
+    visioneval.plan,
+    visioneval.grade,
+    visioneval.probe,
+    visioneval.compare,
+    visioneval.pairwise,
+)
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    """The settings that a function takes, as its own parameters or with others."""
+    (taken,) = get_args(get_type_hints(function)["settings"])
+    return {*inspect.signature(function).parameters, *get_type_hints(taken)}
+
+
+def _values(setting: Setting) -> str:
+    if setting.choices:
+        return ", ".join(f"`{choice}`" for choice in setting.choices)
+    low, high = setting.minimum, setting.maximum
+    if low is not None and setting.type is int:
+        return f"at least {low}" if high is None else f"{low:,} to {high:,}"
+    if setting.is_list or setting.is_mapping:
+        return "list of strings" if setting.is_list else "dictionary"
+    if setting.type is bool:
+        return "`True`, `False`"
+    forms = {"DIR|URL": "path or URL", "FILE": "path", "RUN": "a run, as for `load_run`", "USD": "number"}
+    return forms.get(setting.metavar, "text")
 
 
 def kinds_of_change() -> str:

@@ -122,7 +122,7 @@ def test_grade_compares_with_its_source(toy: Toy) -> None:
 
 
 def test_documented_example_runs(quickstart: Path) -> None:
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     program = ForkedProgram(cwd=quickstart, code=example)
     output, errors = program.communicate(timeout=120)
@@ -137,7 +137,7 @@ def test_documented_example_runs(quickstart: Path) -> None:
 def test_every_exported_name_is_documented() -> None:
     text = "".join(
         (ROOT / "docs" / page).read_text(encoding="utf-8")
-        for page in ("api.md", "reference/extending.md", "reference/python.md")
+        for page in ("reference/api.md", "reference/extending.md", "reference/python.md")
     )
     assert [name for name in ve.__all__ if not re.search(rf"\b{name}\b", text)] == []
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from golden import check_golden
 from toys import Toy
 
 import visioneval as ve
@@ -20,8 +18,6 @@ from visioneval.running import prepare as runs
 from visioneval.running.prepare import RunOptions
 from visioneval.settings import ADVANCED, SETTINGS, Setting, as_words
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-HEAD = "| setting | flag | values | default | of | meaning |\n|---|---|---|---|---|---|\n"
 FUNCTIONS = (ve.run, ve.plan, ve.grade, ve.probe, ve.compare, ve.pairwise)
 NEEDED: dict[str, dict[str, Any]] = {
     "keep_errors": {"resume": "r"},
@@ -125,38 +121,6 @@ def test_a_command_has_a_flag_for_each_setting_of_its_function(function: Callabl
     """But ``plan``, which calls nothing: its function takes the settings of a run, so that both can get the same."""
     flags = set(re.findall(r"--[a-z-]+", toy(function.__name__, "--help-all", COLUMNS="100").stdout))
     assert [name for name in keywords(function) & SETTINGS.keys() if SETTINGS[name].flag not in flags] == []
-
-
-def rows() -> Iterator[str]:
-    for name, setting in SETTINGS.items():
-        functions = [function.__name__ for function in FUNCTIONS if name in keywords(function)]
-        if functions:
-            default = "" if setting.default in (None, False) else f"`{setting.default}`"
-            flag = f"{setting.flag} {setting.metavar}".strip().replace("|", "\\|")
-            cells = (f"`{name}`", f"`{flag}`", values_text(setting), default, ", ".join(functions), setting.help)
-            yield f"| {' | '.join(cells)} |\n"
-
-
-def values_text(setting: Setting) -> str:
-    if setting.choices:
-        return ", ".join(f"`{choice}`" for choice in setting.choices)
-    low, high = setting.minimum, setting.maximum
-    if low is not None and setting.type is int:
-        return f"at least {low}" if high is None else f"{low:,} to {high:,}"
-    if setting.is_list or setting.is_mapping:
-        return "list of strings" if setting.is_list else "dictionary"
-    if setting.type is bool:
-        return "`True`, `False`"
-    forms = {"DIR|URL": "path or URL", "FILE": "path", "RUN": "a run, as for `load_run`", "USD": "number"}
-    return forms.get(setting.metavar, "text")
-
-
-def test_the_table_of_settings_is_that_of_the_code() -> None:
-    """``UPDATE_GOLDEN=1`` writes it anew."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    after = rest[rest.index("\n\n") :] if rest else ""
-    text = f"{before}{HEAD}{''.join(rows()).rstrip()}{after}"
-    check_golden(PAGE, text)
 
 
 def test_the_command_that_resumes_a_run_of_the_api_repeats_its_settings(toy: Toy) -> None:

@@ -324,31 +324,53 @@ class RunInfo(Frozen):
     """
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     run_id: str
+    """The run."""
     state: RunState
+    """Commands print ``stopped`` for a ``running`` run whose writer was killed."""
     started_at: WrittenTime
+    """In UTC."""
     ended_at: WrittenTime | None = None
+    """In UTC; ``null`` while it runs."""
     stopped_by: StoppedBy | None = None
+    """What ended the run early."""
     reused_since: WrittenTime | None = None
     """When the oldest image from the cache was generated."""
     resumed_at: tuple[WrittenTime, ...] = ()
+    """When it was resumed."""
     planned_cells: CellCount
+    """The cells of the selection."""
     visioneval_version: str
+    """The version that started it."""
     python_version: str
+    """The version of Python."""
     experiment: str | None = None
+    """The suite's ``experiment``."""
     note: str | None = None
+    """The text of ``--note``."""
     graded_from: str | None = None
-    """For a regrade: the source run of the images, as RUN_ID or RUN_ID@label."""
+    """Of a run of ``grade``: the run whose images it used, ``RUN_ID`` or ``RUN_ID@LABEL``."""
     merged_from: tuple[RunId, ...] = ()
-    """For a run made of shards: their run ids, in order."""
+    """The shards that ``merge`` combined."""
     command_line: tuple[str, ...] = ()
+    """The command that started it."""
     git_commit: str | None = None
+    """The commit of the suite's repository."""
     suite_path: str
+    """The suite's file."""
     source_sha256: str
+    """Hash of the suite's file."""
     selection: Selection = Selection()
+    """The flags that narrowed the run, such as ``cases``, ``limit`` and ``shard``. Resuming, grading and reports
+    apply them.
+    """
     metrics: dict[str, Metric]
-    hidden_vars: tuple[VarName, ...] = ()  # secret values, which resume asks for again
+    """The metrics of the selection."""
+    hidden_vars: tuple[VarName, ...] = ()
+    """The suite's secret variables; their values are ``***``."""
     suite: Suite
+    """The whole suite, with files and datasets read and one entry of ``models`` per model run."""
     _view: _View = PrivateAttr(default_factory=_View)
 
     @property

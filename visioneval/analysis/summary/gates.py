@@ -39,26 +39,34 @@ _CELLS, _COUNTER = "cells", "counter-examples"
 
 
 class GateFinding(Frozen):
-    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
-
-    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
-    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
-    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
-    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
-    """
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope."""
 
     rule: str
+    """As written."""
     scope: str
+    """Its tasks, tags, cases and model runs, as text."""
     value: float | None
+    """``null`` if nothing was measured."""
     low: float | None = None
+    """The lower end of its 95 % interval over cases."""
     high: float | None = None
+    """The upper end."""
     repeat_fails: float | None = None
+    """The probability that a run of the same quality, with the same cases and samples, fails the gate; ``null`` if
+    it is unknown.
+    """
     n: int
+    """The measured cells."""
     errors: int
+    """The errors in its scope."""
     unmeasured: int = 0
+    """The cells that it leaves out, as they were not measured."""
     is_unreliable: bool = False
+    """Whether these are too many: the gate does not pass, and the run exits 3."""
     note: str = ""
+    """A sentence about them."""
     state: GateState
+    """``deferred``: ``merge`` evaluates it, as the run is a shard."""
 
     @property
     def is_incomplete(self) -> bool:

@@ -167,29 +167,45 @@ class Summary(Frozen):
     """The findings of a run, for ``summary.json`` and ``--json``."""
 
     schema_version: int = SCHEMA_VERSION
+    """2."""
     run_id: str
+    """The run."""
     suite: str
+    """The suite's name."""
     experiment: str | None
+    """The suite's ``experiment``."""
     state: RunState
+    """As in ``run.json``."""
     stopped_by: StoppedBy | None = None
+    """As in ``run.json``."""
     planned_cells: int
+    """The cells of the selection."""
     shard: Shard | None = None
-    """Which part of a run this is: gates are evaluated when all shards are merged."""
+    """``number`` and ``count``: which part of a run this is. Its gates are evaluated when all shards are merged."""
     left_out_graders: tuple[str, ...] = ()
-    """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
+    """Graders that ``--grader`` left out. Rules over their metrics are not evaluated, gates over them are skipped."""
     counts: VerdictCounts
+    """Cells by verdict, and the pass rate."""
     models: tuple[ModelFindings, ...]
+    """The same by model run, with metrics, cost and seconds."""
     metrics: dict[str, Meaning]
+    """What each metric measures."""
     tags: dict[str, VerdictCounts]
+    """Cells by verdict of each tag."""
     failure_tags: dict[str, int]
+    """How often each was given."""
     warned_rules: dict[str, int]
+    """How many cells broke each rule of the level ``warn``."""
     judge_disagreements: dict[str, Disagreement]
+    """By rubric: cells that it judged, and those of them in which its own verdict differs from the rules."""
     judges: tuple[JudgeCard, ...] = ()
     """What the records contain about the judge of each grader."""
     pair_judges: tuple[PairCard, ...] = ()
     """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
     separations: dict[str, dict[str, Separation]]
+    """By metric and model run: aligned cells and counter-examples."""
     questions: dict[str, QuestionFindings]
+    """By gecko grader: rates by type of question."""
     noise: tuple[NoiseFinding, ...] = ()
     """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
@@ -204,27 +220,37 @@ class Summary(Frozen):
     alignments_left_out: int = 0
     """How many more cells have an alignment."""
     gates: tuple[GateFinding, ...]
+    """The gates."""
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
     never_asked: tuple[NeverAsked, ...] = ()
-    """The judges and models that were not asked about some cells or pairs, which nothing excuses."""
+    """Judges and models that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
-    """How far the judges of each panel agree, by grader key."""
+    """By grader: ``judges``, ``cells``, ``unanswered`` cells of each judge, and by metric ``alpha`` and ``split``,
+    the cells on which the judges were evenly split.
+    """
     diversity: tuple[DiversityFinding, ...] = ()
-    """How much the samples of a case differ, by grader and model run."""
+    """By grader and model run: the mean ``distance`` and ``delta_e`` over cases, and ``failed``, the cases whose
+    images exist but were not compared.
+    """
     reroutings: tuple[Rerouting, ...] = ()
     """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0
     """Pairs of the run's own model runs that no judge answered in both orders."""
     reused_outputs: int = 0
+    """How many outputs came from the cache."""
     reused_since: str | None = None
+    """When the oldest of them was generated."""
     costs: tuple[CostFinding, ...] = ()
+    """Calls and costs of each model and judge."""
     cost_usd: float | None
     """The sum of the known costs, with those of pairs."""
     pairwise_usd: float | None = None
     """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
+    """Calls whose cost is unknown."""
     exit_code: int
+    """The exit code."""
 
     @property
     def lacks_outputs(self) -> bool:
