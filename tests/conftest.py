@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import typer.testing
 from accessibility import axe
 from browser import browser, open_page
@@ -88,7 +89,7 @@ verdict: [not image.blank]
 
 
 # Typer builds all commands for each call of its test runner, which takes longer than most of them.
-typer.testing._get_command = cache(typer.testing._get_command)
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 
 # Python's default of 700 new objects searches the million that tests and libraries are again and again.

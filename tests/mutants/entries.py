@@ -75,7 +75,7 @@ def _names(mutant: Mutant) -> set[str]:
 
 def _read_list(path: Path) -> list[Mutant]:
     try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         raise EntryError(f"{path.name}: {' '.join(str(error).split())}") from None
     if not isinstance(entries, list):

@@ -336,10 +336,14 @@ class Join(TableFile):
         "column of the same name.",
     )
     many: bool = Field(
-        default=False, strict=True, description="Adds all rows that match, as a list under `as`: `notes[*].look`."
+        default=False,
+        strict=True,
+        description="Adds all rows that match, as a list under `as`: `notes[*].look`. Otherwise several are an error.",
     )
     optional: bool = Field(
-        default=False, strict=True, description="Keeps rows without a match, without the columns of the second file."
+        default=False,
+        strict=True,
+        description="Keeps rows without a match, without the columns of the second file. Otherwise they are an error.",
     )
 
 
@@ -350,7 +354,9 @@ class Rows(TableFile):
         min_length=1, description="The source of each key of a case: a column, a path or a template."
     )
     group_by: Columns = Field(
-        default=(), description="One column or several: rows with equal values in them form one case."
+        default=(),
+        description="One column or several: rows with equal values in them form one case, whose default ID they are. "
+        "Lists are combined without duplicates; other values must be equal or empty.",
     )
     join: Annotated[
         tuple[Join, ...],
@@ -360,7 +366,10 @@ class Rows(TableFile):
         ),
     ] = Field(default=(), description="A second file, or a list of them, whose columns are added to each row.")
     filter: dict[Column, Condition] = Field(
-        default_factory=dict, description="Conditions by column. A row is used if it meets all of them."
+        default_factory=dict,
+        description="Conditions by column, joined ones too: a value (`null` also for an empty one), a list of values, "
+        "`{min: 5, max: 20}`, `{not: menu}` or `{not: [a, b]}`. A row is used if it meets all of them; of a list, one "
+        "item must. A value that no row has is an error.",
     )
     limit: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="Uses only this many cases, from the start."
@@ -380,7 +389,8 @@ class CaseRows(Rows):
 
     defaults: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keys of a case for rows without a value, at any depth. Any key but `id`.",
+        description="Keys of a case for rows without a value, at any depth. Any key but `id`. Text that uses `row` is "
+        "rendered for each row, for a group with its first. Paths are relative to the suite.",
     )
 
 

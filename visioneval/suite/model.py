@@ -90,7 +90,7 @@ class Suite(Frozen):
         default_factory=dict,
         description="Variables for every template, by name. `--var NAME=VALUE` replaces one. These are secret: those "
         "that contain a secret of the environment, and those of `--var` whose names end in `api_key`, `token`, "
-        "`secret` or `password`.",
+        "`secret` or `password`. Only prompts show these; elsewhere they are `***`.",
     )
     templates_dir: Text | None = Field(
         default=None,

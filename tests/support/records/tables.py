@@ -11,5 +11,7 @@ import yaml
 
 def rows_of(file: str) -> Callable[[str], list[Any]]:
     """The rows of each test of ``file``, by its name, from the file of that name that ends in ``.yaml``."""
-    tables: dict[str, list[Any]] = yaml.safe_load(Path(file).with_suffix(".yaml").read_text(encoding="utf-8"))
+    tables: dict[str, list[Any]] = yaml.load(
+        Path(file).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+    )
     return tables.__getitem__
