@@ -48,6 +48,9 @@ def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
             expected = int(match[1]) if (match := re.search(r"exits (\d+)", comment)) else 0
             assert result.exit_code == expected, f"{line}\n{result.output}"
             assert missing_output(shown, result.output) == [], f"{line}\n{result.output}"
+            if s := strict(shown, result.output):
+                with open("/tmp/mendB/strict.txt", "a") as f:
+                    f.write(f"@@ {line}\n{s}\n---\n{result.output[:3000]}\n")
             ran.append((arguments[1], result.exit_code))
     return ran
 
@@ -69,6 +72,27 @@ def missing_output(shown: str, output: str) -> list[str]:
             if not found:
                 return [words]
     return []
+
+
+def strict(shown, output):
+    if not shown.strip():
+        return None
+    out = " ".join(output.split()) + " "
+    pos = 0
+    parts = shown.split("...")
+    for i, part in enumerate(parts):
+        w = " ".join(part.split())
+        if not w:
+            continue
+        at = out.find(w + (" " if i == len(parts)-1 else ""), pos)
+        if at < 0:
+            return f"NOT CONTIGUOUS: {w!r}"
+        if i == 0 and at != 0:
+            return f"START: {w!r} before: {out[:at]!r}"
+        pos = at + len(w)
+        if i == len(parts) - 1 and out[pos:].strip():
+            return f"END: {w!r} after: {out[pos:][:300]!r}"
+    return None
 
 
 def test_what_a_page_shows_must_be_in_the_output_in_its_order() -> None:
