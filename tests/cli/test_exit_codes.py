@@ -40,7 +40,9 @@ def test_gates_decide_exit_code(toy: Toy, cases: list[dict[str, Any]], gates: An
 
 @pytest.mark.parametrize(("cases", "code"), [([PASSES], 0), ([FAILS], 0), ([BREAKS], 3)])
 def test_no_fail_only_ignores_failed_gates(toy: Toy, cases: list[dict[str, Any]], code: int) -> None:
-    assert toy.run(*cases, arguments=("--no-fail",)).exit_code == code
+    result = toy.run(*cases, arguments=("--no-fail",))
+    assert result.exit_code == code
+    assert ("--no-fail: exit code 0, although a gate failed\n" in result.stderr) == (cases == [FAILS])
 
 
 def test_no_fail_does_not_hide_usage_errors(toy: Toy) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from toys import Toy
 
 FEW: list[dict[str, Any]] = [{}] * 9 + [{"metadata": {"look": "bad"}}]  # 0.9 [0.60, 0.98]
@@ -74,3 +77,37 @@ def test_bad_gates_are_errors_at_their_line(toy: Toy, gate: dict[str, Any], prob
     assert problem in result.stderr
     assert f"{path.name}:" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_judged", [False, True])
+def test_a_run_of_existing_outputs_without_a_judge_cannot_turn_out_otherwise(toy: Toy, is_judged: bool) -> None:
+    """So its gates do not say how often a repeated run would fail; with a judge they do, as its answers can differ."""
+    Image.new("RGB", (64, 64), "red").save("a.png")
+    graders: list[dict[str, Any]] = [{"key": "file", "type": "properties"}]
+    if is_judged:
+        Path("answers.csv").write_text("case,question,answer\na,usable,yes\n")
+        graders.append(
+            {"key": "look", "type": "rubric", "metrics": {"usable": {"type": "pass_fail", "description": "d"}}}
+        )
+    suite = {
+        "name": "s",
+        "cases": [{"id": "a", "prompt": "red", "expect": {"size": "64x64"}}],
+        "models": [{"provider": "files", "path": "{case}.png"}],
+        "judges": {
+            "default": {
+                "provider": "recorded",
+                "path": "answers.csv",
+                "fields": {"case": "case", "question": "question", "answer": "answer"},
+            }
+        }
+        if is_judged
+        else {},
+        "graders": graders,
+        "verdict": ["file.size"],
+        "gates": ["pass_rate >= 0.5"],
+    }
+    Path("existing.yaml").write_text(json.dumps(suite))
+    result = toy("run", "existing.yaml", "--json")
+    assert result.exit_code == 0, result.output
+    (gate, *_) = json.loads(result.stdout)["gates"]
+    assert (gate["repeat_fails"] is not None) == is_judged

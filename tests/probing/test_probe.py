@@ -490,7 +490,7 @@ def test_copy_damage_adds_the_lines_that_are_set_again() -> None:
 
 
 def test_the_reference_lists_every_kind_with_what_it_changes() -> None:
-    """The table is made from the code, as ``test_reference.py`` checks; here, that it is there and has no empty cell."""
+    """The table is made from the code, as ``test_reference_pages.py`` checks; here, that it is there and has no empty cell."""
     text = (Path(__file__).parents[2] / "docs" / "reference" / "probe.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z_.]+)` \| (\S[^|]*) \|", text, flags=re.MULTILINE)
     assert [name for name, _ in rows] == [*(kind.name for kind in KINDS), *PROMPT_KINDS]

@@ -268,7 +268,10 @@ def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
 
 def exit_with(code: int, *, no_fail: bool) -> typer.Exit:
     """Returns the exception that ends a command. ``--no-fail`` turns 1 into 0, and changes no other exit code."""
-    return typer.Exit(ExitCode.PASSED if no_fail and code == ExitCode.GATE_FAILED else code)
+    if no_fail and code == ExitCode.GATE_FAILED:
+        say("--no-fail: exit code 0, although a gate failed")
+        code = ExitCode.PASSED
+    return typer.Exit(code)
 
 
 def is_confirmed(action: str, warning: str, otherwise: str = "") -> bool:

@@ -84,11 +84,14 @@ def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
     """The headline in one sentence: how far grader and raters agree, on how many cells, and the raters themselves."""
     measure = grader.measures[grader.headline]
     cells = count_of(grader.cells, "cell") if measure.n == grader.cells else f"{measure.n:,} of {grader.cells:,} cells"
+    name = _NAMES[grader.headline]
     parts = [
-        f"{_NAMES[grader.headline]} {_with_note(measure)} on {cells}",
+        f"no {name} on {cells} ({measure.note})"
+        if measure.value is None
+        else f"{name} {_with_note(measure)} on {cells}",
         f"raters evenly split on {grader.split:,}" * bool(grader.split),
         grader.left_out.sentence("labeled cell", agreement.allowed_unmeasured),
-        "" if grader.ceiling.value is None else f"inter-rater {_NAMES[grader.headline]} {_with_note(grader.ceiling)}",
+        "" if grader.ceiling.value is None else f"inter-rater {name} {_with_note(grader.ceiling)}",
     ]
     about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"
     return f"{about}: {'; '.join(filter(None, parts))}"

@@ -105,6 +105,14 @@ def repeat_fails(gate: Gate, value: float, parts: Sequence[tuple[float, Samples]
     return 1 - above if above is not None and gate.is_minimum else above
 
 
+def _is_fixed(info: RunInfo) -> bool:
+    """Whether a repeated run would measure the same: it reads existing outputs, and asks no judge."""
+    suite = info.suite
+    return all(model.reads_outputs for model in suite.models) and not any(
+        grader.judge_names for grader in suite.graders
+    )
+
+
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope, which are added one by one.
 
@@ -187,7 +195,7 @@ class GateAccumulator:
             low=low,
             high=high,
             repeat_fails=None
-            if value is None or not is_decided
+            if value is None or not is_decided or _is_fixed(self._info)
             else repeat_fails(self._gate, value, samples, is_rate=(metric or RATE).type == "bool"),
             n=n,
             errors=self._errors,
