@@ -89,7 +89,7 @@ class Run:
 
     @property
     def exit_code(self) -> int:
-        """The command's: 0 passed, 1 a gate failed, 3 incomplete, not measured or cannot tell, 130 interrupted."""
+        """What the command exits with: 0 passed, 1 a gate failed, 3 incomplete or undecided, 130 interrupted."""
         return self.summary.exit_code
 
     @property
