@@ -80,18 +80,6 @@ class ReadOnceLoader(jinja2.FileSystemLoader):
         return *self.sources[template], lambda: True
 
 
-@lru_cache(maxsize=64)
-def _names_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The variables that the text of a template names, and those in single braces: most suites use the same templates.
-
-    Raises what Jinja does.
-    """
-    environment = text_sandbox()
-    variables = meta.find_undeclared_variables(environment.parse(text))
-    data = (value for _, kind, value in environment.lex(text) if kind == "data")
-    return frozenset(variables), tuple(literal for value in data for literal in _LITERAL.findall(value))
-
-
 class Templates:
     """The template files of some folders, in search order. Each is read once: what it renders is what it has hashed.
 
@@ -144,14 +132,15 @@ class Templates:
         """
         variables, literals = set[str](), list[str]()
         for file in self.files(name):
+            text = self.text(file)
             try:
-                of_file = _names_in(self.text(file))
+                variables |= meta.find_undeclared_variables(self.environment.parse(text, file))
             except jinja2.TemplateSyntaxError as error:
                 raise _readable(error, file) from None
             except (RecursionError, ValueError) as error:
                 raise _unusable(f"template {file!r}", error) from None
-            variables |= of_file[0]
-            literals += of_file[1]
+            data = (value for _, kind, value in self.environment.lex(text) if kind == "data")
+            literals += (literal for value in data for literal in _LITERAL.findall(value))
         return variables, tuple(dict.fromkeys(literals))
 
     def digest(self, *names: str) -> str:
