@@ -118,7 +118,7 @@ def test_a_broken_case_is_judged_with_new_samples(
     assert {record.run_id for record in records} == {"b"}
     assert all((runner.out / "b" / str(record.artifact_path)).is_file() for record in records)
     assert (runner.out / "b" / "results.jsonl").read_bytes() == before
-    assert "confirming 1 case in doubt with up to 4 new samples each" in result.stderr
+    assert "confirming 1 uncertain case with up to 4 new samples each" in result.stderr
     counts = f"{letters.count('P')} pass {letters.count('F')} fail 0 error, {samples * 0.05:.4f} USD"
     assert f"new samples: {counts}" in result.stderr
 
@@ -587,7 +587,7 @@ def test_what_was_confirmed_is_in_every_format(
     assert notes_of(runner, *gates)[0] == []
     answers.set(boat="PPP")
     notes, printed = notes_of(runner, "--confirm", "4", *gates)
-    assert "confirming 1 case in doubt with up to 4 new samples each" in notes[0]
+    assert "confirming 1 uncertain case with up to 4 new samples each" in notes[0]
     assert notes[1:] == [*used, "new samples: 3 pass 0 fail 0 error, 0.1500 USD"]
     assert printed.splitlines() == notes
     assert notes_of(runner, "--confirm", "4", *gates)[0] == used, "nothing new was generated"

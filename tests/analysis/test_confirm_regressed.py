@@ -77,7 +77,7 @@ def test_one_broken_case_is_sampled_first_and_then_all(runner: SuiteRunner, answ
     code, gate, result = compare(runner, "--confirm", "3")
     assert (code, gate["state"]) == (0, "passed")
     assert (
-        "was in doubt (p 0.5, not below 0.01), and is not confirmed: with 3 new samples of each case -3.1 points"
+        "was uncertain (p 0.5, not below 0.01), and is not confirmed: with 3 new samples of each case -3.1 points"
         in (gate["message"])
     )
     assert sampled(runner) == dict.fromkeys(NAMES, 3)
@@ -360,7 +360,7 @@ class TestRegressed:
         assert sampled(runner) == dict.fromkeys(NAMES, 3)
         assert "used 24 of 24 new samples" in result.stderr
         assert "confirming all 8 compared cases with up to 3 new samples each" in result.stderr
-        assert "in doubt with" not in result.stderr
+        assert "uncertain case" not in result.stderr
 
     def test_a_fall_that_stays_is_confirmed(self, runner: SuiteRunner, scores: Scores) -> None:
         scored_runs(runner, scores, lost(5))

@@ -227,7 +227,7 @@ class TestDoubt:
         after: dict[str, list[float]] = {f"c{n}": [5, *(new if n < 4 else [5] * 9)] for n in range(8)}
         (result,) = confirmed(after)
         assert result.state == state
-        assert "in doubt" not in result.message
+        assert "uncertain" not in result.message
         if state == "failed":
             assert result.message.startswith("fine with 9 new samples of each case -1.35 (p 0.0")
 

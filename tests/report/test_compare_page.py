@@ -130,7 +130,7 @@ SAME = side([replace(cell, artifact_sha256="x") for cell in verdicts("PP")], "b"
         (COMPLETE, replace(SAME, state="interrupted"), 'error">\n<h1>B is incomplete</h1>'),
         (replace(COMPLETE, is_partial=True), SAME, 'plain">\n<h1>All gates passed, but A is incomplete</h1>'),
         (COMPLETE, side(verdicts("PF"), "b"), 'plain">\n<h1>All gates passed, but 1 cell broke</h1>'),
-        (COMPLETE, side(verdicts("P"), "b"), 'plain">\n<h1>All gates passed, but B does not measure all that A'),
+        (COMPLETE, side(verdicts("P"), "b"), 'plain">\n<h1>All gates passed, but B lacks measurements that A'),
     ],
 )
 def test_green_only_where_nothing_broke_and_nothing_is_missing(a: Side, b: Side, headline: str) -> None:

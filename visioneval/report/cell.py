@@ -36,7 +36,9 @@ _SHORTEST_WAIT_S = 0.05
 
 def cells_of_case(info: RunInfo, records: Records[Record], case: str) -> list[Record]:
     """The cells of a case, of all its turns if it has several. Raises ``UsageError`` if there are none."""
-    cells = list(records.where(lambda name: case in (name[0], chain_of(name[0]))))
+    cells = [
+        record for record in records if case in (record.test_id, chain_of(record.test_id))
+    ]  # reads, and checks, all
     if not cells:
         ids = {name for test_id, *_ in records.names() for name in (test_id, chain_of(test_id))}
         raise UsageError(f"no case {case!r} in this run{did_you_mean(str(case), ids)}")

@@ -1,4 +1,4 @@
-"""Generates new samples of the cases of a comparison that are in doubt, until they decide."""
+"""Generates new samples of the cases of a comparison that are uncertain, until they decide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from visioneval.types import MUST_PASS, Score, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationResult:
-    """The new samples of the cases in doubt, as far as they exist, what they cost, and whether it was interrupted."""
+    """The new samples of the uncertain cases, as far as they exist, what they cost, and whether it was interrupted."""
 
     confirmation: Confirmation
     interrupted: bool = False
@@ -56,9 +56,9 @@ def confirm_comparison(
 ) -> ConfirmationResult:
     """Generates up to ``samples`` new samples of each case of B that one of the ``gates`` needs to decide.
 
-    First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All compared cases follow only
-    where a number over all of them is in doubt and no gate has failed by then. Both share one budget. Raises
-    ``UsageError`` if B is no complete run, and ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot
+    First come the uncertain cases: those of ``must_pass`` that broke, and single cases. All compared cases follow only
+    where a number over all of them is uncertain and no gate has failed by then. Both share one budget. Raises
+    ``UsageError`` if B is no complete run, and ``UsageError`` or ``SuiteError`` if something is uncertain and B cannot
     be continued.
     """
     b = comparison.b
@@ -114,7 +114,7 @@ def confirm(
 ) -> ConfirmationResult:
     """Generates what is needed to decide about each of the cases, and appends it to the run's confirmations.
 
-    ``is_all``: they are all compared cases, not only those in doubt. ``spent_usd`` is what the command has spent of the
+    ``is_all``: they are all compared cases, not only uncertain ones. ``spent_usd`` is what the command has spent of the
     budget in ``settings``. What exists is not generated again. The result says what stopped it: a missing or refused
     API key, a spent quota, the budget, an error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run
     cannot be written.
@@ -160,7 +160,7 @@ def _first_error(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -
 def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], *, is_all: bool) -> str:
     judged = [case for item in samples for case in item.judged]
     needed, number = len({case.key for case in judged if case.needed}), len({case.key for case in judged})
-    cases = count_of(needed, "case")
+    cases = count_of(needed, "uncertain case")
     if is_all:
         cases = f"{'all' if needed == number else f'{needed:,} of'} {count_of(number, 'compared case')}"
     return (

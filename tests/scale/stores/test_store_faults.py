@@ -171,7 +171,7 @@ def test_a_store_without_exclusive_creation_is_refused(
     result = run(runner, runs)
     assert (result.exit_code, runner.called) == (2, (0, 0))
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"{runs}: this store cannot create an object only where none exists")
+    assert line.startswith(f"{runs}: this store has no conditional create")
     assert ObjectStore(runs).entries("r/claims") == []
 
 

@@ -110,7 +110,7 @@ class MustPassCase(SampledCase):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """New samples of the cases in doubt: their verdicts, in order, of up to ``samples`` asked for of each case.
+    """New samples of the uncertain cases: their verdicts, in order, of up to ``samples`` asked for of each case.
 
     ``stopped`` is why samples are missing that would be needed to decide. ``scores`` are those of the new samples that
     have a verdict, by metric. ``failed`` are the gates that failed before all compared cases got new samples, so that
@@ -169,7 +169,7 @@ class NewSamples:
     def why_not_pooled(
         self, confirmation: Confirmation, granted: float
     ) -> tuple[Literal["unmeasured", "cannot_tell"], str] | None:
-        """The state of a gate that is in doubt and lacks too many new samples, and why, after its numbers.
+        """The state of a gate that is uncertain and lacks too many new samples, and why, after its numbers.
 
         ``None`` if it lacks few enough: as many as of the pairs of a comparison, or the share ``granted``.
         """

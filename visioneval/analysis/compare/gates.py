@@ -110,7 +110,7 @@ def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
 
 
 def needs_all_cases(comparison: Comparison, gate: FailOn) -> bool:
-    """Whether the gate is in doubt, and only new samples of all compared cases can decide it."""
+    """Whether the gate is uncertain, and only new samples of all compared cases can decide it."""
     if gate.metric is None:
         return gate.text == REGRESSED and is_in_doubt(comparison)
     if not comparison.stable_pairs:
@@ -128,7 +128,7 @@ def check_gates(
 ) -> tuple[GateResult, ...]:
     """Checks every gate. Raises ``UsageError`` for a metric without a direction.
 
-    ``confirmation`` has new samples of what is in doubt, of which the share ``granted`` may lack a number. ``broken``
+    ``confirmation`` has new samples of what is uncertain, of which the share ``granted`` may lack a number. ``broken``
     and ``broken_same_output`` never use it: they are about single cells of B, which new samples are not.
     """
     results = []

@@ -54,7 +54,7 @@ FIRST_STEP, SECOND_STEP = 0.005, 0.02
 METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
 """Two-sided levels with new samples, of all metrics together: together ``ALPHA``. Only half of each can fail a gate."""
 DOUBT = 0.3
-"""The pass rate is in doubt up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
+"""The pass rate is uncertain up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
 their pass rate, and seven need no new samples."""
 _FEWEST_CASES = 3
 """With fewer cases, no metric has an adjusted p up to ``DOUBT``."""
@@ -71,7 +71,7 @@ def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
 
 
 def samples_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
-    """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
+    """What decides about the single uncertain cases. A case with turns needs all new samples of each of them."""
     doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
     return tuple(
         SingleCase(*case.key) if case.key in doubtful else case
@@ -311,7 +311,7 @@ def _second_step(comparison: Comparison, confirmation: Confirmation, granted: fl
 
 
 def _cases_again(doubtful: Sequence[CasePasses], comparison: Comparison, confirmation: Confirmation) -> Regression:
-    """How single cases in doubt ended, by their new samples alone."""
+    """How single uncertain cases ended, by their new samples alone."""
     sampled = single_cases(comparison, confirmation)
     judged = [(case, sampled[case.test_id, case.model_label]) for case in doubtful]
     judged.sort(key=lambda item: _WORST_FIRST.index(_STATES[item[1].state]))
