@@ -72,9 +72,9 @@ def test_a_pull_request_replays_comments_and_sets_a_status(
     assert job.succeeded, job.log
     assert "\n::error" not in job.log
     assert "::notice title=visioneval" not in job.log
-    results = run.artifacts / "visioneval" / "visioneval-results"
+    results = run.artifacts / "visioneval" / "visioneval-results" / "visioneval"
     assert (results / "site" / "run" / "suite-visioneval" / "index.html").is_file()
-    assert (run.artifacts / "visioneval" / "runs" / "suite-visioneval" / "run.json").is_file()
+    assert (run.artifacts / "visioneval" / "visioneval-runs" / "visioneval" / "suite-visioneval" / "run.json").is_file()
     ((login, comment),) = github.bodies
     assert login == "github-actions[bot]"
     assert "([all images and reports](https://github.com/owner/shop/artifacts/visioneval))" in comment
@@ -96,7 +96,7 @@ def test_a_pull_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
     job = only_job(run)
     assert not job.succeeded
     assert "FAILED must_pass" in " ".join(job.log.split()), job.log
-    results = run.artifacts / "visioneval" / "visioneval-results"
+    results = run.artifacts / "visioneval" / "visioneval-results" / "visioneval"
     assert (results / "suite-compare.html").is_file()
     assert "sign_word" in github.bodies[0][1]
     assert "sign_word" in job.summary
@@ -156,7 +156,7 @@ def test_a_release_with_a_failed_gate_is_stopped(
 ) -> None:
     run = execute(changed(project), "push")
     assert not only_job(run).succeeded
-    assert (run.artifacts / "visioneval" / "visioneval-results" / "site" / "index.html").is_file()
+    assert (run.artifacts / "visioneval" / "visioneval-results" / "visioneval" / "site" / "index.html").is_file()
 
 
 def test_shards_run_in_jobs_of_their_own_and_are_merged(
@@ -173,4 +173,6 @@ def test_shards_run_in_jobs_of_their_own_and_are_merged(
     merged = run.jobs["merged"]
     assert "6 of 6 cells" in merged.summary
     assert not any("OPENAI_API_KEY" in environment for environment in merged.environments)
-    assert {path.name for path in (run.artifacts / "visioneval" / "runs").iterdir()} == {"suite-visioneval"}
+    assert {path.name for path in (run.artifacts / "visioneval" / "visioneval-runs" / "visioneval").iterdir()} == {
+        "suite-visioneval"
+    }
