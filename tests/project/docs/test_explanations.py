@@ -85,6 +85,11 @@ def test_the_intervals_are_those_of_the_program() -> None:
     assert (
         f"the interval would be {alone[0]} to {alone[1]} %. Over cases it is {clustered[0]} to {clustered[1]} %" in text
     )
+    single, double = (rate_interval([(1.0, cells), (1.0 * cells - 1, cells)]) for cells in (1, 2))
+    assert single is not None
+    assert double is not None
+    assert f"gives {100 * single.low:.0f} to {100 * single.high:.0f} %" in text
+    assert f"wider: {100 * double.low:.0f} to {100 * double.high:.1f} %" in text
     numbers = [word for word in texts("intervals") if word.isdigit()]
     assert numbers == [end for pair in (*ends.values(), alone, clustered) for end in pair]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,13 @@ ROOT = Path(__file__).parents[3]
 _BLOCK = re.compile(
     r"^(?:[^\n]*`([\w./-]+\.(?:yaml|csv|jsonl|json|py))`:\n\n)?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
+IDENTITY = ("-c", "user.name=Ana", "-c", "user.email=ana@example.org", "-c", "commit.gpgsign=false")
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
     """Copies the examples that a page links, writes the files that it names before a block, and runs its
-    ``$ visioneval`` lines. Returns their exit codes.
+    ``$ visioneval`` and ``$ git`` lines. Returns the exit codes of the first.
 
     A line that ends in ``# exits N`` must exit with N; every other line with 0. The lines below it must be in its
     output, in this order; ``...`` stands for what is left out.
@@ -43,6 +45,9 @@ def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
         for line, shown in COMMAND.findall(block) if language == "console" else ():
             command, _, comment = line.partition(" # ")
             arguments = shlex.split(command)
+            if arguments[0] == "git":
+                subprocess.run(["git", *IDENTITY, *arguments[1:]], cwd=folder, check=True, capture_output=True)
+                continue
             assert arguments[0] == "visioneval", line
             result = CliRunner().invoke(app, arguments[1:], env={"COLUMNS": "110"})
             expected = int(match[1]) if (match := re.search(r"exits (\d+)", comment)) else 0
@@ -139,8 +144,12 @@ def test_the_readme_is_short() -> None:
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None) -> None:
     monkeypatch.chdir(tmp_path)
     ran = run_page((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), tmp_path)
-    assert ("compare", 1) in ran
     assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}
+    assert ran[-4:] == [("run", 0), ("compare", 1), ("run", 0), ("compare", 0)], "broken on a branch, and undone"
+    in_git = subprocess.run(["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    folders = {line.partition("/")[0] for line in in_git.splitlines()}
+    assert folders == {".github", ".gitignore", "baselines", "shop", "visioneval-cache"}
+    assert len((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split()) <= 1250
 
 
 def explanation(name: str) -> str:
