@@ -38,6 +38,7 @@ _REFUSED_FLAGS = {
     "--markdown": "the action writes it",
     "--junit": "the action writes it",
     "--no-fail": "the gates decide",
+    "--redact": "use the input 'redact', which reaches all commands",
     "--trust-suite": "suites of pull requests are never trusted",
 }
 """The flags of ``run`` that ``run-flags`` may not have, with the reasons."""
@@ -190,9 +191,7 @@ def run(values: Mapping[str, str]) -> ExitCode:
     """Evaluates all suites, also after one that failed. Returns the most severe exit code."""
     try:
         inputs = Inputs.read(values)
-        _delete(inputs.runs)
-        _delete(inputs.results)
-        inputs.results.mkdir(parents=True)
+        _clear(inputs)
         redact = _redacted_tags(inputs)
     except UsageError as error:
         print(f"::error title=visioneval::{error}")
@@ -214,13 +213,15 @@ def run(values: Mapping[str, str]) -> ExitCode:
     return code
 
 
-def _delete(folder: Path) -> None:
-    """Deletes what an earlier job, or a commit, left here. Raises ``UsageError``."""
+def _clear(inputs: Inputs) -> None:
+    """Deletes what an earlier job, or a commit, left in the folders of runs and results. Raises ``UsageError``."""
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
+        for folder in (inputs.runs, inputs.results):
+            if folder.exists():
+                shutil.rmtree(folder)
+        inputs.results.mkdir(parents=True)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot delete it: {error.strerror or error}") from None
+        raise UsageError(f"{error.filename}: cannot empty this folder: {error.strerror or error}") from None
 
 
 def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
