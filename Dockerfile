@@ -4,6 +4,8 @@
 #     docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD:/work" visioneval run suite.yaml
 #
 # Add --network none if the suite calls no model, else --env OPENAI_API_KEY or another key.
+#
+# Pin the digest of this image at a release, in both stages.
 FROM python:3.13-slim AS build
 COPY pyproject.toml README.md LICENSE /source/
 COPY prompts /source/prompts
@@ -19,9 +21,9 @@ ENV PATH="/opt/visioneval/bin:$PATH" XDG_CACHE_HOME=/work/.cache
 RUN useradd --uid 1000 --create-home visioneval && install --directory --owner visioneval /work
 USER 1000
 # Text is read, and videos are written and read, without network: nothing is missing.
-WORKDIR /tmp/check
-RUN --network=none visioneval init . --template videos \
-    && visioneval run suite.yaml --model "*none" --case opening
+RUN --network=none visioneval init /tmp/check --template videos \
+    && visioneval run /tmp/check/suite.yaml --runs /tmp/check/runs --cache /tmp/check/cache --model "*none" --case opening \
+    && rm -r /tmp/check
 WORKDIR /work
 ENTRYPOINT ["visioneval"]
 CMD ["--help"]

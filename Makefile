@@ -141,7 +141,7 @@ bench-scale: .integration/ray/.ready  ## Two workers of a Ray cluster beside one
 	.integration/ray/bin/python -m tests.bench.scale
 	.integration/ray/bin/python -m tests.bench.cluster_costs
 
-probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
+probe: $(READY)  ## Which perturbations the graders catch, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
 weight: .integration/ci/.ready  ## The megabytes that visioneval and each extra take, as in docs/how_to/install.md

@@ -1,8 +1,9 @@
 """Probes the shipped suites that need no key, and real edits: ``make probe``. Prints Markdown, one part per source, and at
 the end the tables of docs/reference/measured.md.
 
-Measurements are cached, so a probe that was stopped soon comes to where it was. Graders that read text get copy damage, the others pixel damage, which saves most of the OCR; all get harmless changes.
-``--limit N`` takes the first cases of each source.
+Measurements are cached, so a probe that was stopped soon comes to where it was. Graders that read text get perturbed
+copy, the others perturbed pixels, which saves most of the OCR; all get harmless changes. ``--limit N`` takes the first
+cases of each source.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def probes(
 ) -> Iterator[tuple[str, Mapping[str, str], ve.ProbeResult]]:
     """For each source, or each of ``names``: its name, the types of the probed graders, and the result.
 
-    Each source is probed twice: its pixel graders with pixel damage, its text graders with copy damage.
+    Each source is probed twice: its pixel graders with perturbed pixels, its text graders with perturbed copy.
     """
     selection: dict[str, Any] = {} if limit is None else {"limit": limit}
     suites = {"real_edits": edits_suite(folder)} if EDITS.is_dir() else {}
@@ -93,7 +94,7 @@ def add_counts(counts: Counts, types: Mapping[str, str], findings: ProbeFindings
 
 
 def pooled_tables(counts: Counts) -> Iterator[str]:
-    """The tables over all sources: one of pixel damage, one of copy damage, one of harmless changes; then the intervals.
+    """The tables over all sources: one of perturbed pixels, one of perturbed copy, one of harmless changes; then the intervals.
 
     Each output is of another case, so the 95 % intervals of one change are Wilson's of the pooled counts. All harmless
     changes together have none, as each output counts several times.

@@ -1,7 +1,7 @@
 """``python -m tests.bench.redraws``: what ``locality`` catches and what alarms it in redraws, with each tolerance.
 
-It plants the weakest and strongest of some kinds of ``probe`` in the real images of ``../shared/data``, reduced to 448
-pixels, and the damage also in images that are redrawn afterwards. No image of an edit is among them. CPU: about half a
+It applies the weakest and strongest of some kinds of ``probe`` in the real images of ``../shared/data``, reduced to 448
+pixels, and the perturbations also in images that are redrawn afterwards. No image of an edit is among them. CPU: about half a
 second for each of 500 outputs.
 """
 
@@ -16,16 +16,16 @@ from PIL import Image
 
 from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
-from visioneval.probing.kinds import KINDS, Kind, Level, planted
-from visioneval.probing.subject import CannotPlantError, Subject, decode, encode
+from visioneval.probing.kinds import KINDS, Kind, Level, perturbed
+from visioneval.probing.subject import CannotPerturbError, Subject, decode, encode
 from visioneval.suite.case import Expect
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIDE = 448
 TOLERANCES: tuple[Literal["exact", "reencode", "redrawn"], ...] = ("exact", "reencode", "redrawn")
 HARMLESS = ("harmless.jpeg", "harmless.sharpened", "harmless.grain", "harmless.redrawn")
-DAMAGE = ("pixels.patch", "pixels.recolor", "pixels.zoom", "pixels.erased", "pixels.moved", "pixels.warped")
-DAMAGE += ("pixels.letter",)
+PERTURBATIONS = ("pixels.patch", "pixels.recolor", "pixels.zoom", "pixels.erased", "pixels.moved", "pixels.warped")
+PERTURBATIONS += ("pixels.letter",)
 REDRAWN = next(kind for kind in KINDS if kind.name == "harmless.redrawn")
 
 
@@ -43,7 +43,7 @@ def images() -> dict[str, np.ndarray]:
 
 def changed(kind: Kind, level: Level, image: np.ndarray, region: np.ndarray, seed: str) -> np.ndarray:
     subject = Subject(image, encode(image, "image/png"), "image/png", region, Expect())
-    return decode(planted(kind, level, subject, seed).data)
+    return decode(perturbed(kind, level, subject, seed).data)
 
 
 def corner(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,17 +59,17 @@ def corner(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     configs = {name: LocalityGrader(type="locality", key="k", tolerance=name) for name in TOLERANCES}
-    kinds = [kind for kind in KINDS if kind.name in HARMLESS + DAMAGE]
+    kinds = [kind for kind in KINDS if kind.name in HARMLESS + PERTURBATIONS]
     for name, image in images().items():
         mask, far = corner(image)
         for kind in kinds:
             for level in dict.fromkeys((kind.levels[0], kind.levels[-1])):
                 try:
                     output = changed(kind, level, image, far, name)
-                except CannotPlantError:
+                except CannotPerturbError:
                     continue
                 outputs = {kind.name: output}
-                if kind.name in DAMAGE:
+                if kind.name in PERTURBATIONS:
                     outputs[f"{kind.name}, redrawn"] = changed(REDRAWN, REDRAWN.levels[-1], output, far, name)
                 for label, shown in outputs.items():
                     inexact = measure_locality(image, shown, mask, exact=False, dilate=8, redrawn=True)

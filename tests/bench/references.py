@@ -1,6 +1,6 @@
 """``python -m tests.bench.references``: what ``reference`` catches and what alarms it, with its default limits.
 
-It plants kinds of ``probe`` in the images of ``tests.bench.redraws``, each of which is the reference. CPU: about half a
+It applies kinds of ``probe`` in the images of ``tests.bench.redraws``, each of which is the reference. CPU: about half a
 second for each of 200 outputs.
 """
 
@@ -15,7 +15,7 @@ from tests.bench.redraws import changed, images
 from visioneval.graders.pixels import ReferenceGrader
 from visioneval.graders.pixels.reference import ReferenceFinding, failures, measure_reference
 from visioneval.probing.kinds import KINDS
-from visioneval.probing.subject import CannotPlantError
+from visioneval.probing.subject import CannotPerturbError
 
 LEVELS = {
     "pixels.patch": ("12 px", "48 px"),
@@ -43,7 +43,7 @@ def main() -> None:
                 if level.label in LEVELS.get(kind.name, ()):
                     try:
                         output = changed(kind, level, image, np.ones(image.shape[:2], bool), name)
-                    except CannotPlantError:
+                    except CannotPerturbError:
                         continue
                     findings[f"`{kind.name} {level.label}`"].append(measure_reference(image, output))
         another = np.asarray(Image.fromarray(other).resize(image.shape[1::-1]))

@@ -19,7 +19,7 @@ from tests.bench.redraws import DATA, SIDE, changed, corner
 from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 from visioneval.probing.kinds import KINDS
-from visioneval.probing.subject import CannotPlantError
+from visioneval.probing.subject import CannotPerturbError
 
 STRENGTHS = (0.7, 1.2)
 LEVELS = {
@@ -84,7 +84,7 @@ def main() -> None:
                 if level.label in LEVELS.get(kind.name, ()):
                     try:
                         outputs[f"`{kind.name} {level.label}`"] = changed(kind, level, image, far, name)
-                    except CannotPlantError:
+                    except CannotPerturbError:
                         continue
         for label, output in outputs.items():
             for strength in STRENGTHS:

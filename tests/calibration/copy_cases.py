@@ -18,7 +18,7 @@ from tests.support.images.cards import Card, blank, encoded
 from tests.support.images.lone_words import draw_word, word_cells
 from tests.support.images.typefaces import ONE_CASE
 from visioneval.probing import copy
-from visioneval.probing.subject import CannotPlantError
+from visioneval.probing.subject import CannotPerturbError
 from visioneval.suite.case import ExpectText
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "copy"
@@ -65,7 +65,7 @@ def look_alike(line: str, random: np.random.Generator) -> str:
     """One letter or digit becomes another of the same shape."""
     spots = [(at, group) for at, letter in enumerate(line) for group in _ALIKE if letter in group]
     if not spots:
-        raise CannotPlantError("its line has no letter with a look-alike")
+        raise CannotPerturbError("its line has no letter with a look-alike")
     at, group = spots[int(random.integers(len(spots)))]
     others = [letter for letter in group if letter != line[at] and letter.isascii()]
     return line[:at] + others[int(random.integers(len(others)))] + line[at + 1 :]
@@ -132,7 +132,7 @@ def _changed(edit: Edit, line: str, lines: Sequence[str], random: np.random.Gene
     """The line with a mistake that its image does not show; ``None`` if there is none."""
     try:
         text = edit(line, random)
-    except CannotPlantError:
+    except CannotPerturbError:
         return None
     return None if is_shown(text, lines) else text
 
@@ -173,7 +173,7 @@ def _misdrawn(card: Card) -> tuple[tuple[str, ...], str]:
         at, edit = int(random.integers(len(card.lines))), edits[int(random.integers(len(edits)))]
         try:
             text = edit(card.lines[at], random)
-        except CannotPlantError:
+        except CannotPerturbError:
             continue
         lines = (*card.lines[:at], text, *card.lines[at + 1 :])
         if not is_shown(card.lines[at], lines):

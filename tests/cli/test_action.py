@@ -348,6 +348,10 @@ def test_images_are_small_files_that_only_the_comment_refers_to(suites: Callable
         ({"run-flags": "--samples 3 --junit a"}, "run-flags: leave out --junit: the action writes it"),
         ({"run-flags": "--no-fail"}, "run-flags: leave out --no-fail: the gates decide"),
         (
+            {"run-flags": "--redact a"},
+            "run-flags: leave out --redact: use the input 'redact', which reaches all commands",
+        ),
+        (
             {"run-flags": "--trust-suite"},
             "run-flags: leave out --trust-suite: suites of pull requests are never trusted",
         ),
@@ -363,6 +367,15 @@ def test_a_bad_input_is_one_line(
     assert (code, outputs) == (2, {"code": "2", "outcome": message})
     assert capsys.readouterr().out == f"::error title=visioneval::{message}\n"
     assert run.commands == []
+
+
+@pytest.mark.parametrize("name", ["visioneval-results", "visioneval-runs"])
+def test_a_file_in_place_of_a_folder_is_one_line(suites: Callable[..., None], run: Any, name: str) -> None:
+    suites("logos")
+    Path(name).mkdir()
+    Path(name, "visioneval").write_text("mine")
+    code, outputs = run(suites="logos.yaml")
+    assert (code, outputs["outcome"]) == (2, f"{name}/visioneval: cannot empty this folder: Not a directory")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command ``probe``: what graders catch of planted damage, its gates, and what cannot be probed."""
+"""The command ``probe``: which perturbations graders catch, its gates, and what cannot be probed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from visioneval.probing import prepare
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS, Exchange, exchange_of, matching
 from visioneval.probing.prepare import ProbeRequest, gradings
 from visioneval.probing.probe import run_probe
-from visioneval.probing.subject import CannotPlantError
+from visioneval.probing.subject import CannotPerturbError
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Listener
@@ -50,7 +50,7 @@ SIZE = (160, 120)
 
 
 def base_image() -> Image.Image:
-    """Colored bars with some texture, so that damage shows."""
+    """Colored bars with some texture, so that perturbations show."""
     image = Image.new("RGB", SIZE, (210, 200, 180))
     pen = ImageDraw.Draw(image)
     for at in range(0, 160, 13):
@@ -612,7 +612,7 @@ def test_a_counter_prompt_exchanges_one_word(kind: str, prompt: str, old: str) -
 
 @pytest.mark.parametrize("kind", ["number", "color", "place", "object", "copy"])
 def test_a_prompt_without_such_a_word_has_no_counter_prompt(kind: str) -> None:
-    with pytest.raises(CannotPlantError, match="names no"):
+    with pytest.raises(CannotPerturbError, match="names no"):
         exchange_of(
             kind, TestCase(id="c", prompt="Something calm, 2026"), "Something calm, 2026", np.random.default_rng(1)
         )
@@ -620,7 +620,7 @@ def test_a_prompt_without_such_a_word_has_no_counter_prompt(kind: str) -> None:
 
 def test_pinned_questions_have_no_counter_prompt() -> None:
     case = TestCase(id="c", prompt="Two cats", questions=({"id": "q1", "question": "Are there two cats?"},))
-    with pytest.raises(CannotPlantError, match="questions are pinned"):
+    with pytest.raises(CannotPerturbError, match="questions are pinned"):
         exchange_of("number", case, "Two cats", np.random.default_rng(1))
 
 

@@ -1,4 +1,4 @@
-"""Planted damage: pure, bounded to its place, and what its name says."""
+"""Perturbations: pure, bounded to their place, and what their name says."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image, ImageDraw
 from visioneval import UsageError
 from visioneval.media.images import identify
 from visioneval.probing import copy, pixels
-from visioneval.probing.kinds import KINDS, Kind, matching, planted
-from visioneval.probing.subject import CannotPlantError, PlantedFile, Subject, TextLine, decode, encode
+from visioneval.probing.kinds import KINDS, Kind, matching, perturbed
+from visioneval.probing.subject import CannotPerturbError, PerturbedFile, Subject, TextLine, decode, encode
 from visioneval.providers.mock.text import font
 from visioneval.suite.case import Expect, ExpectText
 
@@ -53,7 +53,7 @@ def generator() -> np.random.Generator:
 
 
 def changed(kind: str, level: int = -1, seed: str = "s", of: Subject | None = None) -> np.ndarray:
-    return decode(planted(BY_NAME[kind], BY_NAME[kind].levels[level], of or subject(), seed).data)
+    return decode(perturbed(BY_NAME[kind], BY_NAME[kind].levels[level], of or subject(), seed).data)
 
 
 def difference(image: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
@@ -68,8 +68,8 @@ def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None
     for level in kind.levels:
         for before in (unrestricted, subject()):
             try:
-                files = [planted(kind, level, before, "seed") for _ in range(2)]
-            except CannotPlantError:
+                files = [perturbed(kind, level, before, "seed") for _ in range(2)]
+            except CannotPerturbError:
                 continue
             assert files[0] == files[1]
             assert identify(files[0].data)[0] == files[0].mime
@@ -136,7 +136,7 @@ def test_an_object_with_transparency_is_erased_to_transparency() -> None:
 def test_size_format_and_blank() -> None:
     assert changed("pixels.size", of=subject()).shape[:2] == (90, 120)
     kind = BY_NAME["pixels.format"]
-    assert planted(kind, kind.levels[0], subject(), "s").mime == "image/webp"
+    assert perturbed(kind, kind.levels[0], subject(), "s").mime == "image/webp"
     assert changed("pixels.blank").std(axis=(0, 1)).max() == 0
 
 
@@ -168,7 +168,7 @@ def test_a_line_without_marks_gets_one() -> None:
 
 @pytest.mark.parametrize("edit", [copy.letter_dropped, copy.letters_swapped, copy.case_changed])
 def test_a_line_without_letters_cannot_be_misspelled(edit: object) -> None:
-    with pytest.raises(CannotPlantError, match="letter"):
+    with pytest.raises(CannotPerturbError, match="letter"):
         edit("2024 - 12", generator())  # type: ignore[operator]
 
 
@@ -195,7 +195,7 @@ def test_an_added_line_overlaps_no_text_and_needs_a_case_that_forbids_it() -> No
     assert added.box is not None
     assert added.box[1] >= 44 or added.box[0] >= 196
     assert difference(added.image).any()
-    with pytest.raises(CannotPlantError, match="allows extra text"):
+    with pytest.raises(CannotPerturbError, match="allows extra text"):
         copy.added_line(subject(expect=Expect(text=ExpectText(required=(TEXT,)))), generator())
 
 
@@ -218,7 +218,7 @@ def test_a_jpeg_loses_its_metadata_and_no_pixel() -> None:
     Image.fromarray(scene()).save(buffer, "JPEG", exif=exif, comment=b"a note")
     data = buffer.getvalue()
     kind = BY_NAME["harmless.metadata"]
-    stripped = planted(kind, kind.levels[0], subject(data=data, image=decode(data), mime="image/jpeg"), "s").data
+    stripped = perturbed(kind, kind.levels[0], subject(data=data, image=decode(data), mime="image/jpeg"), "s").data
     assert b"a secret" in data
     assert b"a secret" not in stripped
     assert b"a note" not in stripped
@@ -238,8 +238,8 @@ def test_a_jpeg_loses_its_metadata_and_no_pixel() -> None:
     ],
 )
 def test_what_cannot_be_planted_says_why(kind: str, changes: dict[str, object], message: str) -> None:
-    with pytest.raises(CannotPlantError, match=message):
-        planted(BY_NAME[kind], BY_NAME[kind].levels[0], subject(**changes), "s")
+    with pytest.raises(CannotPerturbError, match=message):
+        perturbed(BY_NAME[kind], BY_NAME[kind].levels[0], subject(**changes), "s")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -247,17 +247,17 @@ def test_what_cannot_be_planted_says_why(kind: str, changes: dict[str, object], 
 def test_tiny_images_are_changed_or_refused(kind: Kind, size: tuple[int, int]) -> None:
     image = np.asarray(Image.fromarray(scene()).resize(size))
     try:
-        result = planted(kind, kind.levels[-1], subject(image), "s")
-    except CannotPlantError:
+        result = perturbed(kind, kind.levels[-1], subject(image), "s")
+    except CannotPerturbError:
         return
-    assert isinstance(result, PlantedFile)
+    assert isinstance(result, PerturbedFile)
     identify(result.data)
 
 
 def test_flat_images_have_no_objects_and_no_mirror_image() -> None:
     flat = np.full((90, 90, 3), 128, np.uint8)
     for name, message in (("erased", "no object"), ("moved", "no object"), ("flip", "look the same")):
-        with pytest.raises(CannotPlantError, match=message):
+        with pytest.raises(CannotPerturbError, match=message):
             changed(f"pixels.{name}", of=subject(flat))
 
 
@@ -274,7 +274,7 @@ def test_kinds_are_named_by_prefix() -> None:
 def test_a_transparent_image_is_not_encoded_as_jpeg() -> None:
     glass = np.dstack([scene(), np.full(scene().shape[:2], 128, np.uint8)])
     kind = BY_NAME["harmless.jpeg"]
-    with pytest.raises(CannotPlantError, match=r"^JPEG would drop its transparency$"):
-        planted(kind, kind.levels[0], subject(glass, expect=Expect()), "s")
-    opaque = planted(kind, kind.levels[0], subject(expect=Expect()), "s")
+    with pytest.raises(CannotPerturbError, match=r"^JPEG would drop its transparency$"):
+        perturbed(kind, kind.levels[0], subject(glass, expect=Expect()), "s")
+    opaque = perturbed(kind, kind.levels[0], subject(expect=Expect()), "s")
     assert identify(opaque.data)[0] == "image/jpeg"

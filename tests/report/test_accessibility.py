@@ -19,7 +19,7 @@ from view_server import view_server
 from viewed_runs import begun_run, viewed_run
 
 from visioneval import CellError, Verdict
-from visioneval.analysis.probe import MissedDamage, ProbeFindings, ProbeGate, ProbeRate, WeakestCaught
+from visioneval.analysis.probe import MissedPerturbation, ProbeFindings, ProbeGate, ProbeRate, WeakestCaught
 from visioneval.analysis.ranking import rank_runs
 from visioneval.report.html.pages import sections_page
 from visioneval.report.probe import probe_report
@@ -97,7 +97,7 @@ def test_ranking(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
 def test_probe(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
     numbers = {"outputs": 4, "failed": 3, "unmeasured": 0, "cases": 4, "rate": 0.75, "low": 0.3, "high": 0.95}
     rate = ProbeRate(kind="pixels.blank", strength="", metric=None, grader=None, **numbers)
-    missed = MissedDamage(case="c", model="m", sample=0, kind="pixels.blank", strength="", verdict=Verdict.PASS)
+    missed = MissedPerturbation(case="c", model="m", sample=0, kind="pixels.blank", strength="", verdict=Verdict.PASS)
     findings = ProbeFindings(
         visioneval_version="1",
         source="suite.yaml",

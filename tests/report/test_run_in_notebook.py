@@ -159,6 +159,10 @@ def test_a_redacted_case_has_no_image(tags: list[str], tmp_path: Path, monkeypat
     case = shown(run.show("face"))
     assert len(case.images) == (0 if tags else 2)
     assert ("left out by --redact" in case.text) == bool(tags)
+    text = repr(run.show("face"))
+    assert text.count("left out by --redact\n") == (2 if tags else 0)
+    assert ("artifacts/" in text) == (not tags)
+    assert "r/(redacted)" not in text
 
 
 @pytest.mark.parametrize(("data", "why"), [(None, "there is no such file"), (b"text", "not a supported image")])

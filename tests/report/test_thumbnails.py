@@ -77,14 +77,19 @@ def test_a_broken_cell_is_shown_with_both_outputs() -> None:
     assert markdown.count("![") == 1, "cells that were fixed are not shown"
 
 
-@pytest.fixture
-def baseline(runs: Path) -> Path:
-    """The baseline of the first run, whose output a cache has."""
-    data = (runs / "before" / "artifacts" / "broke.png").read_bytes()
+def cached(data: bytes) -> str:
+    """Stores an output in a cache, without a suffix. Returns its hash."""
     digest = sha256(data).hexdigest()
     stored = Path("cache", "files", digest[:2], digest)
     stored.parent.mkdir(parents=True)
     stored.write_bytes(data)
+    return digest
+
+
+@pytest.fixture
+def baseline(runs: Path) -> Path:
+    """The baseline of the first run, whose output a cache has."""
+    digest = cached((runs / "before" / "artifacts" / "broke.png").read_bytes())
     results = runs / "before" / "results.jsonl"
     text = results.read_text().replace('"artifact_sha256":"red"', f'"artifact_sha256":"{digest}"')
     assert digest in text
@@ -102,6 +107,38 @@ def test_outputs_of_a_baseline_are_those_of_the_cache() -> None:
     description, image, text = shown(column()[0])
     assert (description, text) == ("broke: A, B", "")
     assert colours(image) == [RED, BLUE]
+
+
+def with_old_output(baseline: Path, digest: str) -> None:
+    """Replaces the hash of the output in a baseline."""
+    text, replacements = re.subn(
+        '"artifact_sha256": "[0-9a-f]{64}"', f'"artifact_sha256": "{digest}"', baseline.read_text()
+    )
+    assert replacements
+    baseline.write_text(text)
+
+
+def test_a_cached_video_is_shown_by_the_frame_in_its_middle(baseline: Path, tmp_path: Path) -> None:
+    with_old_output(baseline, cached(_clip(tmp_path)))
+    compared("baseline after --cache cache")
+    description, image, text = shown(column()[0])
+    assert (description, text) == ("broke: A, B", "")
+    assert colours(image)[0] == BLUE, "the clip is red at both ends"
+
+
+def test_a_cached_file_that_is_no_image_says_so(baseline: Path) -> None:
+    with_old_output(baseline, cached(b"no image"))
+    compared("baseline after --cache cache")
+    description, _, text = shown(column()[0])
+    assert description == "broke: B"
+    assert "not a supported image" in text
+
+
+def test_a_baseline_names_no_file_outside_of_the_cache(baseline: Path) -> None:
+    Path("secret").write_bytes(png("red", (9, 9)))
+    with_old_output(baseline, "../secret")
+    compared("baseline after --cache cache")
+    assert shown(column()[0])[::2] == ("broke: B", "A: baseline has no images")
 
 
 def test_cached_outputs_of_redacted_cases_are_not_shown(baseline: Path) -> None:

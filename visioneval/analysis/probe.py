@@ -1,4 +1,4 @@
-"""Rates and gates of a probe: what graders catch of planted damage, and how often they fail harmless changes. Pure.
+"""Rates and gates of a probe: which perturbations graders catch, and how often they fail harmless changes. Pure.
 
 A gate tests the cautious end of the interval, not the estimate.
 """
@@ -21,9 +21,9 @@ from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Verdict
 
 HARMLESS = "harmless"
-"""The group of changes that are no damage: the first word of their kinds."""
+"""The group of changes that are no perturbations: the first word of their kinds."""
 CAUGHT = 0.9
-"""The share of outputs in which damage counts as caught."""
+"""The share of outputs in which a perturbation counts as caught."""
 FLAG = "--min-detection"
 
 
@@ -49,7 +49,7 @@ class ProbedCell:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the change is no damage."""
+        """Whether the change is no perturbation."""
         return self.kind.partition(".")[0] == HARMLESS
 
 
@@ -57,7 +57,8 @@ class ProbeRate(Frozen):
     """How many changed outputs failed by a metric, or, without a metric, by any rule.
 
     ``rate`` is a share of ``outputs``, with its 95 % interval over ``cases``. ``unmeasured`` counts outputs without a
-    score or verdict. Of damage, they are part of ``outputs`` and not caught; of harmless changes, they are left out.
+    score or verdict. Of perturbations, they are part of ``outputs`` and not caught; of harmless changes, they are left
+    out.
     """
 
     kind: str
@@ -84,8 +85,8 @@ class WeakestCaught(Frozen):
     strength: str | None
 
 
-class MissedDamage(Frozen):
-    """A damaged output that no rule failed. ``verdict`` is ``ERROR`` if a grader could not measure it."""
+class MissedPerturbation(Frozen):
+    """A perturbed output that no rule failed. ``verdict`` is ``ERROR`` if a grader could not measure it."""
 
     case: str
     model: str
@@ -127,7 +128,7 @@ class ProbeFindings(Frozen):
     detections: tuple[ProbeRate, ...]
     false_alarms: tuple[ProbeRate, ...]
     weakest: tuple[WeakestCaught, ...]
-    missed: tuple[MissedDamage, ...]
+    missed: tuple[MissedPerturbation, ...]
     notes: tuple[str, ...]
     """What was skipped, and why."""
     gates: tuple[ProbeGate, ...]
@@ -159,9 +160,9 @@ def metric_rates(
 def rate_of(
     cells: Sequence[ProbedCell], kind: str, strength: str = "", metric: str | None = None, grader: str | None = None
 ) -> ProbeRate:
-    """The rate of one metric over cells of one sort: all damage or all harmless. An interval needs a case.
+    """The rate of one metric over cells of one sort: all perturbations, or all harmless changes.
 
-    It counts each case once, so that no failure to detect ever looks better than none.
+    An interval needs a case. It counts each case once, so that no failure to detect ever looks better than none.
     """
     unmeasured = outputs = failed = 0
     by_case: dict[str, list[float]] = {}
@@ -190,7 +191,7 @@ def rate_of(
 
 
 def weakest_caught(rates: Iterable[ProbeRate]) -> Iterator[WeakestCaught]:
-    """The weakest strength from which on damage is caught. ``rates`` are in the order of strength."""
+    """The weakest strength from which on a perturbation is caught. ``rates`` are in the order of strength."""
     for (kind, metric), strengths in grouped(((rate.kind, rate.metric), rate) for rate in rates).items():
         weakest = None
         for rate in reversed(strengths):
@@ -211,7 +212,7 @@ class MinDetection:
     """The smallest strength that counts, in the unit of the kind."""
 
     def covers(self, cell: ProbedCell) -> bool:
-        """Whether a cell is about this damage."""
+        """Whether a cell is about this perturbation."""
         is_of_kind = cell.kind == self.kind or cell.kind.startswith(f"{self.kind}.")
         return is_of_kind and not cell.is_harmless and (self.number is None or cell.number >= self.number)
 
@@ -220,8 +221,8 @@ def parse_min_detection(text: str, kinds: Collection[str]) -> MinDetection:
     """Parses ``KIND:RATE`` or ``KIND@STRENGTH:RATE``. ``kinds`` are the names of kinds. Raises ``UsageError``."""
     name, _, limit = text.rpartition(":")
     kind, at, strength = name.partition("@")
-    damages = [name.split(".") for name in kinds if not name.startswith(HARMLESS)]
-    prefixes = {prefix for words in damages for prefix in accumulate(words, "{}.{}".format)}
+    perturbations = [name.split(".") for name in kinds if not name.startswith(HARMLESS)]
+    prefixes = {prefix for words in perturbations for prefix in accumulate(words, "{}.{}".format)}
     if not kind:
         raise UsageError(f"{FLAG} {text!r}: write KIND:RATE, such as copy.letter:0.9")
     if kind not in prefixes:
@@ -286,7 +287,7 @@ def check_gates(
 def exit_code(
     cells: Sequence[ProbedCell], gates: Iterable[ProbeGate], stopped: str | None, *, interrupted: bool
 ) -> ExitCode:
-    """130 if interrupted, 3 if nothing was planted or something is missing, 1 if a gate failed, else 0."""
+    """130 if interrupted, 3 if nothing was perturbed or something is missing, 1 if a gate failed, else 0."""
     states = {gate.state for gate in gates}
     if interrupted:
         return ExitCode.INTERRUPTED

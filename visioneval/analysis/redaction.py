@@ -23,6 +23,8 @@ from visioneval.types import Score
 
 REDACTED = "(redacted)"
 """What replaces a text or the path of an image. No file has this name."""
+LEFT_OUT = "left out by --redact"
+"""What is shown in place of an image."""
 REFUSED = "refused"
 _PLAIN = re.compile("PASS|FAIL|pinned|generated|extracted|repaired|[0-9a-f]{64}")
 """Texts in details that say nothing of an image."""

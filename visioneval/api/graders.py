@@ -1,4 +1,7 @@
-"""How good the graders are: agreement with people, and planted damage. Loads OpenCV, which comparisons do without."""
+"""How good the graders are: agreement with people, and the perturbations that they catch.
+
+Loads OpenCV, which comparisons do without.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def probe(
     with_images: bool = False,
     **settings: Unpack[SelectionKeywords],
 ) -> ProbeResult:
-    """Plants damage of known kind and strength in outputs that pass, grades it, and counts what is caught.
+    """Perturbs outputs that pass, in known ways and strengths, grades them, and counts what is caught.
 
     ``source`` is a suite file or a run. ``kinds`` are names or prefixes of kinds, such as ``copy.letter``. With
     ``with_judges``, graders that ask judges are probed too. ``min_detection`` are gates such as ``copy.letter:0.9``,

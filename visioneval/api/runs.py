@@ -89,7 +89,7 @@ class Run:
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with: 0 passed, 1 a gate failed, 3 incomplete, 130 interrupted."""
+        """What the command exits with: 0 passed, 1 a gate failed, 3 incomplete or undecided, 130 interrupted."""
         return self.summary.exit_code
 
     @property

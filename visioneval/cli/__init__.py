@@ -133,7 +133,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help=f"Run image generation and editing suites, grade every image, and check gates.\n\n{EXAMPLES}",
-    epilog="Exit codes: 0 all gates passed; 1 a gate failed; 2 usage or suite error; 3 incomplete; 130 interrupted.",
+    epilog="Exit codes: 0 all gates passed; 1 a gate failed; 2 usage or suite error; 3 incomplete, not measured or "
+    "cannot tell; 130 interrupted.",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -177,26 +178,35 @@ def compare(
 
         write_report(code_quality, comparison_quality(result.comparison))
     if thumbnails is not None or html is not None:
-        _fetch_outputs(result.comparison)
+        _fetch_outputs(result.comparison, everything=html is not None)
     outputs = None
     if thumbnails is not None and markdown is not None:
         from visioneval.report.thumbnails import thumbnails_of
-        from visioneval.running.calls.cache_files import FILES
 
-        cache = run_settings.calls.cache
-        cached = None if cache is None else cache / FILES
+        cached = None if run_settings.calls.cache is None else partial(_cached_image, run_settings.calls.cache)
         outputs = thumbnails_of(result.comparison, thumbnails, markdown, cached=cached, redact=filters.redact)
     _write(result, junit, markdown, outputs, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
-def _fetch_outputs(comparison: Comparison) -> None:
+def _fetch_outputs(comparison: Comparison, *, everything: bool) -> None:
+    """Downloads all outputs, or those of the broken cells that a report lists."""
     from visioneval.records.stores.lookup import fetch_outputs
+    from visioneval.report.compare import MAX_ROWS
 
-    for side in (comparison.a, comparison.b):
+    broken = comparison.changed("broken")[:MAX_ROWS]
+    for side, cells in ((comparison.a, [pair.a for pair in broken]), (comparison.b, [pair.b for pair in broken])):
         if side.folder is not None:
-            fetch_outputs(side.folder)
+            fetch_outputs(side.folder, None if everything else [cell.artifact_path for cell in cells])
+
+
+def _cached_image(cache: Path, digest: str) -> Path | None:
+    """The file of an image in a cache, if it has one. A baseline may be a stranger's, and its hash any text."""
+    from visioneval.running.calls.cache_files import image_file, is_digest
+
+    path = cache / image_file(digest)
+    return path if is_digest(digest) and path.is_file() else None
 
 
 def _write(

@@ -177,8 +177,8 @@ def github_workflow(
     if tags:
         inputs += f"          redact: {_block(tags)}"
     text = text.replace("suites: SUITES\n", inputs).replace("budget: BUDGET", f"budget: {budget:g}")
-    if found := _GITHUB.fullmatch(address or ""):
-        text = text.replace("OWNER/visioneval@v0", f"{found[1]}@{found[2]}")
+    if repository := _GITHUB.fullmatch(address or ""):
+        text = text.replace("OWNER/visioneval@v0", f"{repository[1]}@{repository[2]}")
     else:
         text = text.replace("name: visioneval\n", f"{_ANY_ACTION}name: visioneval\n", 1)
     return _IMAGES.sub(_REDACTED_IMAGES.format(tags=" or ".join(tags), shards="") if tags else r"\1", text)

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from visioneval.errors import ProviderError
 from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing.subject import Box, CannotPlantError, Pixels, Planted, Random, Subject
+from visioneval.probing.subject import Box, CannotPerturbError, Perturbed, Pixels, Random, Subject
 from visioneval.providers.mock.text import font, tidy
 
 ADDED = "While stocks last"
@@ -43,8 +43,8 @@ class _Style:
     background: tuple[int, ...]
 
 
-def set_line(subject: Subject, text: str) -> Planted:
-    """The subject's line, erased and set again as ``text``. Raises ``CannotPlantError``."""
+def set_line(subject: Subject, text: str) -> Perturbed:
+    """The subject's line, erased and set again as ``text``. Raises ``CannotPerturbError``."""
     line = subject.copy_line
     style = _style_of(subject.image, line.corners)
     blank = erased_line(subject.image, line.corners)
@@ -53,11 +53,11 @@ def set_line(subject: Subject, text: str) -> Planted:
     room = subject.image.shape[1] - left
     if _ink_box(text, size)[2] > room:
         size = size * room / _ink_box(text, size)[2]
-    return Planted(_with_text(blank.image, text, size, (left, top + height), style.color, line.text), blank.box)
+    return Perturbed(_with_text(blank.image, text, size, (left, top + height), style.color, line.text), blank.box)
 
 
 @portable_opencv()
-def erased_line(image: Pixels, corners: Corners) -> Planted:
+def erased_line(image: Pixels, corners: Corners) -> Perturbed:
     """The image without what is in a box of text: filled where its surroundings are flat, else painted over."""
     box = _box_of(corners, image)
     left, top, width, height = box
@@ -65,19 +65,19 @@ def erased_line(image: Pixels, corners: Corners) -> Planted:
     rim = _rim(image, box)
     if float(rim.std(axis=0).max()) <= _FLAT:
         erased[top : top + height, left : left + width] = np.median(rim, axis=0).astype(np.uint8)
-        return Planted(erased, box)
+        return Perturbed(erased, box)
     if image.shape[2] == 4:
-        raise CannotPlantError("its line lies on neither a flat nor an opaque background")
+        raise CannotPerturbError("its line lies on neither a flat nor an opaque background")
     hole = np.zeros(image.shape[:2], np.uint8)
     hole[top : top + height, left : left + width] = 255
-    return Planted(np.asarray(cv2.inpaint(image, hole, 5, cv2.INPAINT_TELEA), dtype=np.uint8), box)
+    return Perturbed(np.asarray(cv2.inpaint(image, hole, 5, cv2.INPAINT_TELEA), dtype=np.uint8), box)
 
 
-def added_line(subject: Subject, random: Random) -> Planted:
+def added_line(subject: Subject, random: Random) -> Perturbed:
     """A line that nobody asked for, on a free flat place, in the style of the subject's line."""
     expected = subject.expect.text
     if expected is None or expected.extra == "allow":
-        raise CannotPlantError("its case allows extra text")
+        raise CannotPerturbError("its case allows extra text")
     style = _style_of(subject.image, subject.copy_line.corners)
     boxes = [_box_of(corners, subject.image) for corners in subject.lines]
     height, width = subject.image.shape[:2]
@@ -87,7 +87,7 @@ def added_line(subject: Subject, random: Random) -> Planted:
     if line_width > width * 0.9:
         size, line_width = size * width * 0.9 / line_width, floor(width * 0.9)
     if line_width >= width - 4 or 2 * line_height >= height:
-        raise CannotPlantError("it has no room for another line")
+        raise CannotPerturbError("it has no room for another line")
     for _ in range(_TRIES):
         left, top = int(random.integers(2, width - line_width)), int(random.integers(height - 2 * line_height))
         box = (left, top, line_width, 2 * line_height)
@@ -97,8 +97,8 @@ def added_line(subject: Subject, random: Random) -> Planted:
             if np.sqrt(((np.median(area, axis=0)[:3] - np.asarray(color[:3])) ** 2).sum()) <= 60:
                 color = (level, level, level, 255)[: area.shape[1]]
             bottom = round(top + 1.5 * line_height)
-            return Planted(_with_text(subject.image, ADDED, size, (left, bottom), color, "A"), box)
-    raise CannotPlantError("it has no flat place for another line")
+            return Perturbed(_with_text(subject.image, ADDED, size, (left, bottom), color, "A"), box)
+    raise CannotPerturbError("it has no flat place for another line")
 
 
 def _style_of(image: Pixels, corners: Corners) -> _Style:
@@ -110,7 +110,7 @@ def _style_of(image: Pixels, corners: Corners) -> _Style:
     middle = distance[height // 5 : height - height // 5]  # what lies above and below the line is not its ink
     farthest = float(middle.max())
     if farthest < _FAINT:
-        raise CannotPlantError("its line hardly differs from its background")
+        raise CannotPerturbError("its line hardly differs from its background")
     ink = distance >= _INK * farthest
     rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
     color = np.median(part[height // 5 : height - height // 5][middle >= _FULL_INK * farthest], axis=0)
@@ -128,7 +128,7 @@ def _box_of(corners: Corners, image: Pixels) -> Box:
     left, top = max(0, floor(min(x for x, _ in corners))), max(0, floor(min(y for _, y in corners)))
     right, bottom = min(width, ceil(max(x for x, _ in corners))), min(height, ceil(max(y for _, y in corners)))
     if right - left < 4 or bottom - top < 4:
-        raise CannotPlantError("its line is too small")
+        raise CannotPerturbError("its line is too small")
     return left, top, right - left, bottom - top
 
 
@@ -147,12 +147,12 @@ def _ink_box(text: str, size: float) -> tuple[float, float, float, float]:
 
 
 def _fitting_size(text: str, width: float, height: float) -> float:
-    """The size of letters at which a text fits a box. Raises ``CannotPlantError`` without glyphs for it."""
+    """The size of letters at which a text fits a box. Raises ``CannotPerturbError`` without glyphs for it."""
     try:
         if tidy([text]) != (text,):
-            raise CannotPlantError("its line has characters that the font lacks")
+            raise CannotPerturbError("its line has characters that the font lacks")
     except ProviderError:
-        raise CannotPlantError("its line has characters that the font lacks") from None
+        raise CannotPerturbError("its line has characters that the font lacks") from None
     _, _, wide, high = _ink_box(text, 100)
     return max(6.0, 100 * min(width / wide, height / high))
 
@@ -261,5 +261,5 @@ def _pick(line: str, fits: Callable[[int], bool], random: Random, without: str) 
     ]
     positions = inner or positions
     if not positions:
-        raise CannotPlantError(f"its line has {without}")
+        raise CannotPerturbError(f"its line has {without}")
     return positions[int(random.integers(len(positions)))]

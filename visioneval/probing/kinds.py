@@ -1,7 +1,7 @@
 """Every kind of change with its strengths, from weak to strong. A kind's name starts with its group.
 
-``pixels`` and ``copy`` are damage. ``harmless`` are changes that nobody would call damage: other encodings, rounding
-errors of usual pipelines, and redraws.
+``pixels`` and ``copy`` are perturbations. ``harmless`` are changes that nobody would call a flaw: other encodings,
+rounding errors of usual pipelines, and redraws.
 
 A counter-prompt is a case's prompt with one word exchanged, so that its output no longer matches. A judge that likes
 everything passes the output against the changed prompt too.
@@ -22,11 +22,11 @@ from visioneval.errors import UsageError, did_you_mean
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing import copy, pixels
 from visioneval.probing.subject import (
-    CannotPlantError,
+    CannotPerturbError,
     Mask,
+    Perturbed,
+    PerturbedFile,
     Pixels,
-    Planted,
-    PlantedFile,
     Random,
     Subject,
     encode,
@@ -39,38 +39,38 @@ _DECODING = (0xE0, 0xEE)
 """Application segments of a JPEG that change how it decodes: JFIF, and the color transform of Adobe."""
 
 
-def jpeg(subject: Subject, quality: float) -> PlantedFile:
+def jpeg(subject: Subject, quality: float) -> PerturbedFile:
     """Encoded as JPEG of this quality, 1 to 95."""
     _check_format(subject, "jpeg")
     if subject.is_transparent:
-        raise CannotPlantError("JPEG would drop its transparency")
-    return PlantedFile(_saved(subject.image, "JPEG", quality=round(quality)), "image/jpeg")
+        raise CannotPerturbError("JPEG would drop its transparency")
+    return PerturbedFile(_saved(subject.image, "JPEG", quality=round(quality)), "image/jpeg")
 
 
-def webp(subject: Subject, quality: float) -> PlantedFile:
+def webp(subject: Subject, quality: float) -> PerturbedFile:
     """Encoded as lossy WebP of this quality, 1 to 100."""
     _check_format(subject, "webp")
-    return PlantedFile(_saved(subject.image, "WEBP", quality=round(quality), method=2), "image/webp")
+    return PerturbedFile(_saved(subject.image, "WEBP", quality=round(quality), method=2), "image/webp")
 
 
-def other_png(subject: Subject, _strength: float) -> PlantedFile:
+def other_png(subject: Subject, _strength: float) -> PerturbedFile:
     """The same pixels as a PNG of OpenCV's encoder."""
     _check_format(subject, "png")
     to_bgr = cv2.COLOR_RGBA2BGRA if subject.image.shape[2] == 4 else cv2.COLOR_RGB2BGR
     is_written, data = cv2.imencode(".png", cv2.cvtColor(subject.image, to_bgr), [cv2.IMWRITE_PNG_COMPRESSION, 1])
     if not is_written:
-        raise CannotPlantError("OpenCV cannot encode it")
-    return PlantedFile(data.tobytes(), "image/png")
+        raise CannotPerturbError("OpenCV cannot encode it")
+    return PerturbedFile(data.tobytes(), "image/png")
 
 
-def without_metadata(subject: Subject, _strength: float) -> PlantedFile:
+def without_metadata(subject: Subject, _strength: float) -> PerturbedFile:
     """The same pixels without metadata. A JPEG is not encoded again: it loses its comments and application segments,
     except those that change how it decodes."""
     if subject.mime != "image/jpeg":
-        return PlantedFile(encode(subject.image, subject.mime), subject.mime)
+        return PerturbedFile(encode(subject.image, subject.mime), subject.mime)
     with Image.open(io.BytesIO(subject.data)) as handle:
         if handle.getexif().get(0x0112, 1) != 1:
-            raise CannotPlantError("its metadata rotates it")
+            raise CannotPerturbError("its metadata rotates it")
     data = subject.data
     segments, at = [data[:2]], 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
@@ -78,19 +78,19 @@ def without_metadata(subject: Subject, _strength: float) -> PlantedFile:
         if marker in _DECODING or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
             segments.append(data[at:end])
         at = end
-    return PlantedFile(b"".join((*segments, data[at:])), subject.mime)
+    return PerturbedFile(b"".join((*segments, data[at:])), subject.mime)
 
 
-def resized_and_back(subject: Subject, share: float) -> Planted:
+def resized_and_back(subject: Subject, share: float) -> Perturbed:
     """Scaled down by ``share`` of each side and back to its size."""
     height, width = subject.image.shape[:2]
     image = Image.fromarray(subject.image)
     small = image.resize((max(1, round(width * (1 - share))), max(1, round(height * (1 - share)))), _LANCZOS)
-    return Planted(np.asarray(small.resize((width, height), _LANCZOS), dtype=np.uint8))
+    return Perturbed(np.asarray(small.resize((width, height), _LANCZOS), dtype=np.uint8))
 
 
 @portable_opencv()
-def half_pixel_shift(subject: Subject, _strength: float) -> Planted:
+def half_pixel_shift(subject: Subject, _strength: float) -> Perturbed:
     """Shifted by half a pixel to the right and down."""
     height, width = subject.image.shape[:2]
     moved = cv2.warpAffine(
@@ -100,35 +100,35 @@ def half_pixel_shift(subject: Subject, _strength: float) -> Planted:
         flags=cv2.INTER_CUBIC,
         borderMode=cv2.BORDER_REPLICATE,
     )
-    return Planted(np.asarray(moved, dtype=np.uint8))
+    return Perturbed(np.asarray(moved, dtype=np.uint8))
 
 
-def gamma(subject: Subject, exponent: float) -> Planted:
+def gamma(subject: Subject, exponent: float) -> Perturbed:
     """Every channel raised to ``exponent``, in shares of 255."""
     table = np.rint((np.arange(256) / 255) ** exponent * 255).astype(np.uint8)
     changed = subject.image.copy()
     changed[..., :3] = table[subject.image[..., :3]]
-    return Planted(changed)
+    return Perturbed(changed)
 
 
-def sharpened(subject: Subject, percent: float) -> Planted:
+def sharpened(subject: Subject, percent: float) -> Perturbed:
     """An unsharp mask with a radius of 2 pixels; its colors alone, not its transparency."""
     changed = subject.image.copy()
     colors = Image.fromarray(np.ascontiguousarray(subject.image[..., :3]))
     changed[..., :3] = np.asarray(colors.filter(ImageFilter.UnsharpMask(2, round(percent), 0)))
-    return Planted(changed)
+    return Perturbed(changed)
 
 
-def grain(subject: Subject, sigma: float, random: np.random.Generator) -> Planted:
+def grain(subject: Subject, sigma: float, random: np.random.Generator) -> Perturbed:
     """Gaussian grain of ``sigma`` levels of 255, the same in all channels."""
     changed = subject.image.copy()
     noise = random.normal(0, sigma, (*subject.image.shape[:2], 1))
     changed[..., :3] = np.clip(np.rint(subject.image[..., :3] + noise), 0, 255).astype(np.uint8)
-    return Planted(changed)
+    return Perturbed(changed)
 
 
 @portable_opencv()
-def redrawn(subject: Subject, share: float, random: np.random.Generator) -> Planted:
+def redrawn(subject: Subject, share: float, random: np.random.Generator) -> Perturbed:
     """What a model that paints every pixel again leaves: moved smoothly by up to ``share`` of the shorter side, with
     another tone by up to 8 levels, and with its finest detail smoothed and sharpened."""
     height, width = subject.image.shape[:2]
@@ -148,7 +148,7 @@ def redrawn(subject: Subject, share: float, random: np.random.Generator) -> Plan
     table = np.clip(np.rint(levels + 8 * np.sin(np.pi * levels / 255) * np.sin(waves[2])), 0, 255).astype(np.uint8)
     colors = cv2.GaussianBlur(table[np.ascontiguousarray(moved[..., :3])], (0, 0), 0.8)
     sharp = Image.fromarray(np.asarray(colors, np.uint8)).filter(ImageFilter.UnsharpMask(1.5, 100, 0))
-    return Planted(np.asarray(np.dstack([np.asarray(sharp), moved[..., 3:]]), np.uint8))
+    return Perturbed(np.asarray(np.dstack([np.asarray(sharp), moved[..., 3:]]), np.uint8))
 
 
 _LANCZOS = Image.Resampling.LANCZOS
@@ -157,7 +157,7 @@ _LANCZOS = Image.Resampling.LANCZOS
 def _check_format(subject: Subject, name: str) -> None:
     expected = subject.expect.format
     if expected is not None and expected != name:
-        raise CannotPlantError(f"its case expects the format {expected}")
+        raise CannotPerturbError(f"its case expects the format {expected}")
 
 
 def _saved(image: Pixels, kind: str, **options: int) -> bytes:
@@ -166,12 +166,12 @@ def _saved(image: Pixels, kind: str, **options: int) -> bytes:
     return buffer.getvalue()
 
 
-Plant = Callable[[Subject, float, Random], Planted | PlantedFile]
+Perturb = Callable[[Subject, float, Random], Perturbed | PerturbedFile]
 
 HARMLESS = "harmless"
 COPY = "copy"
 VISIBLE = 2
-"""Damage that changes no channel of any pixel by this many levels is no damage."""
+"""A perturbation that changes no channel of any pixel by this many levels is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Kind:
     name: str
     description: str
     levels: tuple[Level, ...]
-    plant: Plant
+    perturb: Perturb
     needs_region: bool = False
 
     @property
@@ -199,21 +199,21 @@ class Kind:
         return self.name.partition(".")[0]
 
 
-def planted(kind: Kind, level: Level, subject: Subject, seed: str) -> PlantedFile:
-    """The changed file; the same for the same subject, kind, level and seed. Raises ``CannotPlantError``.
+def perturbed(kind: Kind, level: Level, subject: Subject, seed: str) -> PerturbedFile:
+    """The changed file; the same for the same subject, kind, level and seed. Raises ``CannotPerturbError``.
 
-    All levels of a kind share the generator's state, so that damage of several strengths lies in similar places.
+    All levels of a kind share the generator's state, so that perturbations of several strengths lie in similar places.
     """
     if kind.needs_region and not subject.region.any():
-        raise CannotPlantError("its mask covers all of it")
-    result = kind.plant(subject, level.value, seeded(seed, kind.name))
-    if isinstance(result, PlantedFile):
+        raise CannotPerturbError("its mask covers all of it")
+    result = kind.perturb(subject, level.value, seeded(seed, kind.name))
+    if isinstance(result, PerturbedFile):
         return result
     is_same_size = result.image.shape == subject.image.shape
     step = np.abs(result.image.astype(np.int16) - subject.image).max() if is_same_size else VISIBLE
     if kind.group != HARMLESS and step < VISIBLE:
-        raise CannotPlantError("it would look the same")
-    return PlantedFile(encode(result.image, subject.mime), subject.mime, result.box)
+        raise CannotPerturbError("it would look the same")
+    return PerturbedFile(encode(result.image, subject.mime), subject.mime, result.box)
 
 
 def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
@@ -230,23 +230,23 @@ def is_within(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}.")
 
 
-def _on_pixels(function: Callable[[Pixels, float, Random, Mask], Planted]) -> Plant:
+def _on_pixels(function: Callable[[Pixels, float, Random, Mask], Perturbed]) -> Perturb:
     return lambda subject, strength, random: function(subject.image, strength, random, subject.region)
 
 
-def _on_text(edit: Callable[[str, Random], str]) -> Plant:
+def _on_text(edit: Callable[[str, Random], str]) -> Perturb:
     return lambda subject, _strength, random: copy.set_line(subject, edit(subject.copy_line.text, random))
 
 
-def _harmless(function: Callable[[Subject, float], Planted | PlantedFile]) -> Plant:
+def _harmless(function: Callable[[Subject, float], Perturbed | PerturbedFile]) -> Perturb:
     return lambda subject, strength, _random: function(subject, strength)
 
 
-def _other_format(subject: Subject, _strength: float, _random: Random) -> PlantedFile:
+def _other_format(subject: Subject, _strength: float, _random: Random) -> PerturbedFile:
     if subject.expect.format is None:
-        raise CannotPlantError("its case expects no format")
+        raise CannotPerturbError("its case expects no format")
     mime = "image/webp" if subject.mime == "image/png" else "image/png"
-    return PlantedFile(encode(subject.image, mime), mime)
+    return PerturbedFile(encode(subject.image, mime), mime)
 
 
 def _levels(unit: str, *numbers: float, scale: float = 1) -> tuple[Level, ...]:
@@ -446,13 +446,13 @@ class Exchange:
 def exchange_of(kind: str, case: TestCase, prompt: str, random: Random) -> Exchange:
     """The exchange of a kind for a case: ``number``, ``color``, ``place``, ``object`` or ``copy``.
 
-    Raises ``CannotPlantError`` if the prompt has nothing to exchange, or its questions are pinned.
+    Raises ``CannotPerturbError`` if the prompt has nothing to exchange, or its questions are pinned.
     """
     if case.questions is not None:
-        raise CannotPlantError("its questions are pinned, so the prompt is not asked about")
+        raise CannotPerturbError("its questions are pinned, so the prompt is not asked about")
     exchange = _MAKERS[kind](case, prompt, random)
     if exchange.applied(prompt) == prompt:
-        raise CannotPlantError(f"its prompt names no {kind} to exchange")
+        raise CannotPerturbError(f"its prompt names no {kind} to exchange")
     return exchange
 
 
@@ -469,7 +469,7 @@ def _of_list(kind: str, words: Collection[str]) -> Callable[[TestCase, str, Rand
     def make(_case: TestCase, prompt: str, random: Random) -> Exchange:
         present = sorted(word for word in words if re.search(rf"(?<!\w){word}(?!\w)", prompt, re.IGNORECASE))
         if not present:
-            raise CannotPlantError(f"its prompt names no {kind} to exchange")
+            raise CannotPerturbError(f"its prompt names no {kind} to exchange")
         old = present[int(random.integers(len(present)))]
         if old in _PLACES:
             return Exchange(old, _PLACES[old])
@@ -483,7 +483,7 @@ def _word_of_copy(case: TestCase, prompt: str, random: Random) -> Exchange:
     lines = case.expect.text.required if case.expect.text else ()
     words = sorted({word for line in lines for word in re.findall(r"[^\W\d_]{3,}", line) if word in prompt})
     if not words:
-        raise CannotPlantError("its prompt names no word of its copy")
+        raise CannotPerturbError("its prompt names no word of its copy")
     old = words[int(random.integers(len(words)))]
     return Exchange(old, old[::-1].capitalize() if old[0].isupper() else old[::-1])
 
@@ -521,14 +521,14 @@ def changes_of(kinds: Sequence[Kind], prompt_kinds: Sequence[str]) -> Iterator[C
     yield from (Change(name) for name in prompt_kinds)
 
 
-def plant(change: Change, subject: Subject, call: Call, seed: str) -> tuple[PlantedFile, Call, str]:
-    """The changed file, the call that grades it, and what changed in a prompt. Raises ``CannotPlantError``."""
+def perturb(change: Change, subject: Subject, call: Call, seed: str) -> tuple[PerturbedFile, Call, str]:
+    """The changed file, the call that grades it, and what changed in a prompt. Raises ``CannotPerturbError``."""
     if change.image is not None:
-        return planted(change.image, change.level, subject, seed), call, ""
+        return perturbed(change.image, change.level, subject, seed), call, ""
     kind = change.name.partition(".")[2]
     exchange = exchange_of(kind, call.case, call.graded_prompt, seeded(seed, change.name))
     criteria = None if call.case.criteria is None else exchange.applied(call.case.criteria)
     prompt = exchange.applied(call.graded_prompt)
     case = call.case.model_copy(update={"prompt": prompt, "criteria": criteria})
     counter = replace(call, case=case, graded_prompt=prompt)
-    return PlantedFile(subject.data, subject.mime), counter, f"{exchange.old} -> {exchange.new}"
+    return PerturbedFile(subject.data, subject.mime), counter, f"{exchange.old} -> {exchange.new}"

@@ -1,7 +1,7 @@
 """Prepares a probe: which outputs, which graders and which kinds of change, and what it costs at most.
 
 Outputs are those of a run that passed, or existing outputs and files of a suite: of each, its pixels, the region that
-damage may change, and its lines of copy.
+perturbations may change, and its lines of copy.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from visioneval.probing import copy
 from visioneval.probing.kinds import COPY, KINDS, PROMPT_KINDS, Kind, is_within, matching
 from visioneval.probing.subject import (
     FORMATS,
-    CannotPlantError,
+    CannotPerturbError,
     Mask,
+    PerturbedFile,
     Pixels,
-    PlantedFile,
     Subject,
     TextLine,
     decode,
@@ -67,7 +67,7 @@ class ProbeRequest:
     min_detection: tuple[str, ...] = ()
     max_false_alarm: float | None = None
     with_images: bool = False
-    """Whether the result has the images of missed damage."""
+    """Whether the result has the images of missed perturbations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class Notes:
         self._outputs[reason] += 1
         self._examples[reason] = min(name, self._examples.get(reason, name))  # outputs finish in any order
 
-    def not_planted(self, name: str, kind: str, reason: str) -> None:
+    def not_perturbed(self, name: str, kind: str, reason: str) -> None:
         """Counts a kind of change that does not apply to an output."""
         self._kinds.setdefault(reason, {}).setdefault(kind, set()).add(name)
 
@@ -258,12 +258,12 @@ class Notes:
             f"skipped {count} output{'s' * (count != 1)}: {reason} ({self._examples[reason]})"
             for reason, count in sorted(self._outputs.items())
         ]
-        unplanted = [
+        not_perturbed = [
             f"not applied to {len(names)} output{'s' * (len(names) != 1)}: {', '.join(sorted(kinds))}: {reason}"
             for reason, kinds in sorted(self._kinds.items())
             if (names := set[str]().union(*kinds.values()))
         ]
-        return (*self._lines, *skipped, *unplanted)
+        return (*self._lines, *skipped, *not_perturbed)
 
 
 def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -> list[Original]:
@@ -363,9 +363,9 @@ def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[tuple[C
 MAX_MEGAPIXELS = 16
 MIN_SIDE = 32
 MASK_BORDER = 16
-"""Pixels around a mask that stay undamaged: graders allow an edit to reach a little beyond its mask."""
+"""Pixels around a mask that are not perturbed: graders allow an edit to reach a little beyond its mask."""
 MIN_REGION = 0.005
-"""The smallest share of an image outside its mask in which damage is planted."""
+"""The smallest share of an image outside its mask at which it is perturbed."""
 MAX_SLANT = 0.05
 """The largest slope of a line that can be set again."""
 LINES_TO_TRY = 3
@@ -396,7 +396,7 @@ def open_subject(original: Original) -> Subject:
 
 
 def _region(image: Pixels, masks: Mapping[str, Path]) -> Mask:
-    """Where damage may lie: visible pixels, not near what the editable mask allows to change."""
+    """Where perturbations may lie: visible pixels, not near what the editable mask allows to change."""
     height, width = image.shape[:2]
     region = np.ones((height, width), bool)
     if "editable" in masks:
@@ -422,13 +422,13 @@ def with_lines(subject: Subject, record: Record, seed: str) -> list[Subject]:
     return [replace(subject, lines=boxes, line=line) for line in chosen]
 
 
-def as_control(subject: Subject) -> PlantedFile | None:
+def as_control(subject: Subject) -> PerturbedFile | None:
     """The output with its line set again unchanged; ``None`` if that is not possible."""
     try:
         again = copy.set_line(subject, subject.copy_line.text)
-    except CannotPlantError:
+    except CannotPerturbError:
         return None
-    return PlantedFile(encode(again.image, subject.mime), subject.mime, again.box)
+    return PerturbedFile(encode(again.image, subject.mime), subject.mime, again.box)
 
 
 def _ocr_details(record: Record) -> Iterator[Mapping[str, Any]]:

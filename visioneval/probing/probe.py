@@ -14,7 +14,7 @@ from PIL import Image
 from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe import (
     HARMLESS,
-    MissedDamage,
+    MissedPerturbation,
     ProbedCell,
     ProbeFindings,
     check_gates,
@@ -26,7 +26,7 @@ from visioneval.analysis.probe import (
 from visioneval.errors import ClosingError, ImageError, count_of
 from visioneval.media.images import identify, on_checkerboard, sha256
 from visioneval.media.video import ending
-from visioneval.probing.kinds import COPY, Change, changes_of, plant
+from visioneval.probing.kinds import COPY, Change, changes_of, perturb
 from visioneval.probing.prepare import (
     Original,
     PreparedProbe,
@@ -37,7 +37,7 @@ from visioneval.probing.prepare import (
     prepare_probe,
     with_lines,
 )
-from visioneval.probing.subject import Box, CannotPlantError, Pixels, PlantedFile, Subject, decode
+from visioneval.probing.subject import Box, CannotPerturbError, PerturbedFile, Pixels, Subject, decode
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
@@ -56,7 +56,7 @@ from visioneval.version import __version__
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProbeResult:
-    """What graders caught of planted damage.
+    """What graders caught of perturbed outputs.
 
     ``images`` has, for each of ``findings.missed``, both images as WebP if they were asked for.
     """
@@ -76,7 +76,7 @@ class ProbeResult:
 
 
 def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, listener: Listener) -> ProbeResult:
-    """Plants, grades and counts. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``."""
+    """Perturbs, grades and counts. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``."""
     prepared = prepare_probe(request, suite)
     listener.note(prepared.announcement)
     for line in cost_lines(prepared, calls, suite.runs):
@@ -84,9 +84,9 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
     changes, stopped, interrupted = measure(prepared, calls, listener)
     request, metrics, notes = prepared.request, prepared.metrics, prepared.notes
     cells = [change.cell for change in changes]
-    damaged = [cell for cell in cells if not cell.is_harmless]
+    perturbed = [cell for cell in cells if not cell.is_harmless]
     harmless = [cell for cell in cells if cell.is_harmless]
-    detections = tuple(rates_of(damaged, metrics))
+    detections = tuple(rates_of(perturbed, metrics))
     probed = {(cell.case, cell.model, cell.sample) for cell in cells}
     originals = LeftOut(notes.unmeasured, len(probed) + notes.unmeasured)
     granted = granted_share(prepared.plan.whole_suite.declared_gates, Scope())
@@ -103,8 +103,8 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
         false_alarms=(*metric_rates(harmless, HARMLESS, "", metrics), *rates_of(harmless, metrics)) if harmless else (),
         weakest=tuple(weakest_caught(detections)),
         missed=tuple(
-            MissedDamage(**{name: getattr(cell, name) for name in MissedDamage.model_fields})
-            for cell in damaged
+            MissedPerturbation(**{name: getattr(cell, name) for name in MissedPerturbation.model_fields})
+            for cell in perturbed
             if cell.verdict is not Verdict.FAIL
         ),
         notes=tuple(notes.lines()),
@@ -124,7 +124,7 @@ _WAS_NEVER_ASKED = "a judge was never asked, as its answer is not in the cache: 
 
 @dataclass(frozen=True, slots=True)
 class ProbedChange:
-    """A graded change; for missed damage, both images as WebP, if they were asked for."""
+    """A graded change; for a missed perturbation, both images as WebP, if they were asked for."""
 
     cell: ProbedCell
     order: tuple[int, int]
@@ -133,7 +133,7 @@ class ProbedChange:
 
     @property
     def is_missed(self) -> bool:
-        """Whether it is damage that no rule failed."""
+        """Whether it is a perturbation that no rule failed."""
         return not self.cell.is_harmless and self.cell.verdict is not Verdict.FAIL
 
 
@@ -219,7 +219,7 @@ class _Prober:
         except ImageError as error:
             notes.skip(original.name, str(error), is_unmeasured=True)
             return
-        record = await self._grade(original, original.call, PlantedFile(subject.data, subject.mime))
+        record = await self._grade(original, original.call, PerturbedFile(subject.data, subject.mime))
         if record.verdict is not Verdict.PASS:
             reason = f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
             if record.verdict is Verdict.FAIL:
@@ -251,9 +251,9 @@ class _Prober:
             if self._progress.is_over or self._context.calls.budget.refused:
                 return
             try:
-                file, call, detail = await asyncio.to_thread(plant, change, subject, original.call, seed)
-            except CannotPlantError as error:
-                self._prepared.notes.not_planted(original.name, change.name, str(error))
+                file, call, detail = await asyncio.to_thread(perturb, change, subject, original.call, seed)
+            except CannotPerturbError as error:
+                self._prepared.notes.not_perturbed(original.name, change.name, str(error))
                 return
             record = await self._grade(original, call, file)
             cell = _probed_cell(original, change, record, self._context.sanitizer.text(detail))
@@ -262,7 +262,7 @@ class _Prober:
                 probed = replace(probed, images=await asyncio.to_thread(side_by_side, subject.image, file))
             self._results.append(probed)
 
-    async def _grade(self, original: Original, call: Call, file: PlantedFile) -> Record:
+    async def _grade(self, original: Original, call: Call, file: PerturbedFile) -> Record:
         """Grades a file as the output of a cell, with the engine's grading step."""
         self._files += 1
         name = f"{original.sample}.{self._files}{ending(file.mime)}"
@@ -318,10 +318,10 @@ def _probed_cell(original: Original, change: Change, record: Record, detail: str
 
 SIDE = 320
 CONTEXT = 2.5
-"""A cutout is this many times as large as the damage."""
+"""A cutout is this many times as large as the perturbation."""
 
 
-def side_by_side(before: Pixels, after: PlantedFile) -> tuple[bytes, bytes]:
+def side_by_side(before: Pixels, after: PerturbedFile) -> tuple[bytes, bytes]:
     """Both images as WebP, at most ``SIDE`` pixels on their longer side, on a checkered ground if transparent."""
     image = decode(after.data)
     box = after.box if image.shape[:2] == before.shape[:2] else None

@@ -28,12 +28,12 @@ FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "imag
 JPEG_QUALITY = 95
 
 
-class CannotPlantError(Exception):
+class CannotPerturbError(Exception):
     """This change does not apply to this image. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class Perturbed:
     """A changed image. ``box`` is where it changed; ``None`` means everywhere."""
 
     image: Pixels
@@ -41,7 +41,7 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedFile:
+class PerturbedFile:
     """A changed file. ``box`` is where it changed; ``None`` means everywhere."""
 
     data: bytes
@@ -59,10 +59,10 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An output that passes, decoded. ``region`` is True where local damage may lie, such as outside a mask.
+    """An output that passes, decoded. ``region`` is True where local perturbations may lie, such as outside a mask.
 
-    ``line`` is the line of copy that copy damage changes, and ``no_line`` says why there is none. ``lines`` are the
-    boxes of all text.
+    ``line`` is the line of copy that perturbations of copy change, and ``no_line`` says why there is none. ``lines``
+    are the boxes of all text.
     """
 
     image: Pixels
@@ -81,14 +81,14 @@ class Subject:
 
     @property
     def copy_line(self) -> TextLine:
-        """The line that copy damage changes. Raises ``CannotPlantError``."""
+        """The line that perturbations of copy change. Raises ``CannotPerturbError``."""
         if self.line is None:
-            raise CannotPlantError(self.no_line)
+            raise CannotPerturbError(self.no_line)
         return self.line
 
 
 def seeded(seed: str, name: str) -> Random:
-    """A generator of a name's own: what else is planted does not change it."""
+    """A generator of a name's own: what else is perturbed does not change it."""
     return np.random.default_rng(int.from_bytes(sha256(f"{seed}\0{name}".encode()).digest()[:8]))
 
 

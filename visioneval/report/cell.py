@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from visioneval.analysis.redaction import LEFT_OUT, REDACTED
 from visioneval.analysis.summary.summary import in_order
 from visioneval.errors import TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
@@ -100,7 +101,9 @@ def _print_cell(record: Record, folder: Path, console: Console) -> None:
     )
     console.print()
     console.print(Rule(title, align="left"))
-    if record.artifact_path:
+    if record.artifact_path == REDACTED:
+        console.print(Text(LEFT_OUT))
+    elif record.artifact_path:
         # not wrapped by us, so that the path can be copied from the terminal
         console.print(Text(clean(display_name(folder / record.artifact_path))), soft_wrap=True)
     console.print(key_values(_result_rows(record)))

@@ -23,7 +23,7 @@ from visioneval.suite.messages import Loc
 from visioneval.types import MUST_PASS, Verdict
 
 _Kind = Literal["failed", "error", "broken", "error_after"]
-_Place = tuple[str, int]
+_Location = tuple[str, int]
 _MAX_MESSAGE = 1000
 """Characters of a description."""
 
@@ -36,7 +36,7 @@ def run_quality(runs: Iterable[tuple[RunInfo, Iterable[Record]]]) -> str:
 def comparison_quality(comparison: Comparison) -> str:
     """The cells that broke, and the new errors, as JSON."""
     b = comparison.b
-    places = _Places(b.info) if b.info is not None else None
+    locations = _Locations(b.info) if b.info is not None else None
     kinds: tuple[Literal["broken", "error_after"], ...] = ("broken", "error_after")
     return _document(
         _issue(
@@ -44,7 +44,7 @@ def comparison_quality(comparison: Comparison) -> str:
             b.suite or b.name,
             pair.b,
             [CHANGE_WORDS[kind][0], *change_lines(pair, comparison)],
-            places.of(pair.b.test_id) if places else (b.name, 1),
+            locations.of(pair.b.test_id) if locations else (b.name, 1),
             must_pass=pair.must_pass,
         )
         for kind in kinds
@@ -57,7 +57,7 @@ def _document(issues: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _failures(info: RunInfo, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    writers, places = writers_of(info), _Places(info)
+    writers, locations = writers_of(info), _Locations(info)
     for record in in_order(info, records):
         lines: list[str] = []
         if record.verdict is Verdict.FAIL:
@@ -68,15 +68,15 @@ def _failures(info: RunInfo, records: Iterable[Record]) -> Iterator[dict[str, An
             lines = [f"{error.stage}, {error.kind}: {one_line(error.message)}"] if error else ["ERROR"]
         if lines:
             kind: _Kind = "failed" if record.verdict is Verdict.FAIL else "error"
-            place = places.of(record.test_id)
-            yield _issue(kind, info.suite.name, record, lines, place, must_pass=MUST_PASS in record.tags)
+            location = locations.of(record.test_id)
+            yield _issue(kind, info.suite.name, record, lines, location, must_pass=MUST_PASS in record.tags)
 
 
 def _issue(
-    kind: _Kind, suite: str, cell: Cell | Record, lines: Sequence[str], place: _Place, *, must_pass: bool
+    kind: _Kind, suite: str, cell: Cell | Record, lines: Sequence[str], location: _Location, *, must_pass: bool
 ) -> dict[str, Any]:
     """An issue. Its fingerprint is the same in every run, as GitLab compares those of two branches by it."""
-    names = (place[0], suite, kind, cell.test_id, cell.model_label, str(cell.sample_index))
+    names = (location[0], suite, kind, cell.test_id, cell.model_label, str(cell.sample_index))
     severity = "minor" if kind.startswith("error") else "critical" if must_pass else "major"
     name = f"{cell.test_id} [{cell.sample_index}] of {cell.model_label}"
     return {
@@ -84,11 +84,11 @@ def _issue(
         "check_name": f"visioneval: {kind.replace('error_after', 'new error')}",
         "fingerprint": hashlib.sha256("\n".join(names).encode()).hexdigest(),
         "severity": "info" if cell.flaky else severity,
-        "location": {"path": place[0], "lines": {"begin": place[1]}},
+        "location": {"path": location[0], "lines": {"begin": location[1]}},
     }
 
 
-class _Places:
+class _Locations:
     """Where the cases of a run are written: a file, relative to the repository, and a line.
 
     A case of a dataset is at the entry of the only dataset. All cases are in line 1 if the suite's file has changed
@@ -98,14 +98,14 @@ class _Places:
     def __init__(self, info: RunInfo) -> None:
         here, suite = Path.cwd(), Path(info.suite_path)
         self._root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here).resolve()
-        self._cases: dict[str, _Place] = {}
-        self._datasets: list[_Place] = []
+        self._cases: dict[str, _Location] = {}
+        self._datasets: list[_Location] = []
         self._seen: set[str] = set()
         self._default = self._relative(suite) or suite.name, 1
         self._read(suite, info.source_sha256)
 
-    def of(self, test_id: str) -> _Place:
-        """The place of a case."""
+    def of(self, test_id: str) -> _Location:
+        """The location of a case."""
         default = self._datasets[0] if len(self._datasets) == 1 else self._default
         return self._cases.get(chain_of(test_id), default)
 
@@ -134,10 +134,10 @@ class _Places:
         for at, entry in enumerate(entries if isinstance(entries, list) else ()):
             if not isinstance(entry, dict):
                 continue
-            place = shown, positions.find((*start, at))[0][0]
+            location = shown, positions.find((*start, at))[0][0]
             if isinstance(case := entry.get("id"), str):
-                self._cases.setdefault(case, place)
+                self._cases.setdefault(case, location)
             elif isinstance(name := entry.get("file"), str):
                 self._read(path.parent / name)
             elif "dataset" in entry:
-                self._datasets.append(place)
+                self._datasets.append(location)

@@ -1,4 +1,4 @@
-"""A probe as a report: the damage that is caught, the false alarms, and the damage that is missed."""
+"""A probe as a report: the perturbations that are caught, the false alarms, and the perturbations that are missed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from visioneval.analysis.probe import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
+from visioneval.analysis.probe import HARMLESS, MissedPerturbation, ProbeFindings, ProbeRate
 from visioneval.errors import count_of
 from visioneval.report.sections import (
     STATES,
@@ -25,7 +25,7 @@ from visioneval.report.sections import (
 from visioneval.report.text import show_interval
 
 MAX_IMAGES = 200
-"""Missed damage that is shown with images; the rest is listed."""
+"""Missed perturbations that are shown with images; the rest are listed."""
 _COUNTS = numbers("outputs", "not measured")
 _Cell = tuple[str, Column, Cell]
 """A kind of change with its strength, a column, and what it shows."""
@@ -55,8 +55,8 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     ]
     detections, false_alarms = (list(_rates(rates)) for rates in (findings.detections, findings.false_alarms))
     tables = (
-        _table("Weakest perturbation caught", "damage", _ABOUT_WEAKEST, weakest, findings),
-        _table("Detection", "damage", _ABOUT, detections, findings),
+        _table("Weakest perturbation caught", "perturbation", _ABOUT_WEAKEST, weakest, findings),
+        _table("Detection", "perturbation", _ABOUT, detections, findings),
         _table("False alarms", "harmless change", _ABOUT_FALSE_ALARMS, false_alarms, findings),
     )
     shown = list(zip(findings.missed, images, strict=bool(images)))[:MAX_IMAGES]
@@ -65,7 +65,7 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
     if listed := findings.missed[len(shown) :]:
         rows = [[quoted(_missed_text(missed))] for missed in listed]
         fold = f"Missed perturbations: {len(findings.missed):,}"
-        sections.append(Section("", [Column("damage")], rows, is_cut=True, fold=fold))
+        sections.append(Section("", [Column("perturbation")], rows, is_cut=True, fold=fold))
     if findings.notes:
         sections.append(Section("Skipped", notes=[quoted(note, "dim") for note in findings.notes]))
     return Report(
@@ -79,12 +79,12 @@ def probe_report(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] |
 
 
 def _outcome(findings: ProbeFindings) -> Outcome:
-    """What was caught of all damage, by any rule, and how many harmless changes failed."""
-    damage = [rate for rate in findings.detections if rate.metric is None]
+    """What was caught of all perturbations, by any rule, and how many harmless changes failed."""
+    perturbations = [rate for rate in findings.detections if rate.metric is None]
     alarms = [rate for rate in findings.false_alarms if rate.metric is None and rate.kind != HARMLESS]
     passed: tuple[Tone, str] = ("pass", "All gates passed") if findings.gates else ("plain", "")
     tone, sentence = _OUTCOMES.get(findings.exit_code, passed)
-    texts = (("{} of {} perturbed outputs caught", damage), ("{} false alarms in {} harmless changes", alarms))
+    texts = (("{} of {} perturbed outputs caught", perturbations), ("{} false alarms in {} harmless changes", alarms))
     parts = [
         text.format(f"{sum(rate.failed for rate in rates):,}", f"{sum(rate.outputs for rate in rates):,}")
         for text, rates in texts
@@ -139,9 +139,9 @@ def _rates(rates: Sequence[ProbeRate]) -> Iterator[_Cell]:
 
 
 def _strips(
-    findings: ProbeFindings, shown: Sequence[tuple[MissedDamage, tuple[bytes, bytes] | None]]
+    findings: ProbeFindings, shown: Sequence[tuple[MissedPerturbation, tuple[bytes, bytes] | None]]
 ) -> Iterator[ImageStrip]:
-    """The images of missed damage, for each kind."""
+    """The images of missed perturbations, for each kind."""
     counts = Counter(missed.kind for missed in findings.missed)
     tiles: dict[str, list[Tile]] = {}
     for missed, pair in shown:
@@ -151,7 +151,7 @@ def _strips(
         yield ImageStrip(f"{kind}: {counts[kind]:,} missed", tiles_of_kind, [_ABOUT_IMAGES])
 
 
-def _missed_text(missed: MissedDamage) -> str:
+def _missed_text(missed: MissedPerturbation) -> str:
     """What was missed, and in which output."""
     what = " ".join(filter(None, [missed.kind, missed.strength, missed.detail]))
     unmeasured = " (not measured)" if missed.verdict == "ERROR" else ""

@@ -418,10 +418,8 @@ def noise_sections(noise: Sequence[NoiseFinding]) -> Iterator[Section]:
     is_shown = {name: any(row[at] != "-" for row in rows) for at, name in enumerate(names, 1)}
     about = dim(
         "Sources of variance: cases differ, a model generates a different image each time (samples), and a judge"
-        " answers"
-        " differently each time (votes). The last columns are half the 95% interval of a model run, now and with twice"
-        " as"
-        " many of each."
+        " answers differently each time (votes). The last columns are half the 95% interval of a model run, now and"
+        " with twice as many of each."
     )
     yield Section(
         "Where the noise is: shares of the variance of a cell, and half the 95% interval of a model run",

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.redaction import NOTHING, Redaction
+from visioneval.analysis.redaction import LEFT_OUT, NOTHING, Redaction
 from visioneval.analysis.sides import Cell, Side
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.report.html.compare import why_no_image
-from visioneval.report.html.images import LEFT_OUT, output_image, webp
+from visioneval.report.html.images import output_image, webp
 from visioneval.report.sections import Value
 
 if TYPE_CHECKING:
@@ -29,11 +29,16 @@ _MAX_NAME = 40
 
 
 def thumbnails_of(
-    comparison: Comparison, folder: Path, markdown: Path, *, cached: Path | None = None, redact: Redaction = NOTHING
+    comparison: Comparison,
+    folder: Path,
+    markdown: Path,
+    *,
+    cached: Callable[[str], Path | None] | None = None,
+    redact: Redaction = NOTHING,
 ) -> Callable[[CellPair], Value]:
     """A function that writes the outputs of a pair into one file in ``folder``, and refers to it from ``markdown``.
 
-    It names what is missing. The outputs of a baseline, which has none, are files in ``cached``, by their hash. The
+    It names what is missing. The outputs of a baseline, which has none, are where ``cached`` finds their hash. The
     name of a file changes with its content, so that several comparisons can share the folder. It raises
     ``UsageError`` if the file cannot be written.
     """
@@ -63,12 +68,12 @@ def thumbnails_of(
     return outputs
 
 
-def _output(cell: Cell, side: Side, cached: Path | None) -> Image.Image | str:
+def _output(cell: Cell, side: Side, cached: Callable[[str], Path | None] | None) -> Image.Image | str:
     """The output of a cell, or why there is none."""
     if side.folder is None and cached is not None and cell.artifact_sha256 is not None:
-        stored = f"{cell.artifact_sha256[:2]}/{cell.artifact_sha256}"
-        if (cached / stored).is_file():
-            return output_image(cached, stored, SIDE)
+        path = cached(cell.artifact_sha256)
+        if path is not None:
+            return output_image(path.parent, path.name, SIDE)
     if side.folder is None or cell.artifact_path is None:
         return why_no_image(cell, side)
     return output_image(side.folder, cell.artifact_path, SIDE)

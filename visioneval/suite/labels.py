@@ -53,8 +53,7 @@ class LabelQuestion(Frozen):
     metric: MetricNames | None = Field(
         default=None,
         description="For `yes_no`, `scale` and `one_of`: the metric that measures the same thing, a list of such "
-        "metrics, "
-        "or `verdict` (PASS is yes). `agreement` compares each with the raters.",
+        "metrics, or `verdict` (PASS is yes). `agreement` compares each with the raters.",
     )
 
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cells of these tasks. Default: all.")

@@ -17,7 +17,7 @@ from tests.calibration import copy_bar
 from tests.calibration.copy_cases import Case, copy_images, is_shown, look_alike
 from visioneval import GraderError
 from visioneval.graders.measures import Measure
-from visioneval.probing.subject import CannotPlantError
+from visioneval.probing.subject import CannotPerturbError
 from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
@@ -67,7 +67,7 @@ def test_a_text_over_two_lines_is_shown() -> None:
 
 def test_a_look_alike_changes_one_sign_and_needs_one() -> None:
     assert look_alike("l", np.random.default_rng(1)) in ("I", "1", "|")
-    with pytest.raises(CannotPlantError):
+    with pytest.raises(CannotPerturbError):
         look_alike("Hat", np.random.default_rng(1))
 
 

@@ -107,17 +107,11 @@ def test_a_pull_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
     )
 
 
-@pytest.mark.parametrize("breaks", [False, True])
 def test_a_fork_gets_no_comment_and_the_same_outcome(
-    execute: Callable[..., GitHubRun],
-    project: Path,
-    changed: Callable[[Path], Path],
-    github: FakeGitHub,
-    *,
-    breaks: bool,
+    execute: Callable[..., GitHubRun], project: Path, github: FakeGitHub
 ) -> None:
-    job = only_job(execute(changed(project) if breaks else project, "pull_request", FORK_TOKEN))
-    assert job.succeeded is not breaks, job.log
+    job = only_job(execute(project, "pull_request", FORK_TOKEN))
+    assert job.succeeded, job.log
     assert (github.comments, github.statuses) == ([], [])
     assert "::notice title=visioneval::no comment: gh: Resource not accessible by integration (HTTP 403)" in job.log
     assert "## visioneval compare: " in job.summary
@@ -149,14 +143,6 @@ def test_every_night_and_before_a_release_models_are_called(
     assert all(environment["OPENAI_API_KEY"] for environment in job.environments)
     assert (github.comments, github.statuses) == ([], [])
     assert "6 of 6 cells" in job.summary
-
-
-def test_a_release_with_a_failed_gate_is_stopped(
-    execute: Callable[..., GitHubRun], project: Path, changed: Callable[[Path], Path]
-) -> None:
-    run = execute(changed(project), "push")
-    assert not only_job(run).succeeded
-    assert (run.artifacts / "visioneval" / "visioneval-results" / "visioneval" / "site" / "index.html").is_file()
 
 
 def test_shards_run_in_jobs_of_their_own_and_are_merged(

@@ -88,14 +88,16 @@ def test_its_commands_work_and_the_last_ones_without_network(machine: Machine, t
     done = subprocess.run(["bash", "-ec", install], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
-    folder = tmp_path / "check"
+    folder = tmp_path / "machine"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
+    check = check.removeprefix("--network=none ").replace("/tmp/check", str(folder / "check"))
     isolated = ["unshare", "--user", "--net"]
     if subprocess.run([*isolated, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine allows no process without network")
     environment = {"PATH": f"{tmp_path / 'visioneval' / 'bin'}:/usr/bin:/bin", "XDG_CACHE_HOME": str(folder / "cache")}
-    command = [*isolated, "bash", "-ec", check.removeprefix("--network=none ")]
+    command = [*isolated, "bash", "-ec", check]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All gates passed" in done.stdout
+    assert list(folder.iterdir()) == [], "nothing of the check stays in the image"

@@ -79,3 +79,9 @@ def test_commands_are_in_blocks(page: Path) -> None:
     """A line of a command that is not in a block is text, and runs into the next line."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert re.findall(r"^(?:\$ )?(?:visioneval|pip|python|ray) [a-z-]+ .*(?:  #|\n    ).*", prose, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_a_suite_on_a_page_does_not_scroll(page: Path) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 100] == []

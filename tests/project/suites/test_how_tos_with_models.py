@@ -82,8 +82,10 @@ def test_each_commented_entry_of_the_starter_runs(
             here = f'{{provider: {provider}, base_url: "{url}", api_key_env: LOCAL_KEY,'
             text = re.sub(rf"{{provider: {provider},(?! api)", here, text)
         text = re.sub(r"http://127.0.0.1:800\d/v1", api.openai_base_url, text)
-        prices = f"prices: {{{'gemini' if 'gemini' in model else 'openai'}: {{per_call: 0.01}}}}\n"
-        suite.write_text(text + prices, encoding="utf-8")
+        prices = f"prices: {{{'gemini' if 'gemini' in model else 'openai'}: {{per_call: 0.01}}}}"
+        if model == "- provider: openai":
+            prices = re.findall("`(prices: {.*})`", page)[0]
+        suite.write_text(f"{text}{prices}\n", encoding="utf-8")
         ran += run_page(rest, tmp_path)
         bought = sum(isinstance(request.asked, GenerationRequest) for request in api.requests)
     assert ran == HOW_TOS["real_model"]

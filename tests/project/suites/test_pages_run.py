@@ -27,14 +27,14 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
-    """Copies the examples that a page links, writes the files that it names before a block, and runs its
+    """Copies the examples that a page downloads, writes the files that it names before a block, and runs its
     ``$ visioneval`` and ``$ git`` lines. Returns the exit codes of the first.
 
     A line that ends in ``# exits N`` must exit with N; every other line with 0. The lines below it must be in its
-    output, in this order; ``...`` stands for what is left out.
+    output, in this order; ``...`` stands for what is left out, and must follow where the output goes on.
     """
     ran = []
-    for name in re.findall(r"\(\.\./examples/(\w+\.py)\)", text):
+    for name in re.findall(r"/docs/examples/(\w+\.py)$", text, re.MULTILINE):
         shutil.copy(ROOT / "docs" / "examples" / name, folder)
     for name, language, block in _BLOCK.findall(text):
         if name:
@@ -66,14 +66,16 @@ def changed(text: str, diff: str) -> str:
 
 
 def missing_output(shown: str, output: str) -> list[str]:
-    """The first part of what a page shows that is not in the output after the parts before it. White space is equal."""
+    """The first part of what a page shows that is not in the output after the parts before it, or ``...`` if the output
+    goes on and the page does not say so. White space is equal."""
     rest = " ".join(output.split())
     for part in re.split(r"\.\.\.|\n", shown):
         if words := " ".join(part.split()):
             _, found, rest = rest.partition(words)
             if not found:
                 return [words]
-    return []
+    is_cut = bool(shown.strip() and rest.strip() and not shown.rstrip().endswith("..."))
+    return ["..."] if is_cut else []
 
 
 def test_what_a_page_shows_must_be_in_the_output_in_its_order() -> None:
@@ -82,6 +84,9 @@ def test_what_a_page_shows_must_be_in_the_output_in_its_order() -> None:
     assert missing_output("copy ... PASS\n", output) == []
     assert missing_output("file PASS\ncopy FAIL\n", output) == ["copy FAIL"]
     assert missing_output("4 cells\n", output) == ["4 cells"]
+    assert missing_output("3 cells\n", output) == ["..."]
+    assert missing_output("3 cells\n...\n", output) == []
+    assert missing_output("", output) == []
 
 
 def test_a_diff_changes_what_is_there_once() -> None:
@@ -205,6 +210,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
         ("agreement", 0),
         ("run", 0),
         ("agreement", 0),
+        ("label", 0),
     ],
     "write_a_grader": [],
 }

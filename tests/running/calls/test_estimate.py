@@ -42,6 +42,14 @@ def test_suite_prices_take_precedence(toy: Toy) -> None:
     assert work.unpriced == ()
 
 
+def test_the_most_specific_price_applies(toy: Toy) -> None:
+    prices = {name: {"per_call": usd} for name, usd in (("openai", 8), ("gpt-image-2", 4), ("openai:gpt-image-2", 2))}
+    for first in (2, 4, 8):
+        work = estimated(toy.write({}, **PAID, prices=prices))
+        assert costs(work) == {"gpt-image-2": (first, "prices", 0), "look by default": (2 * 8, "prices", 0)}
+        prices.popitem()
+
+
 def test_earlier_runs_are_not_read_if_prices_suffice(toy: Toy) -> None:
     path = toy.write({}, **PAID, prices={"openai": {"per_call": 0.5}})
 

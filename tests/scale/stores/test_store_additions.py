@@ -60,6 +60,39 @@ def two_models(runner: SuiteRunner, runs: str, machines: Machines) -> str:
     return runs
 
 
+@pytest.mark.parametrize(
+    ("flag", "is_everything"), [(("--thumbnails", "thumbs"), False), (("--html", "compare.html"), True)]
+)
+def test_thumbnails_download_only_what_they_show(
+    runner: SuiteRunner,
+    runs: str,
+    machines: Machines,
+    flag: tuple[str, str],
+    is_everything: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases = [{"id": name, "prompt": name, "expect": {"size": "32x24"}} for name in ("broke", "fine")]
+    models = [{"provider": "files", "label": "m", "path": "{case}.png"}]
+    graders = [{"key": "file", "type": "properties"}]
+    runner.write(cases=cases, models=models, graders=graders, verdict=["file"], prices={})
+    for name in ("broke", "fine"):
+        image = Image.new("RGB", (32, 24), "red")
+        image.paste("green", (8, 8, 20, 16))
+        image.save(runner.folder / f"{name}.png")
+    assert run(runner, runs, run_id="before").exit_code == 0
+    Image.new("RGB", (16, 16), "blue").save(runner.folder / "broke.png")
+    assert run(runner, runs, run_id="after").exit_code == 1
+    folder = machines.use("b")
+    result = runner("compare", "before", "after", "--runs", runs, "--markdown", "comment.md", *flag)
+    assert "1 broken" in result.output, result.output
+    assert Path(flag[1]).is_file() or len(list(Path(flag[1]).iterdir())) == 1
+    for name in ("before", "after"):
+        downloaded = {path.parts[-3] for path in folder.glob(f"stores/*/runs/{name}/artifacts/*/*/*")}
+        assert downloaded == ({"broke", "fine"} if is_everything else {"broke"}), name
+
+
 def test_preferences_are_asked_once_for_all_machines(runner: SuiteRunner, two_models: str, machines: Machines) -> None:
     def answer(request: JudgeRequest) -> Any:
         return {"reason": "it comes first", "answer": "A"}

@@ -76,7 +76,7 @@ class LocalityGrader(RegisteringGrader):
         ".shift": "how far the whole image moved, as a share of its shorter side; not with another aspect ratio",
         ".magnification": "the factor by which it was enlarged or reduced, 1 or more; not with another aspect ratio",
         ".content_change": "with `redrawn`: the difference of the worst window beyond 2.5 times most others' (CIE76)",
-        ".redraw": "with `redrawn`: the difference that nine of ten windows do not exceed",
+        ".redraw": "with `redrawn`: the difference (CIE76) that nine of ten windows do not exceed",
         ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
         ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",
         ".isolated_change": "with `reencode`, unless the output was encoded again: the pixels of the largest change "
@@ -117,12 +117,12 @@ class LocalityGrader(RegisteringGrader):
     )
     max_content_change: Annotated[float, Field(ge=0)] = Field(
         default=5.0,
-        description="With `redrawn`: the largest `content_change`, the most that one window may stand out.",
+        description="With `redrawn`: the largest `content_change`, the most that one window may stand out (CIE76).",
     )
     max_redraw: Annotated[float, Field(ge=0)] = Field(
         default=8.0,
-        description="With `redrawn`: the largest `redraw`, the difference that nine of ten windows may have. More is "
-        "another image.",
+        description="With `redrawn`: the largest `redraw`, the difference (CIE76) that nine of ten windows may have. "
+        "More is another image.",
     )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8,

@@ -229,8 +229,7 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     if finding.registration.distorted:
         failures.append(
             f"the output is {width}x{height}; its aspect ratio differs from the base image's"
-            f" {base_width}x{base_height}, "
-            "so everything was cropped or stretched"
+            f" {base_width}x{base_height}, so everything was cropped or stretched"
         )
     elif config.tolerance == "exact" and finding.image_size != finding.base_size:
         failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")

@@ -97,8 +97,7 @@ class MockParams(Frozen):
     size: Size = Field(
         default="1024x1024",
         description=f"The size of a generation; of a video, `{VIDEO_SIZE}` by default. An edit keeps the size of its "
-        f"base "
-        "image.",
+        "base image.",
     )
     seed: int = Field(default=0, description="Another number gives another layout.")
     seconds: Annotated[float, Field(gt=0, le=60)] = Field(default=1.5, description="Duration of a video.")

@@ -61,8 +61,7 @@ class OpenAIProvider(ImagesOrVideos, OpenAIOptions, DeclaredHosts):
     edit_body: Literal["form", "json"] = Field(
         default="form",
         description="`form`: the images of an edit are sent as files, as OpenAI takes them; `json`: as data URLs in "
-        "JSON, as"
-        " xAI takes them. Answers to one form are not reused for the other.",
+        "JSON, as xAI takes them. Answers to one form are not reused for the other.",
     )
 
     @property

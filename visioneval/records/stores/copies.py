@@ -20,7 +20,7 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -156,8 +156,8 @@ class RunCopies:
         """Whether a live process wrote the run when its copy was brought up to date."""
         return self._state(run_id).is_claimed
 
-    def fetch_outputs(self, folder: Path) -> None:
-        """Downloads the outputs of a run that its copy lacks or that have changed.
+    def fetch_outputs(self, folder: Path, paths: Collection[str | None] | None = None) -> None:
+        """Downloads the outputs of a run, or only those at ``paths``, that its copy lacks or that have changed.
 
         Into the folder in which a run is written, it downloads what other machines have sent.
         """
@@ -165,6 +165,9 @@ class RunCopies:
         for item in items:
             if not is_safe_key(item.key):
                 raise RunFormatError(f"{self.url}/{item.key}: is not a valid path: move this object away")
+        if paths is not None:
+            keys = {f"{folder.name}/{path}" for path in paths}
+            items = [item for item in items if item.key in keys]
         if folder.parent == self.work:
             self.store.download([item for item in items if not (self.work / item.key).is_file()], self.work)
             return

@@ -5,7 +5,7 @@ Finds runs by name, brings what is read up to date, and adds what people answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -165,13 +165,14 @@ def refresh_runs(folders: Sequence[Path]) -> dict[Path, str]:
     return {folder: text for folder, text in problems if text is not None}
 
 
-def fetch_outputs(folder: Path) -> None:
+def fetch_outputs(folder: Path, paths: Collection[str | None] | None = None) -> None:
     """Downloads the outputs of a run in a store, before they are read; nothing to do for a local run.
 
-    ``folder`` can also be the one that a run is written in, which lacks what workers of a cluster have sent.
+    With ``paths``, which are relative to the run, only these. ``folder`` can also be the one that a run is written in,
+    which lacks what workers of a cluster have sent.
     """
     if (copies := copies_of(folder)) is not None:
-        copies.fetch_outputs(folder)
+        copies.fetch_outputs(folder, paths)
 
 
 def append_shared(path: Path, lines: Sequence[bytes]) -> None:

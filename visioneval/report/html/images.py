@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote
 
-from visioneval.analysis.redaction import REDACTED
+from visioneval.analysis.redaction import LEFT_OUT, REDACTED
 from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
@@ -35,7 +35,6 @@ MAX_EMBEDDED_VIDEO = 4_000_000
 """Bytes of a video in a page of one file."""
 MAX_EMBEDDED_VIDEOS = 64_000_000
 """Bytes of all videos in a page of one file."""
-LEFT_OUT = "left out by --redact"
 _NO_FILE, _NOT_DOWNLOADED = "there is no such file", "not downloaded from the store of the run"
 TINT = (255, 0, 128)
 WEBP = "image/webp"
@@ -228,11 +227,11 @@ def _content_name(path: Path) -> str:
 def _small(path: Path, side: int) -> Image.Image:
     """The image in display orientation, at most ``side`` pixels on its longer side; on squares if it is transparent.
 
-    Of a video, the frame in its middle.
+    Of a video, the frame in its middle. Cached files have no suffix.
     """
     from PIL import Image
 
-    if path.suffix.lower() in VIDEOS:
+    if path.suffix.lower() in VIDEOS or (not path.suffix and video.mime_of(path)):
         frame = video.sample_images(path, 1)[0].image
         frame.thumbnail((side, side), Image.Resampling.LANCZOS)
         return frame

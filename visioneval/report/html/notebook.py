@@ -59,5 +59,5 @@ def case_html(cells: Sequence[Record], info: RunInfo, folder: Path) -> str:
 def _output(cell: Record, folder: Path, side: int) -> dict[str, str]:
     """The address of a small image of the output, or why there is none."""
     output = "no image" if cell.artifact_path is None else output_image(folder, cell.artifact_path, side)
-    found = {"src": "", "why": output} if isinstance(output, str) else {"src": data_url(webp(output, 75), WEBP)}
-    return {"name": f"{cell.verdict}: {cell.test_id} [{cell.sample_index}] of {cell.model_label}", **found}
+    source = {"src": "", "why": output} if isinstance(output, str) else {"src": data_url(webp(output, 75), WEBP)}
+    return {"name": f"{cell.verdict}: {cell.test_id} [{cell.sample_index}] of {cell.model_label}", **source}

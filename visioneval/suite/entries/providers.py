@@ -78,8 +78,7 @@ class Price(Frozen):
     per_image: Usd | None = Field(
         default=None,
         description="US dollars for each generated image or video. A judge generates none: as its only price, this is "
-        "an "
-        "error, or a warning if a model run has the same price.",
+        "an error, or a warning if a model run has the same price.",
     )
     per_second: Usd | None = Field(
         default=None,
