@@ -281,7 +281,8 @@ def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
         compared = _visioneval(
             *("compare", f"baseline:{inputs.baselines[suite]}", run_id),
             *_flags("--redact", [tag for tag in inputs.redact if tag in redact or tag in old_tags]),
-            *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow), *runs),
+            *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow)),
+            *runs,
             *(("--confirm", inputs.confirm, *calls) if inputs.confirm else ()),
             *("--markdown", files["compare.md"], "--junit", files["compare.xml"], "--html", files["compare.html"]),
             *(("--thumbnails", results / "thumbnails") if inputs.has_images else ()),
