@@ -22,6 +22,8 @@ _USES: Mapping[str, str] = {
 }
 _USER = re.compile(r"(?<=://)(?!git@[^/@]*/)[^/?#\s]*@")
 """User and password of an address, in which ``@`` may occur. The user ``git`` is no secret, and SSH needs it."""
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+"""The end of an address, which may have a token."""
 
 
 def is_installed(module: str) -> bool:
@@ -56,8 +58,9 @@ def install_command(extra: str) -> str:
     address = _address()
     if address is None:
         return command.format(f"-e '.[{extras}]'") + " in a checkout of visioneval"
-    requirement = f"visioneval[{extras}] @ {address}" if address else f"visioneval[{extras}]"
-    return command.format(shlex.quote(requirement))
+    if not address:
+        return command.format(f"'visioneval[{extras}]'") + ", from the index or folder that visioneval came from"
+    return command.format(shlex.quote(f"visioneval[{extras}] @ {address}"))
 
 
 def _installer() -> tuple[str, bool]:
@@ -84,25 +87,26 @@ def _present_extras() -> set[str]:
 
 
 def git_address() -> str | None:
-    """The Git address that visioneval was installed from, with its commit, or ``None``. No user and password."""
+    """The Git address that visioneval was installed from, with its commit, or ``None``. No secrets."""
     address = _address() or ""
     return address if address.startswith("git+") else None
 
 
 def _address() -> str | None:
-    """Where visioneval was installed from, without user and password: "" for an index, ``None`` for a checkout.
+    """Where visioneval was installed from, without secrets: "" if unknown, as for an index, ``None`` for a checkout.
 
-    Installers record it, and the commit of a Git repository (PEP 610).
+    Installers record it, with the commit of a Git repository and the folder in it (PEP 610).
     """
     try:
         text = Distribution.from_name("visioneval").read_text("direct_url.json")
         if text is None:
             return ""
         origin = json.loads(text)
-        url = _USER.sub("", origin["url"])
+        url = _QUERY.sub("", _USER.sub("", origin["url"]))
+        folder = f"#subdirectory={origin['subdirectory']}" if origin.get("subdirectory") else ""
         if "vcs_info" in origin:
-            return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
-        return None if origin.get("dir_info", {}).get("editable") else url
+            return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}{folder}"
+        return None if origin.get("dir_info", {}).get("editable") else f"{url}{folder}"
     except (PackageNotFoundError, OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
 

@@ -22,6 +22,7 @@ from visioneval.running.prepare import check_extras
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789" * 4
+ORIGIN = ", from the index or folder that visioneval came from"
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +82,28 @@ def test_in_the_action_an_extra_is_an_input(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_installation_from_an_index_is_repeated_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, None)
     assert git_address() is None
-    assert install_command("ocr") == "run pip install 'visioneval[ocr]'"
+    assert install_command("ocr") == f"run pip install 'visioneval[ocr]'{ORIGIN}"
+
+
+@pytest.mark.parametrize("end", ["?token=secret", "#egg=visioneval", "?a=b&token=secret#egg=x"])
+def test_an_address_is_printed_without_its_query(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    installed_from(monkeypatch, json.dumps({"url": f"https://example.org/v.whl{end}", "archive_info": {}}))
+    assert install_command("ocr") == "run pip install 'visioneval[ocr] @ https://example.org/v.whl'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        ({"vcs_info": {"vcs": "git", "commit_id": COMMIT}}, f"git+https://example.org/all@{COMMIT}"),
+        ({"archive_info": {}}, "https://example.org/all"),
+    ],
+)
+def test_the_folder_in_a_repository_is_part_of_the_address(
+    monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any], address: str
+) -> None:
+    origin = {"url": "https://example.org/all?token=secret", "subdirectory": "tools/visioneval", **kind}
+    installed_from(monkeypatch, json.dumps(origin))
+    assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ {address}#subdirectory=tools/visioneval'"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +134,7 @@ def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_without_pip_the_command_is_that_of_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, None)
     monkeypatch.setattr(installation, "is_installed", lambda module: module != "pip")
-    assert install_command("ocr") == "run uv pip install 'visioneval[ocr]'"
+    assert install_command("ocr") == f"run uv pip install 'visioneval[ocr]'{ORIGIN}"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +171,7 @@ def test_a_tool_repeats_the_extras_that_are_installed(
         "no-such-package==3.10.*; extra == 'ocr'",
     ]
     installed_from(monkeypatch, None, requires)
-    assert install_command("ocr") == command
+    assert install_command("ocr") == command + ORIGIN
 
 
 def test_the_modules_are_those_of_the_extras() -> None:

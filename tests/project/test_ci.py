@@ -15,7 +15,7 @@ import yaml
 from toys import Toy
 
 from visioneval.cli import app
-from visioneval.cli.start import WORKFLOWS, Ci
+from visioneval.cli.start import WORKFLOWS, Ci, baseline_names
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"uses: ([a-z]+/[a-z-]+)(@[0-9a-f]{40} # v\d+\.\d+\.\d+)$", re.MULTILINE)
@@ -259,6 +259,19 @@ def test_each_suite_is_run_and_has_a_baseline_of_its_name(toy: Toy, ci: str) -> 
     assert text.count('--confirm 3 --budget "$BUDGET"') == 2 * len(SUITES)
     assert '  BUDGET: "2.5"\n' in text
     assert not re.search("SUITE_|each suite|# }", text)
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+@pytest.mark.parametrize("again", ["shop/edits.yaml", "./shop/edits.yaml", "shop/./edits.yaml"])
+def test_a_suite_that_is_named_twice_is_one_suite(toy: Toy, ci: str, again: str) -> None:
+    Path("shop").mkdir()
+    Path("shop/edits.yaml").write_text("name: x")
+    result = toy("init", "--ci", ci, "--suite", "shop/edits.yaml", "--suite", again)
+    assert result.exit_code == 0, result.output
+    assert re.findall(r"--name (\S+)", result.stdout) == ["edits"]
+    if ci == "github":
+        assert uses(written(), "replay")["with"]["suites"] == "shop/edits.yaml"
+    assert baseline_names(["shop/edits.yaml", again]) == {"shop/edits.yaml": "edits"}, "as the action names it"
 
 
 @pytest.mark.parametrize(

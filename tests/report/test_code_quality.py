@@ -87,6 +87,22 @@ def test_several_suites_are_in_one_report(toy: Toy) -> None:
     assert [issue["location"]["path"] for issue in issues()] == ["one.yaml", "two.yaml"]
 
 
+FILES = ("quality.json", "comment.md", "junit.xml")
+REPORTS = ("--code-quality", FILES[0], "--markdown", FILES[1], "--junit", FILES[2])
+
+
+def test_a_usage_error_leaves_the_reports_of_an_earlier_run(toy: Toy) -> None:
+    assert toy.run(FAILS, arguments=("--run-id", "a", *REPORTS)).exit_code == 1
+    before = [Path(name).read_bytes() for name in FILES]
+    result = toy.run(FAILS, arguments=("--run-id", "a", *REPORTS))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert [Path(name).read_bytes() for name in FILES] == before
+    for name in FILES:
+        Path(name).unlink()
+    assert toy.run(FAILS, arguments=("--run-id", "a", *REPORTS)).exit_code == 2
+    assert not any(Path(name).exists() for name in FILES)
+
+
 def test_a_fingerprint_is_the_same_in_every_run(toy: Toy) -> None:
     for name in ("a.json", "b.json"):
         toy.run(FAILS, FIRE, arguments=("--code-quality", name))
@@ -189,6 +205,25 @@ def test_a_comparison_of_files_points_to_the_file(tmp_path: Path, monkeypatch: p
         assert CliRunner().invoke(app, ["export", name, "--output", f"{name}.jsonl"]).exit_code == 0
     CliRunner().invoke(app, ["compare", "before.jsonl", "after.jsonl", "--code-quality", "quality.json"])
     assert places() == {"broke": ("after.jsonl", 1)}
+    CliRunner().invoke(app, ["compare", "before", str(tmp_path / "after.jsonl"), "--code-quality", "quality.json"])
+    assert places() == {"broke": ("after.jsonl", 1)}
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+@pytest.mark.parametrize("b", ["baseline:n", "baseline:n@*", "baselines/n.jsonl"])
+def test_a_comparison_with_a_baseline_points_to_its_file(
+    b: str, *, is_repository: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "evals"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    if is_repository:
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for name, verdicts in (("before", "PPPP"), ("after", "PFPP")):
+        compared_run(folder / "runs", name, verdicts, "red")
+    assert CliRunner().invoke(app, ["baseline", "set", "after", "--name", "n", "--partial"]).exit_code == 0
+    CliRunner().invoke(app, ["compare", "before", b, "--code-quality", "quality.json"])
+    assert places() == {"broke": (f"{'evals/' if is_repository else ''}baselines/n.jsonl", 1)}
 
 
 @pytest.mark.parametrize(("flags", "words"), [("", {WORD, OPEN}), ("--redact person", {OPEN})])

@@ -210,5 +210,8 @@ def test_the_turns_of_a_case_are_shown_together(tmp_path: Path, monkeypatch: pyt
 def test_an_unknown_case_is_named(toy: Toy) -> None:
     toy.run({}, {}, arguments=("--run-id", "r"))
     run = ve.load_run("r")
+    for wrong in (None, 5):
+        with pytest.raises(ve.UsageError, match=rf"^no case {wrong} in this run \(known: "):
+            run.show(wrong)  # type: ignore[arg-type]
     with pytest.raises(ve.UsageError, match=r"^no case 'cas1' in this run \(did you mean 'case1'\?\)$"):
         run.show("cas1")

@@ -152,6 +152,16 @@ def test_cached_outputs_of_redacted_cases_are_not_shown(baseline: Path) -> None:
     assert list(Path("thumbs").iterdir()) == []
 
 
+def test_an_earlier_image_of_a_case_that_is_redacted_now_stays(baseline: Path) -> None:
+    """As compare.md says: the folder may be that of several comparisons, with other cases of this name."""
+    baseline.write_text(baseline.read_text().replace('"test_id": "broke"', '"tags": ["person"], "test_id": "broke"'))
+    compared("baseline after --cache cache")
+    (image,) = Path("thumbs").iterdir()
+    compared("baseline after --cache cache --redact person")
+    assert "![" not in column()[0]
+    assert list(Path("thumbs").iterdir()) == [image]
+
+
 @pytest.mark.usefixtures("runs")
 def test_a_cache_is_only_for_thumbnails_and_new_samples() -> None:
     result = CliRunner().invoke(app, ["compare", "before", "after", "--cache", "cache"])

@@ -72,7 +72,7 @@ def test_an_extra_that_the_node_lacks(assignment: Assignment) -> None:
     lacking = replace(assignment, extras={"ocr": ("json", "no_such_package")})
     assert (
         problem(lacking)
-        == "lacks the extra 'ocr' (no_such_package): run pip install -e '.[ocr]' in a checkout of visioneval there"
+        == "lacks the extra 'ocr' (no_such_package): on this node, run pip install -e '.[ocr]' in a checkout of visioneval"
     )
 
 

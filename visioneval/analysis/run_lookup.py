@@ -171,12 +171,12 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
         path = baseline_path(baseline_name or DEFAULT)
         if not path.is_file():
             raise UsageError(f"{path}: no such baseline: create one with 'visioneval baseline set RUN'")
-        return side_of_baseline(name, read_baseline(path))
+        return replace(side_of_baseline(name, read_baseline(path)), file=path)
     if Path(run).is_file() and not (Path(run).parent / "run.json").is_file():
         path = Path(run)
         if is_baseline(path):
-            return side_of_baseline(name, read_baseline(path))
-        return side_of_records(name, open_records(path, Cell))
+            return replace(side_of_baseline(name, read_baseline(path)), file=path)
+        return replace(side_of_records(name, open_records(path, Cell)), file=path)
     folder = find_named_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
     cells = open_records(folder / RESULTS, Cell)

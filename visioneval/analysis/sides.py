@@ -244,6 +244,8 @@ class Side:
     A baseline of an earlier version has no keys: they are empty.
     """
     folder: Path | None = None
+    file: Path | None = None
+    """That of a baseline or of records."""
     is_narrowed: bool = False
     left_out_cases: frozenset[str] = frozenset()
     left_out_labels: frozenset[str] = frozenset()

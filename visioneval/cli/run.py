@@ -73,7 +73,10 @@ def _run(
     output: options.ResultOptions,
     files: tuple[Path | None, Path | None, Path | None],
 ) -> ExitCode:
-    """Runs all suites, shows each result and writes the reports into ``files``. Returns the most severe exit code."""
+    """Runs all suites and shows each result. Returns the most severe exit code.
+
+    Writes the reports into ``files``, unless an error comes before the first result.
+    """
     from visioneval.api.runs import run_planned
     from visioneval.cli.results import check_reports, progress_of, show_result, write_reports
 
@@ -89,7 +92,8 @@ def _run(
             finished.append(result)
             show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
-        write_reports(finished, *files)
+        if finished:
+            write_reports(finished, *files)
     return ExitCode.most_severe(result.exit_code for result in finished)
 
 

@@ -140,10 +140,10 @@ def init(
 def _filled(ci: Ci, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
     from visioneval.installation import git_address
 
-    text = WORKFLOWS[ci][0].read_text(encoding="utf-8")
+    text, names = WORKFLOWS[ci][0].read_text(encoding="utf-8"), baseline_names(suites)
     if ci is Ci.github:
-        return github_workflow(text, list(dict.fromkeys(suites)), budget, redact, git_address())
-    return gitlab_pipeline(text, baseline_names(suites), budget, redact)
+        return github_workflow(text, list(names), budget, redact, git_address())
+    return gitlab_pipeline(text, names, budget, redact)
 
 
 def _print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
@@ -159,13 +159,15 @@ def _print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
 
 
 def baseline_names(suites: Sequence[str]) -> dict[str, str]:
-    """The names of the baselines of suites, by suite: that of its file, with its folders where two are the same."""
-    stems = Counter(PurePosixPath(suite).stem for suite in suites)
-    names = {}
-    for suite in dict.fromkeys(suites):
-        path = PurePosixPath(suite)
-        names[suite] = path.stem if stems[path.stem] == 1 else "-".join(path.with_suffix("").parts)
-    return names
+    """The names of the baselines of suites, by suite: that of its file, with its folders where two are the same.
+
+    A suite that is listed twice is one suite, also as ``./suite.yaml``.
+    """
+    paths = dict.fromkeys(map(PurePosixPath, suites))
+    stems = Counter(path.stem for path in paths)
+    return {
+        path.as_posix(): path.stem if stems[path.stem] == 1 else "-".join(path.with_suffix("").parts) for path in paths
+    }
 
 
 def github_workflow(

@@ -39,7 +39,7 @@ def cells_of_case(info: RunInfo, records: Records[Record], case: str) -> list[Re
     cells = list(records.where(lambda name: case in (name[0], chain_of(name[0]))))
     if not cells:
         ids = {name for test_id, *_ in records.names() for name in (test_id, chain_of(test_id))}
-        raise UsageError(f"no case {case!r} in this run{did_you_mean(case, ids)}")
+        raise UsageError(f"no case {case!r} in this run{did_you_mean(str(case), ids)}")
     return in_order(info, cells)
 
 

@@ -37,6 +37,7 @@ def comparison_quality(comparison: Comparison) -> str:
     """The cells that broke, and the new errors, as JSON."""
     b = comparison.b
     locations = _Locations(b.info) if b.info is not None else None
+    file = b.name if b.file is None else _in_repository(b.file) or b.file.name
     kinds: tuple[Literal["broken", "error_after"], ...] = ("broken", "error_after")
     return _document(
         _issue(
@@ -44,7 +45,7 @@ def comparison_quality(comparison: Comparison) -> str:
             b.suite or b.name,
             pair.b,
             [CHANGE_WORDS[kind][0], *change_lines(pair, comparison)],
-            locations.of(pair.b.test_id) if locations else (b.name, 1),
+            locations.of(pair.b.test_id) if locations else (file, 1),
             must_pass=pair.must_pass,
         )
         for kind in kinds
@@ -88,6 +89,16 @@ def _issue(
     }
 
 
+def _in_repository(path: Path) -> str:
+    """The path within the repository of the working directory; empty if it is outside."""
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except (OSError, ValueError):
+        return ""
+
+
 class _Locations:
     """Where the cases of a run are written: a file, relative to the repository, and a line.
 
@@ -96,12 +107,11 @@ class _Locations:
     """
 
     def __init__(self, info: RunInfo) -> None:
-        here, suite = Path.cwd(), Path(info.suite_path)
-        self._root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here).resolve()
+        suite = Path(info.suite_path)
         self._cases: dict[str, _Location] = {}
         self._datasets: list[_Location] = []
         self._seen: set[str] = set()
-        self._default = self._relative(suite) or suite.name, 1
+        self._default = _in_repository(suite) or suite.name, 1
         self._read(suite, info.source_sha256)
 
     def of(self, test_id: str) -> _Location:
@@ -109,16 +119,9 @@ class _Locations:
         default = self._datasets[0] if len(self._datasets) == 1 else self._default
         return self._cases.get(chain_of(test_id), default)
 
-    def _relative(self, path: Path) -> str:
-        """The path within the repository; empty if it is outside."""
-        try:
-            return path.resolve().relative_to(self._root).as_posix()
-        except (OSError, ValueError):
-            return ""
-
     def _read(self, path: Path, digest: str | None = None) -> None:
         """Adds the cases of a suite with this hash, or of a file of cases."""
-        positions, shown = Positions(), self._relative(path)
+        positions, shown = Positions(), _in_repository(path)
         if not shown or shown in self._seen:
             return
         self._seen.add(shown)

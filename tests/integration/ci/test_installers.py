@@ -20,7 +20,8 @@ import pytest
 from machine import ADDRESS, ROOT, Machine
 
 MISSING = re.compile(
-    r"warning: reading text needs RapidOCR: run (?:visioneval as )?(.*?)( in a checkout of visioneval)?\n"
+    r"warning: reading text needs RapidOCR: run (?:visioneval as )?(.*?)"
+    r"(?:, from the index or folder that visioneval came from|( in a checkout of visioneval))?\n"
 )
 FIRST = Path("first", "suite.yaml")
 

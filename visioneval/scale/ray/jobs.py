@@ -105,7 +105,7 @@ class Assignment:
         for extra, packages in self.extras.items():
             for package in packages:
                 if find_spec(package) is None:
-                    raise UsageError(f"lacks the extra {extra!r} ({package}): {install_command(extra)} there")
+                    raise UsageError(f"lacks the extra {extra!r} ({package}): on this node, {install_command(extra)}")
         for probe in self.probes:
             probe.check()
 
