@@ -76,7 +76,7 @@ def test_in_the_action_an_extra_is_an_input(monkeypatch: pytest.MonkeyPatch) -> 
     assert needs("video") == "videos need an extra: add video to the input 'extras' of the action"
     install_command.cache_clear()
     installed_from(monkeypatch, None)
-    assert needs("video") == "videos need an extra: run pip install 'visioneval[video]'"
+    assert needs("video").startswith("videos need an extra: run pip install ")
 
 
 def test_an_installation_from_an_index_is_repeated_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
