@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -46,7 +47,12 @@ def needs(extra: str) -> str:
 
 @cache
 def install_command(extra: str) -> str:
-    """What to run to install an extra, with the tool and from the source that visioneval itself was installed with."""
+    """What to run to install an extra, with the tool and from the source that visioneval itself was installed with.
+
+    In visioneval's action, which installs itself from a folder of the runner: the input that installs it.
+    """
+    if os.environ.get("GITHUB_ACTION_PATH") and (_address() or "").startswith("file:"):
+        return f"add {extra} to the input 'extras' of the action"
     command, replaces = _installer()
     extras = ",".join(sorted({extra} | (_present_extras() if replaces else set())))
     address = _address()

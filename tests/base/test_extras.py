@@ -69,6 +69,16 @@ def test_an_installation_from_an_address_is_repeated_with_the_extra(
         assert install_command("ocr") == f"run pip install 'visioneval[ocr] @ {shown}'"
 
 
+def test_in_the_action_an_extra_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = "/home/runner/work/_actions/owner/visioneval/v0"
+    monkeypatch.setenv("GITHUB_ACTION_PATH", folder)
+    installed_from(monkeypatch, json.dumps({"url": f"file://{folder}", "dir_info": {}}))
+    assert needs("video") == "videos need an extra: add video to the input 'extras' of the action"
+    install_command.cache_clear()
+    installed_from(monkeypatch, None)
+    assert needs("video").startswith("videos need an extra: run pip install ")
+
+
 def test_an_installation_from_an_index_is_repeated_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, None)
     assert git_address() is None

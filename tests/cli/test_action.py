@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,17 +89,17 @@ def test_a_suite_is_replayed_and_compared_with_its_baseline(suites: Callable[...
     code, outputs = run(suites="logos.yaml")
     assert (code, outputs["code"]) == (0, "0")
     assert outputs["outcome"] == "All gates passed: 0 broken, 2 still passing"
-    assert outputs["paths"].splitlines() == ["visioneval-results", "runs"]
+    assert outputs["paths"].splitlines() == ["visioneval-results/visioneval", "visioneval-runs/visioneval"]
     assert (outputs["artifact"], outputs["days"]) == ("visioneval", "0")
     assert [words[0] for words in run.commands] == ["validate", "run", "compare", "site"]
     assert "--offline" in run.commands[1]
     assert "--budget" not in run.commands[1]
     assert run.commands[2][:3] == ("compare", "baseline:logos", "logos-visioneval")
-    assert {path.name for path in Path("visioneval-results").iterdir()} == {
+    assert {path.name for path in Path("visioneval-results/visioneval").iterdir()} == {
         *("logos-run.md", "logos-run.xml", "logos-compare.md", "logos-compare.xml", "logos-compare.html"),
         *("comment.md", "site"),
     }
-    assert Path("visioneval-results/site/run/logos-visioneval").is_dir()
+    assert Path("visioneval-results/visioneval/site/run/logos-visioneval").is_dir()
     summary = Path("GITHUB_STEP_SUMMARY").read_text()
     assert summary.startswith("## visioneval compare: All gates passed")
     assert "\n## visioneval: `logos`: " in summary
@@ -108,7 +110,7 @@ def test_later_suites_run_after_one_that_failed(suites: Callable[..., None], run
     break_suite("logos")
     code, outputs = run(suites="logos.yaml\n\n  ./signs.yaml\n")
     assert code == 1
-    assert outputs["outcome"] == "1 of 2 suites failed; logos: A gate failed: 2 broken"
+    assert outputs["outcome"] == "1 of 2 suites did not pass; logos: A gate failed: 2 broken"
     assert [words[1] for words in run.commands if words[0] == "run"] == ["logos.yaml", "signs.yaml"]
     summary = Path("GITHUB_STEP_SUMMARY").read_text()
     assert summary.count("## visioneval compare: ") == 2
@@ -127,8 +129,89 @@ def test_an_invalid_suite_is_the_most_severe(suites: Callable[..., None], run: A
     Path("signs.yaml").write_text("name: [")
     code, outputs = run(suites="logos.yaml\nsigns.yaml")
     assert code == 2
-    assert outputs["outcome"] == "2 of 2 suites failed; signs: exit code 2, see the log of the job"
-    assert not [words for words in run.commands if words[0] == "compare" and "baseline:signs" in words]
+    assert outputs["outcome"] == "2 of 2 suites did not pass; signs: The suite is not valid: see the log of the job"
+
+
+def test_a_suite_that_is_only_invalid_in_what_was_not_run_is_said(
+    suites: Callable[..., None], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suites("logos")
+    evaluate = action._visioneval
+    monkeypatch.setattr(action, "_visioneval", lambda *words: 2 if words[0] == "validate" else evaluate(*words))
+    code, outputs = run(suites="logos.yaml")
+    assert (code, outputs["outcome"]) == (2, "The suite is not valid: see the log of the job")
+
+
+def test_a_missing_baseline_is_no_outcome_of_the_run(suites: Callable[..., None], run: Any) -> None:
+    suites("logos")
+    code, outputs = run(suites="logos.yaml", baseline="signs")
+    assert (code, outputs["outcome"]) == (2, "exit code 2, see the log of the job")
+
+
+def test_a_run_that_is_missing_is_compared_in_vain(
+    suites: Callable[..., None], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suites("logos")
+    evaluate = action._visioneval
+    monkeypatch.setattr(action, "_visioneval", lambda *words: 0 if words[0] == "run" else evaluate(*words))
+    code, _ = run(suites="logos.yaml")
+    assert code == 2
+    assert [words[0] for words in run.commands] == ["validate", "compare"]
+
+
+@pytest.mark.parametrize(("ended", "code"), [(-9, 3), (137, 3), (1, 1), (130, 130)])
+def test_a_command_that_was_killed_is_incomplete(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: int, code: int
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], ended))
+    assert action._visioneval("run", "logos.yaml") == code
+    assert ("::error title=visioneval::run was ended by " in capsys.readouterr().out) is (code == 3)
+
+
+def test_a_site_that_was_not_written_is_a_notice(
+    suites: Callable[..., None], run: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites("logos")
+    notice = "::notice title=visioneval::the site was not written: see the log\n"
+    assert run(suites="logos.yaml")[0] == 0
+    assert notice not in capsys.readouterr().out
+    evaluate = action._visioneval
+    monkeypatch.setattr(action, "_visioneval", lambda *words: 2 if words[0] == "site" else evaluate(*words))
+    assert run(suites="logos.yaml")[0] == 0
+    assert notice in capsys.readouterr().out
+
+
+def test_reports_of_an_earlier_job_are_deleted(suites: Callable[..., None], run: Any) -> None:
+    suites("logos", "signs")
+    assert run(suites="logos.yaml\nsigns.yaml")[0] == 0
+    Path("signs.yaml").write_text("name: [")
+    assert run(suites="signs.yaml")[0] == 2
+    assert [path.name for path in Path("visioneval-results/visioneval").iterdir()] == ["comment.md"]
+    assert Path("visioneval-results/visioneval/comment.md").read_text() == ""
+    assert not list(Path("visioneval-runs").glob("visioneval/*"))
+
+
+def test_a_second_use_publishes_nothing_of_the_first(suites: Callable[..., None], run: Any) -> None:
+    suites("faces", "logos")
+    assert run(suites="faces.yaml", redact="faces", name="people")[0] == 0
+    code, outputs = run(suites="logos.yaml")
+    assert code == 0
+    published = [path for folder in outputs["paths"].splitlines() for path in Path(folder).rglob("*")]
+    assert [path.name for path in published if path.name == "logos-visioneval"]
+    assert not [path for path in published if "faces" in path.name]
+    assert Path("visioneval-runs/people/faces-people").is_dir()
+
+
+def test_variables_reach_every_command_that_reads_the_suite(suites: Callable[..., None], run: Any) -> None:
+    suites("logos")
+    text = Path("logos.yaml").read_text()
+    Path("logos.yaml").write_text("vars: {food: bread}\n" + text.replace("A flyer for bread.", "'For {{ food }}.'"))
+    code, _ = run(suites="logos.yaml", run_flags="--var 'food=brown bread' --samples 1")
+    assert code == 0
+    validate, evaluate, compare, _ = run.commands
+    assert validate == ("validate", "logos.yaml", "--format", "github", "--var", "food=brown bread")
+    assert evaluate[-4:] == ("--var", "food=brown bread", "--samples", "1")
+    assert "--var" not in compare
 
 
 def test_live_runs_have_a_budget_and_new_samples(suites: Callable[..., None], run: Any) -> None:
@@ -156,9 +239,10 @@ def test_shards_are_merged(suites: Callable[..., None], run: Any) -> None:
     suites("logos")
     for number in (1, 2):
         code, outputs = run(suites="logos.yaml", shard=f"{number}/2")
-        assert (code, outputs["artifact"], outputs["paths"]) == (0, f"visioneval-shard-{number}", "runs")
+        artifact = f"visioneval-shard-{number}"
+        assert (code, outputs["artifact"], outputs["paths"]) == (0, artifact, f"visioneval-runs/{artifact}")
+        shutil.copytree(outputs["paths"], "visioneval-shards/visioneval", dirs_exist_ok=True)
     assert not [words for words in run.commands if words[0] in ("compare", "site")]
-    Path("runs").rename("visioneval-shards")
     code, outputs = run(suites="logos.yaml", merge="true")
     assert (code, outputs["outcome"], outputs["artifact"]) == (
         0,
@@ -175,16 +259,32 @@ def test_only_suites_with_the_tag_are_redacted(suites: Callable[..., None], run:
     for words in run.commands:
         is_hidden = words[0] != "validate" and ("faces.yaml" in words or "faces-visioneval" in words)
         assert ("--redact" in words) == (is_hidden or words[0] == "site"), words
-    assert "`bread`" not in Path("visioneval-results/comment.md").read_text()
+    assert "`bread`" not in Path("visioneval-results/visioneval/comment.md").read_text()
+
+
+def test_a_tag_that_a_suite_has_lost_is_redacted_in_its_comparison(suites: Callable[..., None], run: Any) -> None:
+    suites("faces", "logos")
+    for name in ("faces", "logos"):
+        break_suite(name)
+    text = Path("logos.yaml").read_text()
+    Path("logos.yaml").write_text(text.replace("tags: [logos]", "tags: []"))
+    Path("faces.yaml").write_text(Path("faces.yaml").read_text().replace("tags: [faces]", "tags: [faces, logos]"))
+    code, _ = run(suites="faces.yaml\nlogos.yaml", redact="logos", images="true")
+    assert code == 1
+    redacted = {words[:3] for words in run.commands if "--redact" in words}
+    assert ("compare", "baseline:logos", "logos-visioneval") in redacted
+    assert ("run", "logos.yaml", "--run-id") not in redacted
+    compared = Path("visioneval-results/visioneval/logos-compare.md").read_text()
+    assert (compared.count("left out by --redact"), compared.count("](thumbnails/soup-")) == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("inputs", "name", "paths", "days"),
     [
-        ({}, "visioneval", "visioneval-results\nruns", 0),
-        ({"redact": "face"}, "visioneval", "visioneval-results", 0),
-        ({"shard": "2/4"}, "visioneval-shard-2", "runs", 0),
-        ({"shard": "2/4", "redact": "face", "name": "night"}, "night-shard-2", "runs", 1),
+        ({}, "visioneval", "visioneval-results/visioneval\nvisioneval-runs/visioneval", 0),
+        ({"redact": "face"}, "visioneval", "visioneval-results/visioneval", 0),
+        ({"shard": "2/4"}, "visioneval-shard-2", "visioneval-runs/visioneval-shard-2", 0),
+        ({"shard": "2/4", "redact": "face", "name": "night"}, "night-shard-2", "visioneval-runs/night-shard-2", 1),
     ],
 )
 def test_redacted_outputs_are_in_no_artifact_but_those_of_shards(
@@ -195,16 +295,34 @@ def test_redacted_outputs_are_in_no_artifact_but_those_of_shards(
     assert (uploaded["artifact"], str(uploaded["paths"]), uploaded["days"]) == (name, paths, days)
 
 
+def suite_text(rows: int) -> str:
+    lines = "".join(f"| case{number} | a long reason of a judge |\n" for number in range(rows))
+    return f"## A\n\n<details><summary>Rows</summary>\n\n{lines}\n</details>\n"
+
+
+def test_a_comment_that_is_too_long_has_a_share_of_each_suite() -> None:
+    short, long = suite_text(10), suite_text(2_000)
+    assert action._shortened([short, short]) == f"{short}\n{short}"
+    for texts in ([short, long], [long], [long, long, short, long], ["x" * 70_000]):
+        shortened = action._shortened(texts)
+        assert len(shortened) <= action.MAX_COMMENT
+        assert shortened.count("_Shortened: ") == sum(text != short for text in texts)
+        assert shortened.count("<details>") == shortened.count("</details>")
+        assert shortened.count("| case9 |") == shortened.count("## A")
+        cut_lines = [line for line in shortened.splitlines() if line.startswith("| case")]
+        assert all(line.endswith(" |") for line in cut_lines)
+
+
 def test_images_are_small_files_that_only_the_comment_refers_to(suites: Callable[..., None], run: Any) -> None:
     suites("logos")
     break_suite("logos")
     code, _ = run(suites="logos.yaml", images="true")
     assert code == 1
     (compare,) = (words for words in run.commands if words[0] == "compare")
-    assert " ".join(compare).endswith("--thumbnails visioneval-results/thumbnails --cache visioneval-cache")
-    named = re.findall(r"!\[.*?\]\((thumbnails/.*?)\)", Path("visioneval-results/comment.md").read_text())
+    assert " ".join(compare).endswith("--thumbnails visioneval-results/visioneval/thumbnails --cache visioneval-cache")
+    named = re.findall(r"!\[.*?\]\((thumbnails/.*?)\)", Path("visioneval-results/visioneval/comment.md").read_text())
     assert len(named) == 2
-    assert all(Path("visioneval-results", name).is_file() for name in named)
+    assert all(Path("visioneval-results/visioneval", name).is_file() for name in named)
     summary = Path("GITHUB_STEP_SUMMARY").read_text()
     assert (summary.count("(image in the artifact)"), summary.count("](thumbnails/")) == (2, 0)
 
@@ -221,7 +339,23 @@ def test_images_are_small_files_that_only_the_comment_refers_to(suites: Callable
         ({"confirm": "3"}, "confirm: new samples need calls: set 'offline' to false"),
         ({"shard": "2"}, "shard: '2': the number of the shard and of all, such as 2/4"),
         ({"shard": "1/2", "merge": "true"}, "shard and merge: a job runs a shard or merges all, so leave one out"),
-        ({"name": "a b"}, "name: 'a b': use letters, digits, _ - and ."),
+        ({"comment": "yes"}, "comment: true or false, not 'yes'"),
+        ({"name": "a b"}, "name: 'a b': use letters, digits, _ - and . (not first)"),
+        ({"name": ".."}, "name: '..': use letters, digits, _ - and . (not first)"),
+        ({"run-flags": "--runs elsewhere"}, "run-flags: leave out --runs: each use of the action has its own folder"),
+        ({"run-flags": "--run-id=a"}, "run-flags: leave out --run-id: the input 'name' is the end of the ID"),
+        ({"run-flags": "--markdown a"}, "run-flags: leave out --markdown: the action writes it"),
+        ({"run-flags": "--samples 3 --junit a"}, "run-flags: leave out --junit: the action writes it"),
+        ({"run-flags": "--no-fail"}, "run-flags: leave out --no-fail: the gates decide"),
+        (
+            {"run-flags": "--redact a"},
+            "run-flags: leave out --redact: use the input 'redact', which reaches all commands",
+        ),
+        (
+            {"run-flags": "--trust-suite"},
+            "run-flags: leave out --trust-suite: suites of pull requests are never trusted",
+        ),
+        ({"run-flags": "--var 'a=b"}, 'run-flags: "--var \'a=b": no closing quotation'),
         ({"redact": "fase"}, "redact: 'fase': no case of any suite has this tag"),
     ],
 )
@@ -235,10 +369,18 @@ def test_a_bad_input_is_one_line(
     assert run.commands == []
 
 
+@pytest.mark.parametrize("name", ["visioneval-results", "visioneval-runs"])
+def test_a_file_in_place_of_a_folder_is_one_line(suites: Callable[..., None], run: Any, name: str) -> None:
+    suites("logos")
+    Path(name).mkdir()
+    Path(name, "visioneval").write_text("mine")
+    code, outputs = run(suites="logos.yaml")
+    assert (code, outputs["outcome"]) == (2, f"{name}/visioneval: cannot empty this folder: Not a directory")
+
+
 @pytest.fixture
 def github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGitHub]:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "visioneval-results" / "thumbnails").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     with fake_github(tmp_path / "bin") as server:
@@ -248,7 +390,9 @@ def github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGitH
 def post(text: str | None, *, token: str = JOB_TOKEN, **inputs: str) -> None:
     """Runs the step after a run that wrote this text."""
     if text is not None:
-        Path("visioneval-results/comment.md").write_text(text, encoding="utf-8")
+        results = Path("visioneval-results/visioneval")
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "comment.md").write_text(text, encoding="utf-8")
     action.post(
         {
             **environment_of("python -P -m visioneval.cli.action post", **inputs),
@@ -256,7 +400,8 @@ def post(text: str | None, *, token: str = JOB_TOKEN, **inputs: str) -> None:
             "NUMBER": "7",
             "SHA": "0abc",
             "ARTIFACT": f"{PAGE}/artifacts/9",
-            **({"CODE": "", "OUTCOME": ""} if text is None else {"CODE": "1", "OUTCOME": "A gate failed"}),
+            **dict.fromkeys(("CODE", "OUTCOME", "RESULTS"), ""),
+            **({"CODE": "1", "OUTCOME": "A gate failed", "RESULTS": str(results)} if text is not None else {}),
             "GITHUB_SERVER_URL": "https://github.com",
             "GITHUB_REPOSITORY": "owner/shop",
             "GITHUB_RUN_ID": "5",
@@ -310,8 +455,10 @@ WITHOUT = "| `bread` | (image in the artifact) |\n| `soup` | (image in the artif
 
 @pytest.fixture
 def thumbnails(github: FakeGitHub) -> str:
+    folder = Path("visioneval-results/visioneval/thumbnails")
+    folder.mkdir(parents=True)
     for name in ("bread-1", "soup-2"):
-        Path(f"visioneval-results/thumbnails/{name}.webp").write_bytes(name.encode())
+        (folder / f"{name}.webp").write_bytes(name.encode())
     assert not github.assets
     return THUMBNAILS
 
@@ -351,10 +498,25 @@ def test_without_a_token_of_a_user_the_comment_names_the_artifact(
     assert notice in capsys.readouterr().out
 
 
-def test_a_comment_is_not_longer_than_github_takes(github: FakeGitHub) -> None:
-    post("ä" * 70_000)
-    ((_, body),) = github.bodies
-    assert len(body) == action.MAX_COMMENT
+def test_a_comment_from_no_user_or_without_a_text_is_none_of_ours(github: FakeGitHub) -> None:
+    github.comments.append({"id": 1, "user": None, "body": f"{COMMENT}Before"})
+    github.comments.append({"id": 2, "user": {"login": "github-actions[bot]"}, "body": None})
+    post("## Text\n")
+    assert [comment["id"] for comment in github.comments] == [1, 2, 3]
+
+
+def test_only_thumbnails_that_exist_are_attached(github: FakeGitHub, thumbnails: str) -> None:
+    others = "![a](thumbnails/gone-3.webp) ![b](thumbnails/../secret.webp) ![c](thumbnails/a.png) ![](secret.webp)\n"
+    Path("visioneval-results/visioneval/secret.webp").write_bytes(b"secret")
+    post(thumbnails + others, **{"images": "true", "images-token": USER_TOKEN})
+    assert list(github.assets.values()) == [b"bread-1", b"soup-2"]
+    assert "\n(image in the artifact) ![b](thumbnails/../secret.webp)" in github.bodies[0][1]
+
+
+def test_text_that_only_begins_like_thumbnails_is_read_once() -> None:
+    """In quadratic time, this would take an hour."""
+    text = "![" * 500_000
+    assert action._THUMBNAIL.findall(text) == []
 
 
 def test_without_gh_there_is_a_notice(

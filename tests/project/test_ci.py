@@ -98,6 +98,13 @@ def test_each_input_has_a_description_and_is_used() -> None:
         assert isinstance(entry.get("default", ""), str), name
 
 
+def test_only_a_whole_suite_of_a_pull_request_has_a_comment_and_a_status() -> None:
+    (step,) = (step for step in ACTION["runs"]["steps"] if step.get("name") == "Comment on the pull request")
+    assert set(step["if"].removeprefix("${{ ").removesuffix(" }}").split(" && ")) == {
+        *("!cancelled()", "inputs.comment == 'true'", "inputs.shard == ''", "github.event_name == 'pull_request'")
+    }
+
+
 @pytest.mark.parametrize("suffix", ["", ".git"])
 def test_the_action_is_that_of_the_installed_commit(toy: Toy, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     address = ADDRESS.replace("visioneval@", f"visioneval{suffix}@")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,10 @@ def test_the_page_of_the_release_has_the_files_and_the_notes(tmp_path: Path) -> 
         "release", "create", "v1.2.3", "dist/visioneval-1.2.3-py3-none-any.whl", "dist/visioneval-1.2.3.tar.gz",
         "--verify-tag", "--title", "visioneval v1.2.3", "--notes-file", "notes.md",
     ]  # fmt: skip
+
+
+def test_only_a_whole_version_is_released() -> None:
+    """A tag that moves, such as v0 of the action, is none. In YAML, the key ``on`` is true."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    (pattern,) = workflow[True]["push"]["tags"]
+    assert [fnmatch(tag, pattern) for tag in (f"v{VERSION}", "v0", "v1")] == [True, False, False]

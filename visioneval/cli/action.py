@@ -8,25 +8,40 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from visioneval.cli.options import pairs
 from visioneval.cli.start import baseline_names
-from visioneval.errors import ExitCode, SuiteError, UsageError
+from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 
-RESULTS = Path("visioneval-results")
-"""Where a job writes what it uploads beside the runs."""
-SHARDS = Path("visioneval-shards")
+RUNS, RESULTS, SHARDS = Path("visioneval-runs"), Path("visioneval-results"), Path("visioneval-shards")
+"""Each has a folder for each use of the action in a job, so that none publishes what another redacts."""
 MAX_COMMENT = 60_000
-"""Characters; GitHub refuses more than 65,536."""
+"""Characters of the suites; GitHub refuses a comment of more than 65,536."""
 MAX_STATUS = 140
 BOT = "github-actions[bot]"
 """The author of what the token of a job writes."""
-_THUMBNAIL = re.compile(r"!\[(?:\\.|[^\]\\])*\]\((thumbnails/[^)]+)\)")
+_THUMBNAIL = re.compile(r"!\[(?:\\.|[^\[\]\\\n])*\]\((thumbnails/[a-z0-9-]+\.webp)\)")
+"""An image that ``compare --thumbnails`` wrote."""
+_NO_THUMBNAIL = "(image in the artifact)"
+_REFUSED_FLAGS = {
+    "--runs": "each use of the action has its own folder",
+    "--run-id": "the input 'name' is the end of the ID",
+    "--markdown": "the action writes it",
+    "--junit": "the action writes it",
+    "--no-fail": "the gates decide",
+    "--redact": "use the input 'redact', which reaches all commands",
+    "--trust-suite": "suites of pull requests are never trusted",
+}
+"""The flags of ``run`` that ``run-flags`` may not have, with the reasons."""
 
 
 def _lines(text: str) -> list[str]:
@@ -46,6 +61,25 @@ def _suite_names(text: str) -> dict[str, str]:
         if list(names.values()).count(name) > 1:
             raise UsageError(f"suites: {suite}: {name!r} would name two baselines: rename the file")
     return names
+
+
+def _run_flags(text: str) -> list[str]:
+    """The words of ``run-flags``, quoted as in a shell. Raises ``UsageError``."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"run-flags: {text!r}: {str(error).lower()}") from None
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag in _REFUSED_FLAGS:
+            raise UsageError(f"run-flags: leave out {flag}: {_REFUSED_FLAGS[flag]}")
+    return words
+
+
+def _values_of(flag: str, words: Sequence[str]) -> list[str]:
+    """The values of a flag, which may be a word of their own."""
+    after = [value for word, value in pairwise(words) if word == flag]
+    return after + [word.removeprefix(f"{flag}=") for word in words if word.startswith(f"{flag}=")]
 
 
 def _is_true(name: str, values: Mapping[str, str]) -> bool:
@@ -82,28 +116,30 @@ class Inputs:
         baselines = _lines(values["BASELINE"]) or list(suites.values())
         if len(baselines) != len(suites):
             raise UsageError(f"baseline: {len(baselines)} for {len(suites)} suites: name one for each suite, or none")
-        is_offline, is_merge = _is_true("offline", values), _is_true("merge", values)
+        is_offline, is_merge, has_images, _ = (
+            _is_true(name, values) for name in ("offline", "merge", "images", "comment")
+        )
         if values["CONFIRM"] and is_offline:
             raise UsageError("confirm: new samples need calls: set 'offline' to false")
         if not re.fullmatch(r"(\d+/\d+)?", values["SHARD"]):
             raise UsageError(f"shard: {values['SHARD']!r}: the number of the shard and of all, such as 2/4")
         if values["SHARD"] and is_merge:
             raise UsageError("shard and merge: a job runs a shard or merges all, so leave one out")
-        if not re.fullmatch(r"[A-Za-z0-9_.-]+", values["NAME"]):
-            raise UsageError(f"name: {values['NAME']!r}: use letters, digits, _ - and .")
+        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", values["NAME"]):
+            raise UsageError(f"name: {values['NAME']!r}: use letters, digits, _ - and . (not first)")
         return cls(
             suites=suites,
             baselines=dict(zip(suites, baselines, strict=True)),
             is_offline=is_offline,
             is_merge=is_merge,
-            has_images=_is_true("images", values),
+            has_images=has_images,
             cache=values["CACHE"],
             budget=values["BUDGET"],
             confirm=values["CONFIRM"],
             fail_on=_lines(values["FAIL_ON"]),
             allow=_lines(values["ALLOW"]),
             redact=_lines(values["REDACT"]),
-            run_flags=values["RUN_FLAGS"].split(),
+            run_flags=_run_flags(values["RUN_FLAGS"]),
             shard=values["SHARD"],
             name=values["NAME"],
         )
@@ -116,12 +152,29 @@ class Inputs:
     def _shard_name(self) -> str:
         return self.shard and f"shard-{self.shard.partition('/')[0]}"
 
+    @property
+    def artifact(self) -> str:
+        """The name of the artifact, and of the folders of runs and results."""
+        return f"{self.name}-{self._shard_name}" if self.shard else self.name
+
+    @property
+    def runs(self) -> Path:
+        return RUNS / self.artifact
+
+    @property
+    def results(self) -> Path:
+        return RESULTS / self.artifact
+
+    def overrides(self, flag: str) -> list[str]:
+        """The values of ``--var`` or ``--judge`` in ``run-flags``."""
+        return _values_of(flag, self.run_flags)
+
     def upload(self) -> dict[str, object]:
         """The artifact. Runs have all outputs: where cases are redacted, only shards are uploaded, for a day."""
         if self.shard:
-            return {"artifact": f"{self.name}-{self._shard_name}", "paths": "runs", "days": 1 if self.redact else 0}
-        paths = RESULTS if self.redact else f"{RESULTS}\nruns"
-        return {"artifact": self.name, "paths": paths, "days": 0}
+            return {"artifact": self.artifact, "paths": self.runs, "days": 1 if self.redact else 0}
+        paths = self.results if self.redact else f"{self.results}\n{self.runs}"
+        return {"artifact": self.artifact, "paths": paths, "days": 0}
 
 
 @dataclass(frozen=True)
@@ -129,34 +182,46 @@ class Evaluated:
     """A suite after its commands."""
 
     name: str
-    code: int
+    code: ExitCode
     outcome: str
     markdown: str
 
 
 def run(values: Mapping[str, str]) -> ExitCode:
     """Evaluates all suites, also after one that failed. Returns the most severe exit code."""
-    RESULTS.mkdir(exist_ok=True)
     try:
         inputs = Inputs.read(values)
+        _clear(inputs)
         redact = _redacted_tags(inputs)
     except UsageError as error:
         print(f"::error title=visioneval::{error}")
         _output(values, code=ExitCode.USAGE, outcome=str(error))
         return ExitCode.USAGE
     done = [_evaluate(suite, inputs, redact[suite]) for suite in inputs.suites]
-    if not inputs.shard and any(Path("runs", inputs.run_id(suite)).is_dir() for suite in inputs.suites):
+    if not inputs.shard and any((inputs.runs / inputs.run_id(suite)).is_dir() for suite in inputs.suites):
         tags = dict.fromkeys(tag for of_suite in redact.values() for tag in of_suite)
-        _visioneval("site", "--output", RESULTS / "site", *_flags("--redact", list(tags)))
+        site = ("site", "--output", inputs.results / "site", "--runs", inputs.runs)
+        if _visioneval(*site, *_flags("--redact", list(tags))):
+            _notice("the site was not written: see the log")
     code = ExitCode.most_severe(suite.code for suite in done)
     outcome = _outcome(done, code)
-    markdown = "\n".join(suite.markdown for suite in done)
-    (RESULTS / "comment.md").write_text(markdown, encoding="utf-8")
+    (inputs.results / "comment.md").write_text(_shortened([suite.markdown for suite in done]), encoding="utf-8")
     with Path(values["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
-        file.write(without_thumbnails(markdown))
+        file.write(_THUMBNAIL.sub(_NO_THUMBNAIL, "\n".join(suite.markdown for suite in done)))
     print(f"visioneval: {outcome}")
-    _output(values, code=code, outcome=outcome, **inputs.upload())
+    _output(values, code=code, outcome=outcome, results=inputs.results, **inputs.upload())
     return code
+
+
+def _clear(inputs: Inputs) -> None:
+    """Deletes what an earlier job, or a commit, left in the folders of runs and results. Raises ``UsageError``."""
+    try:
+        for folder in (inputs.runs, inputs.results):
+            if folder.exists():
+                shutil.rmtree(folder)
+        inputs.results.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: cannot empty this folder: {error.strerror or error}") from None
 
 
 def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
@@ -166,55 +231,95 @@ def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
     """
     from visioneval.suite.load import load_suite
 
+    flags = {flag: pairs(flag, "NAME=VALUE", inputs.overrides(flag)) for flag in ("--var", "--judge")}
     known: dict[str, set[str]] = {}
-    for suite in inputs.suites:
+    for suite in inputs.suites if inputs.redact else ():
         try:
-            cases = load_suite(Path(suite), run_labels=lambda _: []).suite.cases if inputs.redact else []
-            known[suite] = {tag for case in cases for tag in case.tags}
+            loaded = load_suite(Path(suite), variables=flags["--var"], judges=flags["--judge"], run_labels=lambda _: [])
+            known[suite] = {tag for case in loaded.suite.cases for tag in case.tags}
         except SuiteError:
             known[suite] = set(inputs.redact)
     for tag in inputs.redact:
         if not any(tag in tags for tags in known.values()):
             raise UsageError(f"redact: {tag!r}: no case of any suite has this tag")
-    return {suite: [tag for tag in inputs.redact if tag in tags] for suite, tags in known.items()}
+    return {suite: [tag for tag in inputs.redact if tag in known[suite]] for suite in inputs.suites}
+
+
+def _baseline_tags(inputs: Inputs, suite: str) -> set[str]:
+    """The tags of the cells of a suite's baseline, as the suite may have lost one. A broken baseline has none."""
+    from visioneval.analysis.run_lookup import read_side
+
+    try:
+        side = read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs)
+        return {tag for cell in side.cells for tag in cell.tags}
+    except VisionEvalError:
+        return set()
 
 
 def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
     """Runs a suite or merges its shards, and compares the run with the baseline."""
-    name, run_id = inputs.suites[suite], inputs.run_id(suite)
+    name, run_id, results = inputs.suites[suite], inputs.run_id(suite), inputs.results
     files = {
-        kind: RESULTS / f"{name}-{kind}" for kind in ("run.md", "run.xml", "compare.md", "compare.xml", "compare.html")
+        kind: results / f"{name}-{kind}" for kind in ("run.md", "run.xml", "compare.md", "compare.xml", "compare.html")
     }
-    hidden = _flags("--redact", redact)
-    report = ("--run-id", run_id, "--markdown", files["run.md"], "--junit", files["run.xml"])
+    runs, hidden = ("--runs", inputs.runs), _flags("--redact", redact)
+    report = ("--run-id", run_id, *runs, "--markdown", files["run.md"], "--junit", files["run.xml"])
     calls = () if inputs.is_offline else ("--budget", inputs.budget)
+    validated = ExitCode.PASSED
     if inputs.is_merge:
-        codes = [_visioneval("merge", *sorted(SHARDS.glob(f"{name}-shard-*")), *report, *hidden)]
+        shards = sorted((SHARDS / inputs.name).glob(f"{name}-shard-*"))
+        evaluated = _visioneval("merge", *shards, *report, *hidden)
     else:
         replay = ("--offline", "--cache", inputs.cache) if inputs.is_offline else ()
         shard = ("--shard", inputs.shard) if inputs.shard else ()
-        codes = [
-            _visioneval("validate", suite, "--format", "github"),
-            _visioneval("run", suite, *report, *shard, *replay, *calls, *inputs.run_flags, *hidden),
-        ]
-    compared = None
-    if not inputs.shard and Path("runs", run_id).is_dir():
+        overrides = [word for flag in ("--var", "--judge") for word in _flags(flag, inputs.overrides(flag))]
+        validated = _visioneval("validate", suite, "--format", "github", *overrides)
+        evaluated = _visioneval("run", suite, *report, *shard, *replay, *calls, *inputs.run_flags, *hidden)
+    compared = ExitCode.PASSED
+    if not inputs.shard:
+        old_tags = _baseline_tags(inputs, suite) if inputs.redact else set()
         compared = _visioneval(
-            *("compare", f"baseline:{inputs.baselines[suite]}", run_id, *hidden),
+            *("compare", f"baseline:{inputs.baselines[suite]}", run_id),
+            *_flags("--redact", [tag for tag in inputs.redact if tag in redact or tag in old_tags]),
             *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow)),
+            *runs,
             *(("--confirm", inputs.confirm, *calls) if inputs.confirm else ()),
             *("--markdown", files["compare.md"], "--junit", files["compare.xml"], "--html", files["compare.html"]),
-            *(("--thumbnails", RESULTS / "thumbnails") if inputs.has_images else ()),
+            *(("--thumbnails", results / "thumbnails") if inputs.has_images else ()),
             *(("--cache", inputs.cache) if inputs.has_images and inputs.is_offline else ()),
         )
-    code = ExitCode.most_severe([*codes, compared or 0])
+    code = ExitCode.most_severe([validated, evaluated, compared])
     texts = {kind: files[kind].read_text(encoding="utf-8") for kind in ("compare.md", "run.md") if files[kind].exists()}
-    decided = "compare.md" if compared == code else "run.md"
-    title, *rest = texts.get(decided, f"visioneval: exit code {code}, see the log of the job").splitlines()
-    outcome = " ".join(title.lstrip("# ").partition(": ")[2].replace("`", "").split())
-    if compared == code and (counts := re.fullmatch(r"- \*\*(.+)\*\*", "".join(rest[1:2]))):
-        outcome += f": {counts[1]}"
+    by_file = {"compare.md": compared, "run.md": evaluated}
+    decisive = next((kind for kind in texts if by_file[kind] == code), None)
+    if validated == code == ExitCode.USAGE:
+        outcome = "The suite is not valid: see the log of the job"
+    elif decisive is None:
+        outcome = f"exit code {code}, see the log of the job"
+    else:
+        title, *rest = texts[decisive].splitlines()
+        outcome = " ".join(title.lstrip("# ").partition(": ")[2].replace("`", "").split())
+        if decisive == "compare.md" and (counts := re.fullmatch(r"- \*\*(.+)\*\*", "".join(rest[1:2]))):
+            outcome += f": {counts[1]}"
     return Evaluated(name, code, outcome, "\n".join(texts.values()))
+
+
+def _shortened(texts: Sequence[str]) -> str:
+    """The texts of all suites for a comment. If they are too long, each is cut to its share, and says so."""
+    if sum(map(len, texts)) + len(texts) <= MAX_COMMENT:
+        return "\n".join(texts)
+    return "\n".join(_cut(text, MAX_COMMENT // len(texts)) for text in texts)
+
+
+def _cut(text: str, share: int) -> str:
+    """The first lines of a text, with a note if there are more. A block that can be folded is closed."""
+    if len(text) < share:
+        return text
+    note = "\n\n_Shortened: the summary of the job and the artifact have the rest._\n"
+    end = "\n\n</details>"
+    shown = text[: max(share - len(note) - len(end) - 1, 0)].rpartition("\n")[0]
+    is_open = shown.count("<details>") > shown.count("</details>")
+    return f"{shown}{end * is_open}{note}"
 
 
 def _outcome(done: Sequence[Evaluated], code: int) -> str:
@@ -225,19 +330,20 @@ def _outcome(done: Sequence[Evaluated], code: int) -> str:
     failed = sum(suite.code != ExitCode.PASSED for suite in done)
     if not failed:
         return f"All gates of {len(done)} suites passed"
-    return f"{failed} of {len(done)} suites failed; {worst.name}: {worst.outcome}"
+    return f"{failed} of {len(done)} suites did not pass; {worst.name}: {worst.outcome}"
 
 
-def without_thumbnails(markdown: str) -> str:
-    """Markdown for a place that cannot show the files of thumbnails."""
-    return _THUMBNAIL.sub("(image in the artifact)", markdown)
-
-
-def _visioneval(*arguments: str | Path) -> int:
+def _visioneval(*arguments: str | Path) -> ExitCode:
+    """Runs a command. Its exit code; one that the system killed, such as without memory, is ``INCOMPLETE``."""
     words = list(map(str, arguments))
     print("[command]visioneval", *words, flush=True)
     command = [sys.executable, "-P", "-m", "visioneval", *words]
-    return subprocess.run(command, check=False).returncode  # noqa: S603 - Python itself, without a shell
+    code = subprocess.run(command, check=False).returncode  # noqa: S603 - Python itself, without a shell
+    if code in {*ExitCode}:
+        return ExitCode(code)
+    reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+    print(f"::error title=visioneval::{words[0]} was ended by {reason}", flush=True)
+    return ExitCode.INCOMPLETE
 
 
 def _output(values: Mapping[str, str], *, code: ExitCode, **outputs: object) -> None:
@@ -249,11 +355,13 @@ def _output(values: Mapping[str, str], *, code: ExitCode, **outputs: object) -> 
 def post(values: Mapping[str, str]) -> None:
     """Writes the comment on the pull request and the status of its commit, or a notice that says why it cannot."""
     outcome = values["OUTCOME"] or "visioneval did not run: see the log of the job"
-    path = RESULTS / "comment.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    results = Path(values["RESULTS"] or RESULTS)
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / "comment.md"
+    text = path.read_text(encoding="utf-8") if values["RESULTS"] and path.exists() else ""
     link = f" ([all images and reports]({values['ARTIFACT']}))" if values["ARTIFACT"] else ""
     marker = f"<!-- visioneval: {values['NAME']} -->"
-    _comment(marker, f"{marker}\n**{outcome}**{link}\n\n{text}"[:MAX_COMMENT], values)
+    _comment(marker, f"{marker}\n**{outcome}**{link}\n\n{text}", results, values)
     fields = {
         "state": {"0": "success", "1": "failure"}.get(values["CODE"], "error"),
         "context": values["NAME"],
@@ -265,7 +373,7 @@ def post(values: Mapping[str, str]) -> None:
     _gh("no commit status", "api", address, *words, token=values["TOKEN"])
 
 
-def _comment(marker: str, text: str, values: Mapping[str, str]) -> None:
+def _comment(marker: str, text: str, results: Path, values: Mapping[str, str]) -> None:
     """Replaces the comment that begins with the marker: by a new one with images, as ``gh`` attaches to no other."""
     has_images = values["IMAGES"] == "true" and bool(values["IMAGES_TOKEN"])
     token = values["IMAGES_TOKEN"] if has_images else values["TOKEN"]
@@ -277,21 +385,24 @@ def _comment(marker: str, text: str, values: Mapping[str, str]) -> None:
     earlier = [
         f"repos/{values['GITHUB_REPOSITORY']}/issues/comments/{comment['id']}"
         for comment in _items(listed)
-        if comment["user"]["login"] == author and comment["body"].startswith(marker)
+        if author and (comment["user"] or {}).get("login") == author and (comment["body"] or "").startswith(marker)
     ]
-    files = dict.fromkeys(_THUMBNAIL.findall(text))
-    (RESULTS / "comment.md").write_text(text, encoding="utf-8")
+    files = [name for name in dict.fromkeys(_THUMBNAIL.findall(text)) if (results / name).is_file()]
+    (results / "comment.md").write_text(
+        _THUMBNAIL.sub(lambda found: found[0] if found[1] in files else _NO_THUMBNAIL, text), encoding="utf-8"
+    )
     if has_images and files:
-        words = ("--repo", values["GITHUB_REPOSITORY"], "--body-file", "comment.md", *_flags("--attach", list(files)))
-        if _gh("no images in the comment", "pr", "comment", values["NUMBER"], *words, token=token) is not None:
+        words = ("--repo", values["GITHUB_REPOSITORY"], "--body-file", "comment.md", *_flags("--attach", files))
+        pull_request = ("pr", "comment", values["NUMBER"])
+        if _gh("no images in the comment", *pull_request, *words, token=token, folder=results) is not None:
             for address in earlier:
                 _gh("an earlier comment stays", "api", "--method", "DELETE", address, token=token)
             return
     elif values["IMAGES"] == "true" and files:
         _notice("no images in the comment: images-token is empty, as it is in pull requests from forks")
-    (RESULTS / "comment.md").write_text(without_thumbnails(text), encoding="utf-8")
+    (results / "comment.md").write_text(_THUMBNAIL.sub(_NO_THUMBNAIL, text), encoding="utf-8")
     where = ("--method", "PATCH", earlier[-1]) if earlier else ("--method", "POST", comments)
-    _gh("no comment", "api", *where, "--field", "body=@comment.md", token=token)
+    _gh("no comment", "api", *where, "--field", "body=@comment.md", token=token, folder=results)
 
 
 def _items(listed: str) -> Iterator[dict[str, Any]]:
@@ -302,12 +413,12 @@ def _items(listed: str) -> Iterator[dict[str, Any]]:
         listed = listed[end:]
 
 
-def _gh(failure: str, *arguments: str, token: str) -> str | None:
-    """What ``gh`` prints; after a notice ``None`` if it fails, as a token that only reads must not fail the job."""
+def _gh(failure: str, *arguments: str, token: str, folder: Path | None = None) -> str | None:
+    """What ``gh`` prints in a folder. A notice and ``None`` if it fails: a token that only reads fails no job."""
     try:
         done = subprocess.run(  # noqa: S603 - its own options
             ["gh", *arguments],  # noqa: S607 - found in the PATH, as on every runner of GitHub
-            cwd=RESULTS,
+            cwd=folder,
             env={**os.environ, "GH_TOKEN": token},
             capture_output=True,
             text=True,

@@ -47,7 +47,7 @@ def test_zizmor_finds_nothing_in_the_action() -> None:
 def test_the_tools_find_mistakes_in_an_action(tmp_path: Path) -> None:
     copy = tmp_path / "action.yml"
     text = ACTION.read_text(encoding="utf-8")
-    copy.write_text(text.replace('"$GITHUB_ACTION_PATH[$EXTRAS]"', "visioneval[${{ inputs.extras }}]"))
+    copy.write_text(text.replace('"$GITHUB_ACTION_PATH${EXTRAS:+[$EXTRAS]}"', "visioneval[${{ inputs.extras }}]"))
     assert "template-injection" in tool("zizmor", "--offline", "--no-progress", str(copy)).stdout
     copy.write_text(text.replace("using: composite", "using: composit"))
     assert tool("check-jsonschema", "--builtin-schema", "vendor.github-actions", str(copy)).returncode == 1

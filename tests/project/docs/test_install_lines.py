@@ -195,12 +195,13 @@ def _install_step() -> dict[str, Any]:
     return dict(step)
 
 
-def test_the_action_installs_its_own_checkout(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("extras", "installed"), [("ocr,video", "/a b/@v0[ocr,video]"), ("", "/a b/@v0")])
+def test_the_action_installs_its_own_checkout(tmp_path: Path, extras: str, installed: str) -> None:
     fake = tmp_path / "pip"
     fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "words"))}\n')
     fake.chmod(0o755)
     step = _install_step()
     assert step["env"] == {"EXTRAS": "${{ inputs.extras }}"}
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": "/a b/@v0", "EXTRAS": "ocr,video"}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": "/a b/@v0", "EXTRAS": extras}
     subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True)
-    assert (tmp_path / "words").read_text().splitlines() == ["install", "/a b/@v0[ocr,video]"]
+    assert (tmp_path / "words").read_text().splitlines() == ["install", installed]
