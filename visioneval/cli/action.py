@@ -227,8 +227,8 @@ def _clear(inputs: Inputs) -> None:
 def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
     """The tags to redact of each suite, as a command refuses one that no case has.
 
-    A suite that cannot be loaded gets all of them: its commands fail too. Raises ``UsageError`` for a tag that no loaded
-    suite has, as a mistyped one would hide nothing.
+    A suite that cannot be loaded gets all of them: its commands fail too. Raises ``UsageError`` for a tag that no
+    loaded suite has, as a mistyped one would hide nothing.
     """
     from visioneval.suite.load import load_suite
 
