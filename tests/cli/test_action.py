@@ -252,6 +252,35 @@ def test_shards_are_merged(suites: Callable[..., None], run: Any) -> None:
     assert [words[0] for words in run.commands[-3:]] == ["merge", "compare", "site"]
 
 
+def test_only_the_shards_of_a_suite_are_merged(suites: Callable[..., None], run: Any, capsys: Any) -> None:
+    suites("logos", "logos-shard-x")
+    for number in (1, 2):
+        for suite in ("logos", "logos-shard-x"):
+            code, outputs = run(suites=f"{suite}.yaml", shard=f"{number}/2")
+            assert code == 0
+            shutil.copytree(outputs["paths"], "visioneval-shards/visioneval", dirs_exist_ok=True)
+    assert run(suites="logos.yaml", merge="true")[0] == 0
+    shutil.rmtree("visioneval-shards")
+    assert run(suites="logos.yaml", merge="true")[0] == 2
+    assert (
+        "::error title=visioneval::logos.yaml: this workflow run has no shards of it to merge\n"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(("broken", "is_refused"), [(("logos",), True), (("logos", "faces"), False)])
+def test_a_mistyped_tag_is_refused_though_a_suite_is_broken(
+    suites: Callable[..., None], run: Any, broken: tuple[str, ...], *, is_refused: bool
+) -> None:
+    """Where no suite can be loaded, there is nothing to hide, and ``validate`` says what is wrong."""
+    suites("faces", "logos")
+    for name in broken:
+        Path(f"{name}.yaml").write_text("name: [")
+    code, outputs = run(suites="faces.yaml\nlogos.yaml", redact="fase")
+    message = "redact: 'fase': no case of any suite has this tag; logos.yaml cannot be read: see 'visioneval validate'"
+    assert (code, outputs["outcome"] == message, bool(run.commands)) == (2, is_refused, not is_refused)
+
+
 def test_only_suites_with_the_tag_are_redacted(suites: Callable[..., None], run: Any) -> None:
     suites("faces", "logos")
     code, _ = run(suites="faces.yaml\nlogos.yaml", redact="faces")

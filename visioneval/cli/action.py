@@ -227,22 +227,25 @@ def _clear(inputs: Inputs) -> None:
 def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
     """The tags to redact of each suite, as a command refuses one that no case has.
 
-    A suite that cannot be loaded gets all of them: its commands fail too. Raises ``UsageError`` for a tag of no suite.
+    A suite that cannot be loaded gets all of them: its commands fail too. Raises ``UsageError`` for a tag that no
+    loaded suite has, as a mistyped one would hide nothing.
     """
     from visioneval.suite.load import load_suite
 
     flags = {flag: pairs(flag, "NAME=VALUE", inputs.overrides(flag)) for flag in ("--var", "--judge")}
     known: dict[str, set[str]] = {}
+    broken: list[str] = []
     for suite in inputs.suites if inputs.redact else ():
         try:
             loaded = load_suite(Path(suite), variables=flags["--var"], judges=flags["--judge"], run_labels=lambda _: [])
             known[suite] = {tag for case in loaded.suite.cases for tag in case.tags}
         except SuiteError:
-            known[suite] = set(inputs.redact)
+            broken.append(suite)
     for tag in inputs.redact:
-        if not any(tag in tags for tags in known.values()):
-            raise UsageError(f"redact: {tag!r}: no case of any suite has this tag")
-    return {suite: [tag for tag in inputs.redact if tag in known[suite]] for suite in inputs.suites}
+        if known and not any(tag in tags for tags in known.values()):
+            but = f"; {', '.join(broken)} cannot be read: see 'visioneval validate'" if broken else ""
+            raise UsageError(f"redact: {tag!r}: no case of any suite has this tag{but}")
+    return {suite: [tag for tag in inputs.redact if tag in known.get(suite, (tag,))] for suite in inputs.suites}
 
 
 def _baseline_tags(inputs: Inputs, suite: str) -> set[str]:
@@ -267,8 +270,14 @@ def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
     calls = () if inputs.is_offline else ("--budget", inputs.budget)
     validated = ExitCode.PASSED
     if inputs.is_merge:
-        shards = sorted((SHARDS / inputs.name).glob(f"{name}-shard-*"))
-        evaluated = _visioneval("merge", *shards, *report, *hidden)
+        start = f"{name}-shard-"
+        folders = sorted((SHARDS / inputs.name).glob(f"{start}*"))
+        shards = [folder for folder in folders if folder.name.removeprefix(start).isdigit()]
+        if shards:
+            evaluated = _visioneval("merge", *shards, *report, *hidden)
+        else:
+            print(f"::error title=visioneval::{suite}: this workflow run has no shards of it to merge")
+            evaluated = ExitCode.USAGE
     else:
         replay = ("--offline", "--cache", inputs.cache) if inputs.is_offline else ()
         shard = ("--shard", inputs.shard) if inputs.shard else ()
