@@ -316,9 +316,14 @@ def test_the_example_of_an_image_server_generates_and_edits(
     with image_server(folder, "Qwen/Qwen-Image-Edit") as url:
         model |= {
             "base_url": url,
-            "params": {"model": "qwen", "num_inference_steps": 3, "seed": 5},
+            "params": {"model": "qwen-image", "num_inference_steps": 3, "seed": 5},
         }
-        refused = {**model, "label": "refused", "params": {"model": "qwen", "steps": 3}, "tasks": ["image_generation"]}
+        refused = {
+            **model,
+            "label": "refused",
+            "params": {"model": "qwen-image", "steps": 3},
+            "tasks": ["image_generation"],
+        }
         cases = masked_cases(mask, save_image)
         path = write_suite(
             folder, {**entries, "models": [model, refused]}, cases=cases, verdict=["not file.blank"], samples=1
