@@ -81,14 +81,14 @@ mutants-changed: $(READY) .integration/ci/.ready  ## Plants what Cosmic Ray make
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*
 	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
+	.integration/$*/bin/python -m pip install --quiet --no-compile --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
 	touch $@
 
 # LiteLLM's proxy is a server of its own: what it requires excludes what this program requires.
 .integration/litellm_proxy/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/litellm_proxy
 	.integration/litellm_proxy/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/litellm_proxy/bin/python -m pip install --quiet "litellm[proxy]==1.83.*"
+	.integration/litellm_proxy/bin/python -m pip install --quiet --no-compile "litellm[proxy]==1.83.*"
 	touch $@
 
 integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
