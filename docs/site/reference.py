@@ -110,9 +110,9 @@ def option_default(parameter: Any) -> str:
 def models() -> dict[str, Mapping[str, Any]]:
     """The JSON Schema of each model that a page can list: those of a suite, and those of the files of a run."""
     schema = suite_schema()
-    found = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
-    found |= {model.__name__: model.model_json_schema() for model in SHARED}
-    return found | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
+    result = {"Suite": schema, **{name: model for name, model in schema["$defs"].items() if "properties" in model}}
+    result |= {model.__name__: model.model_json_schema() for model in SHARED}
+    return result | {model.__name__: _with_docstrings(model) for model in (*RECORDS, *PARAMETERS)}
 
 
 def _with_docstrings(model: type[BaseModel]) -> Mapping[str, Any]:

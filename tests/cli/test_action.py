@@ -468,12 +468,38 @@ def test_a_job_without_an_outcome_is_an_error(github: FakeGitHub) -> None:
 def test_a_token_of_a_fork_is_a_notice(github: FakeGitHub, capsys: pytest.CaptureFixture[str]) -> None:
     post("## Text\n", token=FORK_TOKEN)
     assert (github.comments, github.statuses) == ([], [])
-    why = "gh: Resource not accessible by integration (HTTP 403). The token of a pull request from a fork only reads"
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(";")[0] for line in lines] == [
-        f"::notice title=visioneval::no comment: {why}",
-        f"::notice title=visioneval::no commit status: {why}",
+    why = "gh: Resource not accessible by integration (HTTP 403): the token of a pull request from a fork only reads"
+    assert capsys.readouterr().out.splitlines() == [
+        f"::notice title=visioneval::no commit status: {why}. The summary of the job has the text",
+        f"::notice title=visioneval::no comment: {why}. The summary of the job has the text",
     ]
+
+
+@pytest.mark.parametrize("printed", ["<html>busy</html>", '{"message": "moved"}', "[null, 3]", '[{"id": 1}][{}]'])
+def test_an_answer_of_another_form_costs_no_status(
+    github: FakeGitHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
+) -> None:
+    gh = action._gh
+
+    def answer(failure: str, *words: str, **settings: Any) -> str | None:
+        return printed if "--paginate" in words else gh(failure, *words, **settings)
+
+    monkeypatch.setattr(action, "_gh", answer)
+    post("## Text\n")
+    assert (len(github.comments), len(github.statuses)) == (1, 1)
+    is_json = printed[0] != "<"
+    assert ("an answer of GitHub is no JSON, and is ignored" in capsys.readouterr().out) == (not is_json)
+
+
+def test_without_the_earlier_comments_no_second_one_is_written(
+    github: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gh = action._gh
+    monkeypatch.setattr(
+        action, "_gh", lambda *words, **settings: None if "--paginate" in words else gh(*words, **settings)
+    )
+    post("## Text\n")
+    assert (github.comments, len(github.statuses)) == ([], 1)
 
 
 THUMBNAILS = (
@@ -553,4 +579,4 @@ def test_without_gh_there_is_a_notice(
 ) -> None:
     monkeypatch.setenv("PATH", str(github.folder / "empty"))
     post("## Text\n")
-    assert "no comment: gh: No such file or directory" in capsys.readouterr().out
+    assert "no commit status: gh: No such file or directory" in capsys.readouterr().out

@@ -15,7 +15,7 @@ import yaml
 from toys import Toy
 
 from visioneval.cli import app
-from visioneval.cli.start import WORKFLOWS, Ci, baseline_names
+from visioneval.cli.workflows import WORKFLOWS, Ci, baseline_names
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"uses: ([a-z]+/[a-z-]+)(@[0-9a-f]{40} # v\d+\.\d+\.\d+)$", re.MULTILINE)

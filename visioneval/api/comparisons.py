@@ -100,7 +100,7 @@ def compare(
     image and no text about one. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
     ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
     may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
-    rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
+    rate in points, above 0 and at most 100, that must be detected with 80 % power. With ``confirm``,
     uncertain cases are generated up to that many times more (1 to 100), and all cases where a number over all of
     them is uncertain; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
     ``SuiteError`` and ``StorageError``.

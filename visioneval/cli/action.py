@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.cli.options import pairs
-from visioneval.cli.start import baseline_names
+from visioneval.cli.workflows import baseline_names
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 
 RUNS, RESULTS, SHARDS = Path("visioneval-runs"), Path("visioneval-results"), Path("visioneval-shards")
@@ -54,13 +54,9 @@ def _flags(flag: str, values: Sequence[str]) -> list[str]:
 
 def _suite_names(text: str) -> dict[str, str]:
     """The names of suites, by path. Raises ``UsageError``."""
-    names = baseline_names([line.removeprefix("./") for line in _lines(text)])
-    if not names:
-        raise UsageError("suites: name at least one")
-    for suite, name in names.items():
-        if list(names.values()).count(name) > 1:
-            raise UsageError(f"suites: {suite}: {name!r} would name two baselines: rename the file")
-    return names
+    if names := baseline_names(_lines(text), "suites:"):
+        return names
+    raise UsageError("suites: name at least one")
 
 
 def _run_flags(text: str) -> list[str]:
@@ -368,9 +364,6 @@ def post(values: Mapping[str, str]) -> None:
     results.mkdir(parents=True, exist_ok=True)
     path = results / "comment.md"
     text = path.read_text(encoding="utf-8") if values["RESULTS"] and path.exists() else ""
-    link = f" ([all images and reports]({values['ARTIFACT']}))" if values["ARTIFACT"] else ""
-    marker = f"<!-- visioneval: {values['NAME']} -->"
-    _comment(marker, f"{marker}\n**{outcome}**{link}\n\n{text}", results, values)
     fields = {
         "state": {"0": "success", "1": "failure"}.get(values["CODE"], "error"),
         "context": values["NAME"],
@@ -380,25 +373,28 @@ def post(values: Mapping[str, str]) -> None:
     address = f"repos/{values['GITHUB_REPOSITORY']}/statuses/{values['SHA']}"
     words = [f"--raw-field={name}={value}" for name, value in fields.items()]
     _gh("no commit status", "api", address, *words, token=values["TOKEN"])
+    link = f" ([all images and reports]({values['ARTIFACT']}))" if values["ARTIFACT"] else ""
+    marker = f"<!-- visioneval: {values['NAME']} -->"
+    _comment(marker, f"{marker}\n**{outcome}**{link}\n\n{text}", results, values)
 
 
 def _comment(marker: str, text: str, results: Path, values: Mapping[str, str]) -> None:
     """Replaces the comment that begins with the marker: by a new one with images, as ``gh`` attaches to no other."""
     has_images = values["IMAGES"] == "true" and bool(values["IMAGES_TOKEN"])
     token = values["IMAGES_TOKEN"] if has_images else values["TOKEN"]
-    author = (
-        json.loads(_gh("no name of a user", "api", "user", token=token) or "{}").get("login") if has_images else BOT
-    )
+    user = next(_objects(_gh("no name of a user", "api", "user", token=token)), {}) if has_images else {"login": BOT}
     comments = f"repos/{values['GITHUB_REPOSITORY']}/issues/{values['NUMBER']}/comments"
-    listed = _gh("no earlier comment was read", "api", "--paginate", comments, token=token) or ""
+    listed = _gh("no comment, as the earlier ones were not read", "api", "--paginate", comments, token=token)
+    if listed is None:  # a second comment would stay beside the first
+        return
     earlier = [
         f"repos/{values['GITHUB_REPOSITORY']}/issues/comments/{comment['id']}"
-        for comment in _items(listed)
-        if author and (comment["user"] or {}).get("login") == author and (comment["body"] or "").startswith(marker)
+        for comment in _objects(listed)
+        if _is_by(user, comment) and (comment.get("body") or "").startswith(marker)
     ]
     files = [name for name in dict.fromkeys(_THUMBNAIL.findall(text)) if (results / name).is_file()]
     (results / "comment.md").write_text(
-        _THUMBNAIL.sub(lambda found: found[0] if found[1] in files else _NO_THUMBNAIL, text), encoding="utf-8"
+        _THUMBNAIL.sub(lambda match: match[0] if match[1] in files else _NO_THUMBNAIL, text), encoding="utf-8"
     )
     if has_images and files:
         words = ("--repo", values["GITHUB_REPOSITORY"], "--body-file", "comment.md", *_flags("--attach", files))
@@ -414,12 +410,22 @@ def _comment(marker: str, text: str, results: Path, values: Mapping[str, str]) -
     _gh("no comment", "api", *where, "--field", "body=@comment.md", token=token, folder=results)
 
 
-def _items(listed: str) -> Iterator[dict[str, Any]]:
-    """The items of all pages, which ``gh`` prints one after the other."""
-    while listed := listed.lstrip():
-        page, end = json.JSONDecoder().raw_decode(listed)
-        yield from page
-        listed = listed[end:]
+def _is_by(user: Mapping[str, Any], comment: Mapping[str, Any]) -> bool:
+    """Whether a user wrote a comment, neither of whom may be known."""
+    return user.get("login") is not None and (comment.get("user") or {}).get("login") == user["login"]
+
+
+def _objects(printed: str | None) -> Iterator[dict[str, Any]]:
+    """The objects that ``gh`` printed: one, or lists of them, a page after the other. What is no JSON has none."""
+    rest = (printed or "").strip()
+    while rest:
+        try:
+            page, end = json.JSONDecoder().raw_decode(rest)
+        except ValueError:
+            _notice("an answer of GitHub is no JSON, and is ignored")
+            return
+        yield from (item for item in (page if isinstance(page, list) else [page]) if isinstance(item, dict))
+        rest = rest[end:].lstrip()
 
 
 def _gh(failure: str, *arguments: str, token: str, folder: Path | None = None) -> str | None:
@@ -438,9 +444,8 @@ def _gh(failure: str, *arguments: str, token: str, folder: Path | None = None) -
         return None
     if done.returncode:
         why = done.stderr.strip().partition("\n")[0] or f"gh exited with {done.returncode}"
-        _notice(
-            f"{failure}: {why}. The token of a pull request from a fork only reads; the summary of the job has the text"
-        )
+        hint = ": the token of a pull request from a fork only reads" if "403" in why else ""
+        _notice(f"{failure}: {why}{hint}. The summary of the job has the text")
         return None
     return done.stdout
 

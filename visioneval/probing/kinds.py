@@ -234,6 +234,12 @@ def _on_pixels(function: Callable[[Pixels, float, Random, Mask], Perturbed]) -> 
     return lambda subject, strength, random: function(subject.image, strength, random, subject.region)
 
 
+def _in_region(
+    name: str, description: str, levels: tuple[Level, ...], function: Callable[[Pixels, float, Random, Mask], Perturbed]
+) -> Kind:
+    return Kind(f"pixels.{name}", description, levels, _on_pixels(function), needs_region=True)
+
+
 def _on_text(edit: Callable[[str, Random], str]) -> Perturb:
     return lambda subject, _strength, random: copy.set_line(subject, edit(subject.copy_line.text, random))
 
@@ -258,97 +264,60 @@ YES = Level("", 1.0)
 _PERCENT = "{} %"
 
 KINDS: tuple[Kind, ...] = (
-    Kind(
-        "pixels.patch",
-        "a square in a contrasting color",
-        _levels("{} px", 4, 8, 12, 24, 48),
-        _on_pixels(pixels.patch),
-        needs_region=True,
+    _in_region("patch", "a square in a contrasting color", _levels("{} px", 4, 8, 12, 24, 48), pixels.patch),
+    _in_region(
+        "stroke", "a slanted line, as long as a quarter of the shorter side", _levels("{} px", 1, 2, 4), pixels.stroke
     ),
-    Kind(
-        "pixels.stroke",
-        "a slanted line, as long as a quarter of the shorter side",
-        _levels("{} px", 1, 2, 4),
-        _on_pixels(pixels.stroke),
-        needs_region=True,
-    ),
-    Kind(
-        "pixels.recolor",
+    _in_region(
+        "recolor",
         "a square of a sixth of the shorter side, shifted in color (CIE76)",
         _levels("dE {}", 5, 10, 20, 40),
-        _on_pixels(pixels.recolor),
-        needs_region=True,
+        pixels.recolor,
     ),
-    Kind(
-        "pixels.blur",
-        "the whole image blurred (Gaussian, in pixels)",
-        _levels("sigma {}", 0.5, 1, 2, 4),
-        _on_pixels(pixels.blur),
-        needs_region=True,
-    ),
-    Kind(
-        "pixels.noise",
+    _in_region("blur", "the whole image blurred (Gaussian, in pixels)", _levels("sigma {}", 0.5, 1, 2, 4), pixels.blur),
+    _in_region(
+        "noise",
         "noise over the whole image (Gaussian, in levels of 255)",
         _levels("sigma {}", 2, 5, 10, 20),
-        _on_pixels(pixels.noise),
-        needs_region=True,
+        pixels.noise,
     ),
-    Kind(
-        "pixels.shift",
-        "the whole image moved",
-        _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01),
-        _on_pixels(pixels.shift),
-        needs_region=True,
+    _in_region("shift", "the whole image moved", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), pixels.shift),
+    _in_region(
+        "zoom", "the whole image enlarged and cropped", _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01), pixels.zoom
     ),
-    Kind(
-        "pixels.zoom",
-        "the whole image enlarged and cropped",
-        _levels(_PERCENT, 0.5, 1, 2, 5, scale=0.01),
-        _on_pixels(pixels.zoom),
-        needs_region=True,
-    ),
-    Kind("pixels.flip", "mirrored left to right", (YES,), _on_pixels(pixels.flip), needs_region=True),
-    Kind(
-        "pixels.erased",
+    _in_region("flip", "mirrored left to right", (YES,), pixels.flip),
+    _in_region(
+        "erased",
         "the square of this size with the most detail, painted over from its surroundings, or made transparent",
         _levels(_PERCENT, 5, 10, 20, scale=0.01),
-        _on_pixels(pixels.erase),
-        needs_region=True,
+        pixels.erase,
     ),
-    Kind(
-        "pixels.moved",
+    _in_region(
+        "moved",
         "the square of a tenth of the shorter side with the most detail, moved sideways",
         _levels(_PERCENT, 2, 5, 10, scale=0.01),
-        _on_pixels(pixels.move),
-        needs_region=True,
+        pixels.move,
     ),
-    Kind(
-        "pixels.background",
+    _in_region(
+        "background",
         "all that looks like the border, in another color",
         _levels("dE {}", 5, 10, 20, 40),
-        _on_pixels(pixels.repaint_background),
-        needs_region=True,
+        pixels.repaint_background,
     ),
-    Kind(
-        "pixels.watermark",
+    _in_region(
+        "watermark",
         "the word SAMPLE in rows over the image, with this opacity",
         _levels(_PERCENT, 5, 10, 20, 40, scale=0.01),
-        _on_pixels(pixels.watermark),
-        needs_region=True,
+        pixels.watermark,
     ),
-    Kind(
-        "pixels.warped",
+    _in_region(
+        "warped",
         "a square of a seventh of the shorter side with much detail, pulled sideways",
         _levels(_PERCENT, 1, 2, 4, scale=0.01),
-        _on_pixels(pixels.warp),
-        needs_region=True,
+        pixels.warp,
     ),
-    Kind(
-        "pixels.letter",
-        "a letter of this size in a contrasting color",
-        _levels(_PERCENT, 3, 5, scale=0.01),
-        _on_pixels(pixels.letter),
-        needs_region=True,
+    _in_region(
+        "letter", "a letter of this size in a contrasting color", _levels(_PERCENT, 3, 5, scale=0.01), pixels.letter
     ),
     Kind("pixels.alpha", "an image with transparency flattened on white", (YES,), _on_pixels(pixels.flatten)),
     Kind(

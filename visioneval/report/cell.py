@@ -35,10 +35,11 @@ _SHORTEST_WAIT_S = 0.05
 
 
 def cells_of_case(info: RunInfo, records: Records[Record], case: str) -> list[Record]:
-    """The cells of a case, of all its turns if it has several. Raises ``UsageError`` if there are none."""
-    cells = [
-        record for record in records if case in (record.test_id, chain_of(record.test_id))
-    ]  # reads, and checks, all
+    """The cells of a case, of all its turns if it has several. Raises ``UsageError`` if there are none.
+
+    It reads all records, so that a damaged one is reported.
+    """
+    cells = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
     if not cells:
         ids = {name for test_id, *_ in records.names() for name in (test_id, chain_of(test_id))}
         raise UsageError(f"no case {case!r} in this run{did_you_mean(str(case), ids)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.cli.start import WORKFLOWS, Ci
+from visioneval.cli.workflows import WORKFLOWS, Ci
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / ".github" / "workflows"
