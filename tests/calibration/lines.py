@@ -28,6 +28,7 @@ import yaml
 from PIL import Image, ImageColor, ImageDraw
 
 from tests.calibration.copy_cases import SHARED, half_of
+from tests.support.images.drawn_lines import ink_box
 from tests.support.images.typefaces import OWN, typeface
 from visioneval import Grade, TestCase, grading_context
 from visioneval.graders.layout import ContrastGrader, LayoutGrader
@@ -184,9 +185,9 @@ def _page(number: int) -> tuple[Image.Image, dict[str, Drawn]]:
         size = round(base * float(chance.choice([1, 1.1, 1.25, 1.5, 2])))
         left = 100 + float(chance.choice([0, 0, 5, 20, 60, 300]))
         font = typeface(face, size)
-        box = pen.textbbox((left, top), word, font=font)
-        pen.text((left - (box[0] - left), top), word, "#1c1c22", font)
-        box = (left, box[1], left + box[2] - box[0], box[3])
+        ink = ink_box(word, font)
+        pen.text((left - ink[0], top), word, "#1c1c22", font)
+        box = (left, top + ink[1], left + ink[2] - ink[0], top + ink[3])
         lines[str(word)] = Drawn(size, *box)
         top = box[3] + size * float(chance.choice([0.15, 0.4, 1]))
     return image, lines

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.errors import ProviderError
+from visioneval.graders.layout.ink import contrast_ratio
 from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing.subject import Box, CannotPerturbError, Perturbed, Pixels, Random, Subject
@@ -54,6 +55,68 @@ def set_line(subject: Subject, text: str) -> Perturbed:
     if _ink_box(text, size)[2] > room:
         size = size * room / _ink_box(text, size)[2]
     return Perturbed(_with_text(blank.image, text, size, (left, top + height), style.color, line.text), blank.box)
+
+
+def smaller_line(subject: Subject, share: float) -> Perturbed:
+    """The subject's line, erased and set again in letters that are smaller by this share. Raises
+    ``CannotPerturbError``."""
+    line = subject.copy_line
+    style = _style_of(subject.image, line.corners)
+    blank = erased_line(subject.image, line.corners)
+    left, top, width, height = style.ink
+    size = _fitting_size(line.text, width, height) * (1 - share)
+    return Perturbed(_with_text(blank.image, line.text, size, (left, top + height), style.color, line.text), blank.box)
+
+
+def faded_line(subject: Subject, ratio: float) -> Perturbed:
+    """The subject's line in a color with this contrast ratio to its background. Raises ``CannotPerturbError``."""
+    corners = subject.copy_line.corners
+    box = _flat_box(subject.image, corners)
+    style = _style_of(subject.image, corners)
+    background = np.asarray(style.background[:3], np.float32)
+    step = np.asarray(style.color[:3], np.float32) - background
+    if contrast_ratio(background + step, background) <= ratio:
+        raise CannotPerturbError("its line has no more contrast than this")
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if contrast_ratio(background + middle * step, background) > ratio else (middle, high)
+    left, top, width, height = box
+    faded = subject.image.copy()
+    part = faded[top : top + height, left : left + width, :3]
+    part[:] = np.rint(background + high * (part - background)).astype(np.uint8)
+    return Perturbed(faded, box)
+
+
+def swapped_lines(subject: Subject, random: Random) -> Perturbed:
+    """The subject's line and another line of its copy, each in the place of the other. Raises
+    ``CannotPerturbError``."""
+    first = _flat_box(subject.image, subject.copy_line.corners)
+    own = subject.copy_line.corners
+    others = [line.corners for line in subject.others if not _overlap(first, _box_of(line.corners, subject.image))]
+    if not others:
+        raise CannotPerturbError("it has no other line of copy that runs level")
+    other = others[int(random.integers(len(others)))]
+    second = _flat_box(subject.image, other)
+    swapped = erased_line(erased_line(subject.image, own).image, other).image
+    rest = [_box_of(corners, subject.image) for corners in subject.lines if corners not in (own, other)]
+    for source, target in ((first, second), (second, first)):
+        left, top, width, height = source
+        x, y = target[0], target[1] + (target[3] - height) // 2
+        place = (x, y, width, height)
+        is_inside = y >= 0 and x + width <= swapped.shape[1] and y + height <= swapped.shape[0]
+        if not is_inside or any(_overlap(place, box) for box in rest):
+            raise CannotPerturbError("two of its lines do not fit in the place of each other")
+        swapped[y : y + height, x : x + width] = subject.image[top : top + height, left : left + width]
+    return Perturbed(swapped)
+
+
+def _flat_box(image: Pixels, corners: Corners) -> Box:
+    """The box around the corners. Raises ``CannotPerturbError`` if what is behind the line is not flat."""
+    box = _box_of(corners, image)
+    if float(_rim(image, box).std(axis=0).max()) > _FLAT:
+        raise CannotPerturbError("its line does not lie on a flat background")
+    return box
 
 
 @portable_opencv()

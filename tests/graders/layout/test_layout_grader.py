@@ -90,7 +90,7 @@ def test_lines_that_overlap_a_little_are_undecided(tmp_path: Path, shift: float,
     assert holds(tmp_path, page, {"above": ["TOTAL", "PAID"]}) is answer
 
 
-@pytest.mark.parametrize(("off", "answer"), [(0, True), (3, True), (7, None), (12, False)])
+@pytest.mark.parametrize(("off", "answer"), [(0, True), (3, True), (5, None), (9, False)])
 def test_edges_are_aligned_within_the_tolerance(tmp_path: Path, off: int, answer: bool | None) -> None:
     page = DrawnLines.on().write("Headline", (40, 30), 50).write("Halls", (40 + off, 150), 20)
     assert holds(tmp_path, page, {"aligned": ["Headline", "Halls"], "edge": "left"}) is answer
@@ -99,8 +99,6 @@ def test_edges_are_aligned_within_the_tolerance(tmp_path: Path, off: int, answer
 @pytest.mark.parametrize(("edge", "at"), [("right", (360, 200)), ("center", (240, 200)), ("bottom", (450, 78))])
 def test_each_edge(tmp_path: Path, edge: str, at: tuple[int, int]) -> None:
     page = DrawnLines.on().write("HEADLINE", (100, 60), 60)
-    right = page.readings[0].corners[1][0]  # type: ignore[index]
-    assert right > 300
     ink = page.image.convert("L").point(lambda level: 255 * (level < 128)).getbbox()
     assert ink is not None
     other = (

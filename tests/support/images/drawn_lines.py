@@ -32,7 +32,7 @@ class DrawnLines:
         """Draws a line with its ink's left top corner there. ``reading`` has other values of its reading."""
         font = ImageFont.load_default(px)
         pen = ImageDraw.Draw(self.image)
-        left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
+        left, top, right, bottom = ink_box(text, font)
         x, y = at[0] - left, at[1] - top
         pen.text((x, y), text, ink, font)
         self.readings.append(Reading(text, 0.99, box_around(x + left, y + top, x + right, y + bottom)))
@@ -51,6 +51,16 @@ class DrawnLines:
         if measure.name in ("text", "second look at text"):
             return OcrReadings(tuple(self.readings))
         return await asyncio.to_thread(measure.run)
+
+
+def ink_box(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of the ink of a text that is drawn at the origin."""
+    shift = 50
+    canvas = Image.new("L", (round(font.getbbox(text)[2]) + 2 * shift, round(font.getbbox(text)[3]) + 2 * shift))
+    ImageDraw.Draw(canvas).text((shift, shift), text, 255, font)
+    ink = canvas.point(lambda level: 255 * (level > 127)).getbbox()
+    assert ink is not None
+    return ink[0] - shift, ink[1] - shift, ink[2] - shift, ink[3] - shift
 
 
 def box_around(left: float, top: float, right: float, bottom: float) -> Corners:

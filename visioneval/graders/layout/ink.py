@@ -45,14 +45,14 @@ _LEAST_INK = 0.3
 """A part with less than this share of the ink of most parts is skipped, such as one of a space."""
 _UNCLEAR = 3.0
 """Ink that differs by less (CIE76) has no clear extent."""
-_LEVEL = 0.05
-"""The steepest line, as a slope, whose upright box is its own."""
+_LEVEL = 0.25
+"""A line rises by at most this share of its height to be level: then the upright box around it is its own."""
 RATIO_DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """What is measured of a line. Colors are ``#rrggbb``, those of the part with the lowest ``ratio``, 1 to 21.
+    """What is measured of a line. Colors are ``#RRGGBB``, those of the part with the lowest ``ratio``, 1 to 21.
 
     ``box`` is the exact extent of the ink, left, top, right and bottom in pixels, and ``size`` the font size by it;
     ``None`` for a slanted line and for ink that can hardly be told from its background. ``stroke`` is the width of most
@@ -98,7 +98,7 @@ def measure_ink(path: Path, parts: Sequence[Part]) -> LinesInk:
 def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
     """The ink of a part in an RGB image."""
     (left, top), (right, end), _, (_, bottom) = corners
-    is_level = abs(end - top) <= _LEVEL * max(1.0, right - left) and right > left and bottom > top
+    is_level = abs(end - top) <= _LEVEL * (bottom - top) and right > left
     if is_level:
         x0, y0 = max(0, int(min(x for x, _ in corners))), max(0, int(min(y for _, y in corners)))
         x1, y1 = int(np.ceil(max(x for x, _ in corners))), int(np.ceil(max(y for _, y in corners)))
@@ -194,7 +194,7 @@ def _luminance(color: Sequence[float] | Array) -> float:
 
 
 def _hex(color: Array) -> str:
-    return "#" + "".join(f"{int(level):02x}" for level in color)
+    return "#" + "".join(f"{int(level):02X}" for level in color)
 
 
 def _extent(ink: Array) -> tuple[float, float, float, float] | None:

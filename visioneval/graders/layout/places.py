@@ -243,7 +243,7 @@ def _pixels(point: Point) -> Point:
 
 _ASCENDING = frozenset("bdfhklij!?&%@#€£()[]{}|/\"'")
 _DESCENDING, _BELOW = frozenset("gjpqy()[]{}|"), frozenset("Q,;$/@")
-_ASCENT, _CAPITAL, _SMALL, _DESCENT, _LITTLE = 0.74, 0.72, 0.53, 0.21, 0.08
+_ASCENT, _CAPITAL, _SMALL, _DESCENT, _LITTLE = 0.74, 0.72, 0.53, 0.21, 0.13
 """Heights in usual typefaces, as shares of the font size: of ascenders, capitals and small letters, and of what reaches
 below the line, as descenders do or a little."""
 
