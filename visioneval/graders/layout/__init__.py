@@ -25,8 +25,8 @@ class LinesGrader(BaseGrader):
 
     min_confidence: Share = Field(
         default=0.5,
-        description="Readings of OCR with a lower confidence do not count. As that of a grader `text`, OCR reads once "
-        "for both.",
+        description="Readings of OCR with a lower confidence do not count. With the value of a grader `text`, OCR "
+        "reads once for both.",
     )
 
     @property

@@ -1,10 +1,11 @@
 """The ink of lines: its colors, the colors around it, its contrast by WCAG 2, and its exact extent.
 
-In the box of a line, the background is the median color of the box's upper and lower margin, block by block along the
-line, so that it may change. What differs from it by more than the threshold of Otsu (1979) is ink. The color of the ink
-is that of its cores: antialiasing mixes the edges of letters, and all of thin strokes, with the background. The color
-around it is the median of a narrow ring around the letters, so that an outline counts, and a photo counts where it is
-behind the line. The ratio of a line is that of its worst part, some letters wide.
+In the box of a line, the background is the median color of the box's upper and lower margin, or of its middle where
+most of that has another color, block by block along the line, so that it may change. What differs from it by more than
+the threshold of Otsu (1979) is ink. The color of the ink is that of its cores: antialiasing mixes the edges of letters,
+and all of thin strokes, with the background. The color around it is the median of a narrow ring around the letters, so
+that an outline counts, and a photo counts where it is behind the line. The ratio of a line is that of its worst part,
+some letters wide.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ _BLOCK = 2.0
 """The width of a part of a line, in heights of its box."""
 _RIM = 0.1
 """The share of a box's height that is margin, above and below."""
+_MIDDLE, _SIDE, _MOST_OF_MIDDLE = 0.25, 0.06, 0.6
+"""The middle of a box is what is this share of its height from both edges, and its ends are so wide. Letters seldom
+cover most of the middle, and never of its ends."""
+_OTHER_COLOR = 10.0
+"""Colors that differ by more (CIE76) are different."""
+_LEAST_HEIGHT = 0.3
+"""The ink of a line has at least this share of the height of its box."""
 _CORE = 0.85
 """Ink that differs from the background by this share of the most is the core of letters."""
 _RING = 0.1
@@ -109,19 +117,17 @@ def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
         return None
     lab = cv2.cvtColor(np.asarray(pixels, np.float32) / 255, cv2.COLOR_RGB2LAB)
     distance = np.sqrt(((lab - _background(lab)) ** 2).sum(axis=2))
-    most = float(np.percentile(distance, 99))
-    ink = distance > max(_threshold(distance), most / 3)
+    ink = _without_rim(distance > max(_threshold(distance), float(np.percentile(distance, 99)) / 3))
     if not ink.any():
         return None
+    most = float(np.percentile(distance[ink], 95))
     worst = min(_blocks(pixels, distance, ink), key=lambda found: found[0])
     strokes = cv2.distanceTransform(np.pad(ink, 1).astype(np.uint8), cv2.DIST_L2, 3)
     stroke = round(float(2 * np.percentile(strokes[strokes > 0], 90)), 1)
     shown = Ink(round(worst[0], RATIO_DIGITS), worst[1], worst[2], stroke)
     if not is_level or most < _UNCLEAR:
         return shown
-    box = _extent(distance > most / 2)
-    if box is None:
-        return shown
+    box = _extent(_without_rim(distance > most / 2))
     size = round((box[3] - box[1]) / extent(text), 1)
     return Ink(
         shown.ratio,
@@ -134,20 +140,43 @@ def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
 
 
 def _background(lab: Array) -> Array:
-    """The color of the margin at each column: medians of blocks, with straight lines between them."""
-    height, width = lab.shape[:2]
+    """The color behind the letters at each column: that of the margin, or of most of the middle, if that is another,
+    as on a button that is hardly higher than its text."""
+    height = lab.shape[0]
     rim = max(1, round(_RIM * height))
-    margin = np.concatenate([lab[:rim], lab[-rim:]])
+    margin = _along(np.concatenate([lab[:rim], lab[-rim:]]), height)
+    middle = lab[round(_MIDDLE * height) : height - round(_MIDDLE * height)]
+    inner = _along(middle, height)
+    is_inner = np.sqrt(((middle - inner) ** 2).sum(axis=2)) < np.sqrt(((middle - margin) ** 2).sum(axis=2))
+    is_other = float(np.sqrt(((inner - margin) ** 2).sum(axis=2)).mean()) > _OTHER_COLOR
+    side = max(1, round(_SIDE * height))
+    sides = np.concatenate([is_inner[:, :side], is_inner[:, -side:]], axis=1)
+    is_most = float(is_inner.mean()) >= _MOST_OF_MIDDLE and float(sides.mean()) >= _MOST_OF_MIDDLE
+    return inner if is_other and is_most else margin
+
+
+def _along(band: Array, height: int) -> Array:
+    """The color of a band at each column: medians of blocks, with straight lines between them."""
+    width = band.shape[1]
     step = max(1, height // 2)
     centers = np.arange(0, width + step, step)
-    colors = np.array(
-        [
-            np.median(margin[:, max(0, min(center, width - 1) - height) : center + height + 1].reshape(-1, 3), axis=0)
-            for center in centers
-        ]
-    )
+    starts = [max(0, min(center, width - 1) - height) for center in centers.tolist()]
+    blocks = [band[:, start : start + 2 * height + 1].reshape(-1, 3) for start in starts]
+    colors = np.array([np.median(block, axis=0) for block in blocks])
     columns = np.arange(width)
     return np.stack([np.interp(columns, centers, colors[:, channel]) for channel in range(3)], axis=1)[None]
+
+
+def _without_rim(ink: Array) -> Array:
+    """The ink without what reaches the upper or lower edge of the box, such as a border or the next line; all of it if
+    that is most of the ink, as of letters in a box that is too small."""
+    count, labels = cv2.connectedComponents(ink.astype(np.uint8), connectivity=8)
+    at_rim = np.zeros(count, bool)
+    at_rim[np.unique(np.concatenate([labels[0], labels[-1]]))] = True
+    inner = ink & ~at_rim[labels]
+    rows = np.flatnonzero(inner.any(axis=1))
+    is_line = len(rows) > 0 and rows[-1] - rows[0] >= _LEAST_HEIGHT * len(ink)
+    return inner if is_line else ink
 
 
 def _threshold(distance: Array) -> float:
@@ -197,19 +226,10 @@ def _hex(color: Array) -> str:
     return "#" + "".join(f"{int(level):02X}" for level in color)
 
 
-def _extent(ink: Array) -> tuple[float, float, float, float] | None:
-    """Left, top, right and bottom of the ink, without specks at the rim of the box."""
-    count, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
-    height, width = ink.shape
-    kept = []
-    for x, y, wide, high, _ in stats[1:count].tolist():
-        at_rim = y == 0 or y + high == height
-        if not (at_rim and high < 0.2 * height) and not (at_rim and wide > 0.9 * width and high < 0.4 * height):
-            kept.append((x, y, x + wide, y + high))
-    if not kept:
-        return None
-    lefts, tops, rights, bottoms = zip(*kept, strict=True)
-    return float(min(lefts)), float(min(tops)), float(max(rights)), float(max(bottoms))
+def _extent(ink: Array) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of the ink."""
+    rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
+    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
 
 
 async def measured_ink(

@@ -135,8 +135,8 @@ def _larger(a: Place, b: Place) -> Answer:
 
 
 _OTHER_SHAPES, _SIMILAR_SHAPES = 0.2, 0.12
-"""How far the ratio of sizes may be off where one line has letters of other heights, such as capitals beside small ones,
-and where they are nearly as high, such as capitals beside ascenders."""
+"""How far the ratio of sizes may be off where the letters of two lines have other heights, such as capitals and small
+ones, and where they are nearly as high, such as capitals and ascenders."""
 _SIMILAR = 0.1
 
 
