@@ -220,20 +220,21 @@ def test_a_smaller_line_is_set_in_smaller_letters_in_its_place() -> None:
 
 def test_two_lines_change_places() -> None:
     image = Image.fromarray(scene())
-    ImageDraw.Draw(image).text((30, 170), "Open", (40, 30, 90), font(16), "ls")
-    other = ((28.0, 152.0), (72.0, 152.0), (72.0, 176.0), (28.0, 176.0))
+    ImageDraw.Draw(image).text((100, 170), "Open", (40, 30, 90), font(16), "ls")
+    other = ((98.0, 152.0), (142.0, 152.0), (142.0, 176.0), (98.0, 176.0))
     lines = subject(np.asarray(image), others=(TextLine("Open", other),), lines=(BOX, other))
     swapped = copy.swapped_lines(lines, generator()).image
+    assert swapped[15:48, :28].std(axis=(0, 1)).max() == 0, "in the middle of its place"
     wide = [
         np.argwhere(np.abs(part.astype(int) - (200, 180, 120)).max(axis=2) > 60)
         for part in (swapped[15:48], swapped[152:178])
     ]
-    assert wide[0][:, 1].max() < 80, "the short line is at the top"
+    assert 90 < wide[0][:, 1].min() < wide[0][:, 1].max() < 140, "the short line is in the middle of the long one's place"
     assert wide[1][:, 1].max() > 150
     with pytest.raises(CannotPerturbError, match="no other line"):
         copy.swapped_lines(subject(), generator())
-    blocked = replace(lines, lines=(BOX, other, ((100, 152), (180, 152), (180, 176), (100, 176))))
-    with pytest.raises(CannotPerturbError, match="do not fit"):
+    blocked = replace(lines, lines=(BOX, other, ((150, 152), (200, 152), (200, 176), (150, 176))))
+    with pytest.raises(CannotPerturbError, match="fit in the place"):
         copy.swapped_lines(blocked, generator())
 
 

@@ -89,26 +89,36 @@ def faded_line(subject: Subject, ratio: float) -> Perturbed:
 
 
 def swapped_lines(subject: Subject, random: Random) -> Perturbed:
-    """The subject's line and another line of its copy, each in the place of the other. Raises
+    """The subject's line and another line of its copy, each in the middle of the other's place. Raises
     ``CannotPerturbError``."""
-    first = _flat_box(subject.image, subject.copy_line.corners)
     own = subject.copy_line.corners
+    first = _flat_box(subject.image, own)
     others = [line.corners for line in subject.others if not _overlap(first, _box_of(line.corners, subject.image))]
     if not others:
         raise CannotPerturbError("it has no other line of copy that runs level")
-    other = others[int(random.integers(len(others)))]
-    second = _flat_box(subject.image, other)
-    swapped = erased_line(erased_line(subject.image, own).image, other).image
-    rest = [_box_of(corners, subject.image) for corners in subject.lines if corners not in (own, other)]
-    for source, target in ((first, second), (second, first)):
-        left, top, width, height = source
-        x, y = target[0], target[1] + (target[3] - height) // 2
-        place = (x, y, width, height)
-        is_inside = y >= 0 and x + width <= swapped.shape[1] and y + height <= swapped.shape[0]
-        if not is_inside or any(_overlap(place, box) for box in rest):
-            raise CannotPerturbError("two of its lines do not fit in the place of each other")
-        swapped[y : y + height, x : x + width] = subject.image[top : top + height, left : left + width]
-    return Perturbed(swapped)
+    for index in random.permutation(len(others)):
+        other = others[int(index)]
+        second = _flat_box(subject.image, other)
+        rest = [_box_of(corners, subject.image) for corners in subject.lines if corners not in (own, other)]
+        places = (_centered(first, second), _centered(second, first))
+        if all(_is_free(subject.image, place, rest) for place in places) and not _overlap(*places):
+            swapped = erased_line(erased_line(subject.image, own).image, other).image
+            for (left, top, width, height), (x, y, _, _) in zip((first, second), places, strict=True):
+                swapped[y : y + height, x : x + width] = subject.image[top : top + height, left : left + width]
+            return Perturbed(swapped)
+    raise CannotPerturbError("no two of its lines fit in the place of each other")
+
+
+def _centered(box: Box, target: Box) -> Box:
+    """The box with its middle where that of the target is."""
+    return target[0] + (target[2] - box[2]) // 2, target[1] + (target[3] - box[3]) // 2, box[2], box[3]
+
+
+def _is_free(image: Pixels, box: Box, others: Sequence[Box]) -> bool:
+    """Whether a box is inside the image and overlaps none of the others."""
+    left, top, width, height = box
+    is_inside = left >= 0 and top >= 0 and left + width <= image.shape[1] and top + height <= image.shape[0]
+    return is_inside and not any(_overlap(box, other) for other in others)
 
 
 def _flat_box(image: Pixels, corners: Corners) -> Box:
