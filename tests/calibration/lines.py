@@ -210,15 +210,12 @@ def _questions(lines: Mapping[str, Drawn]) -> Iterator[tuple[Entry, str, bool]]:
         yield {"above": [one, two]}, f"above, {apart}", a.bottom <= b.top
         ratio = a.size / b.size
         near = min(abs(ratio - step) for step in (LARGER,)) < 0.05
-        sizes = "1.1 times as large, about" if near else f"{'larger' if ratio > 1 else 'same size or smaller'}"
+        sizes = "about 1.1 times as large" if near else "larger" if ratio > 1 else "of the same size or smaller"
         yield {"larger_than": [one, two]}, f"larger_than, {sizes}", ratio >= LARGER
         if one < two:
-            off = abs(a.left - b.left)
-            yield (
-                {"aligned": [one, two], "edge": "left"},
-                f"aligned, {off:.0f} px apart" if off < 70 else "aligned, farther",
-                off <= 0.01 * SIDE,
-            )
+            is_aligned = abs(a.left - b.left) <= 0.01 * SIDE
+            row = "aligned, up to 10 px apart" if is_aligned else "aligned, 15 px apart or more"
+            yield {"aligned": [one, two], "edge": "left"}, row, is_aligned
 
 
 COLORS = (

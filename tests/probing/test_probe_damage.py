@@ -229,7 +229,9 @@ def test_two_lines_change_places() -> None:
         np.argwhere(np.abs(part.astype(int) - (200, 180, 120)).max(axis=2) > 60)
         for part in (swapped[15:48], swapped[152:178])
     ]
-    assert 90 < wide[0][:, 1].min() < wide[0][:, 1].max() < 140, "the short line is in the middle of the long one's place"
+    assert 90 < wide[0][:, 1].min() < wide[0][:, 1].max() < 140, (
+        "the short line is in the middle of the long one's place"
+    )
     assert wide[1][:, 1].max() > 150
     with pytest.raises(CannotPerturbError, match="no other line"):
         copy.swapped_lines(subject(), generator())

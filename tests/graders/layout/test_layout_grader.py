@@ -11,6 +11,7 @@ from drawn_lines import DrawnLines, rows
 
 from visioneval import Grade, TestCase
 from visioneval.graders.layout import LayoutGrader
+from visioneval.suite.load import load_suite
 
 CONFIG = LayoutGrader(type="layout", key="place")
 
@@ -223,3 +224,22 @@ def test_a_case_without_relations_or_about_a_video_has_no_metrics() -> None:
     video = {"text": {"required": ["A", "B"]}, "layout": [{"above": ["A", "B"]}]}
     case = TestCase.model_validate({"id": "c", "prompt": "p", "task": "video_generation", "expect": video})
     assert CONFIG.metrics(case) == {}
+
+
+def test_rows_of_a_dataset_have_relations(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text(
+        'id,prompt,lines,relations\na,A screen,"[""Total"", ""Pay""]","[{""above"": [""Total"", ""Pay""]}]"\n'
+        'b,A screen,"[""Total"", ""Pay""]","{""left_of"": [""Total"", ""Pay""]}"\n',
+        encoding="utf-8",
+    )
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        "name: d\ncases:\n- dataset: {path: cases.csv, fields: {id: id, prompt: prompt, expect.text.required: lines, expect.layout: relations}}\n"
+        "models: [{provider: mock}]\ngraders: [{key: place, type: layout}]\nverdict: [place]\n",
+        encoding="utf-8",
+    )
+    suite = load_suite(path, run_labels=lambda run: []).suite
+    assert [[relation.kind for relation in case.expect.layout or ()] for case in suite.cases] == [
+        ["above"],
+        ["left_of"],
+    ]
