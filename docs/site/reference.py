@@ -16,10 +16,12 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
+import listings
 import typer
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.preferences import RankedRun
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
@@ -54,6 +56,7 @@ RECORDS = (
     RunInfo,
     visioneval.Summary,
     GateFinding,
+    RankedRun,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -154,7 +157,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures|members|functions|errors|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -187,8 +190,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif block["kind"] == "metrics":
-            body = metrics(block["name"])
+        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
+            body = maker(block["name"])
         else:
             makers = {
                 "commands": command_line,
@@ -196,6 +199,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
                 "settings": settings,
                 "kinds": kinds_of_change,
                 "templates": templates,
+                "functions": listings.functions,
+                "errors": listings.errors,
             }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
