@@ -157,7 +157,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures|members|functions|errors|action)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures|members|functions|errors|layers|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -201,6 +201,7 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
                 "templates": templates,
                 "functions": listings.functions,
                 "errors": listings.errors,
+                "layers": listings.layers,
             }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
