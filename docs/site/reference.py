@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 import typer
+from code_tables import TABLES
 from pydantic import BaseModel
 
 import visioneval
@@ -154,7 +155,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -189,6 +190,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
         elif block["kind"] == "metrics":
             body = metrics(block["name"])
+        elif block["kind"] == "table":
+            body = TABLES[block["name"]]()
         else:
             makers = {
                 "commands": command_line,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -51,7 +52,10 @@ IMPLIED = {("Suite", "graders"), ("Suite", "verdict"), ("Suite", "gates")}
 @cache
 def reference() -> ModuleType:
     """docs/site/reference.py."""
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "site" / "reference.py")
+    site = ROOT / "docs" / "site"
+    if str(site) not in sys.path:
+        sys.path.append(str(site))  # where its other modules are
+    spec = importlib.util.spec_from_file_location("reference", site / "reference.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -38,7 +38,9 @@ class PanelOptions(Frozen):
         "default, or `mean` for numbers.",
     )
     quorum: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="How many judges of a panel must answer. Default: all."
+        default=None,
+        description="How many judges of a panel must answer. Default: all. If fewer do, because one is down, refuses, "
+        "or gives no usable reply, the grader fails.",
     )
 
 
@@ -55,6 +57,15 @@ def combinations_of(metric: Metric) -> tuple[Combine, ...]:
 
 
 ShownPart = Literal["prompt", "criteria", "inputs", "masks", "reference", "output"]
+SHOWN_PARTS: Mapping[ShownPart, str] = {
+    "prompt": "the prompt that graders see, and the region, as variables of the template",
+    "criteria": "the criteria, as a variable of the template",
+    "inputs": "the case's input images, with their roles",
+    "masks": "its masks, in black and white",
+    "reference": "the image of the correct result; not by default",
+    "output": "the output, or both of a pair; required",
+}
+"""What a judge gets of each part, for the reference."""
 ASKED = ("prompt", "criteria")
 """What was asked for, and what makes it good."""
 DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")
