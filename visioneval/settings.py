@@ -39,7 +39,12 @@ BOUNDS = "Bounds"
 ADVANCED = (CLUSTER, DEBUGGING, BOUNDS)
 """The groups that only ``--help-all`` shows."""
 ReuseChoice = Literal["all", "judges", "none"]
-"""Which cached answers are reused; ``judges`` are those about identical images, and measurements."""
+"""Which cached answers are reused:
+
+- ``all``: Outputs, judges' answers and measurements.
+- ``judges``: Judges' answers about identical images, and measurements. Outputs are generated.
+- ``none``: None: all is generated, asked and measured again.
+"""
 
 
 @dataclass(frozen=True, slots=True)

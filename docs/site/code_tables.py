@@ -1,17 +1,18 @@
-"""Tables of lists that the code has: a page has `<!-- table: NAME -->` and `<!-- end of table -->` around one."""
+"""Tables of lists that the code has, mostly for a page with `<!-- table: NAME -->` and `<!-- end of table -->`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from listings import markdown
 
 from visioneval import expressions, rules
 from visioneval.plugins import GRADERS, config_of
+from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.questions import CROWD, JUDGES, ImageLimits
-from visioneval.suite import metrics
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
-from visioneval.suite.entries.judges import SHOWN_PARTS
 from visioneval.suite.labels import BY_TASK, READY, LabelPair, LabelQuestion
 from visioneval.suite.loading.rows import SOURCES
 from visioneval.suite.loading.tables import FORMATS
@@ -19,21 +20,14 @@ from visioneval.suite.plugins import MEMBERS
 from visioneval.types import TaskType
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown."""
-    titles = list(head)
-    lines = [titles, ["---"] * len(titles), *map(list, rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
-
-
 def _meanings(title: str, meanings: Mapping[str, str]) -> str:
-    return table((title, "meaning"), ((f"`{form}`", text) for form, text in meanings.items()))
+    return markdown((title, "meaning"), [(f"`{form}`", text) for form, text in meanings.items()])
 
 
 def graders() -> str:
     """Every type of grader, with what it needs."""
     rows = [(f"[{name}]({name}.md)", *_grader(config_of(GRADERS, name))) for name in GRADERS]
-    return table(("type", "measures", "needs"), [*rows, ("[module:Class](custom.md)", *_grader(CustomGrader))])
+    return markdown(("type", "measures", "needs"), [*rows, ("[module:Class](custom.md)", *_grader(CustomGrader))])
 
 
 def _grader(options: type[BaseGrader]) -> tuple[str, str]:
@@ -58,15 +52,10 @@ def gates() -> str:
     return _meanings("function", {**rules.RATES, **rules.OF_METRIC})
 
 
-def shown_parts() -> str:
-    """What a judge gets of each part of its message."""
-    return table(("part", "what the judge gets"), ((f"`{part}`", text) for part, text in SHOWN_PARTS.items()))
-
-
 def image_limits() -> str:
     """The known limits of judges."""
     head = ("judge, by its model's name", "pixels on a side", "one image", "one request")
-    return table(head, (_limits(limits) for _, limits in JUDGES))
+    return markdown(head, [_limits(limits) for _, limits in JUDGES])
 
 
 def _limits(limits: ImageLimits) -> tuple[str, ...]:
@@ -84,7 +73,7 @@ def rater_questions() -> str:
     """The questions of each preset, and those of a suite without ``labels`` that depend on the task."""
     rows = [(name, question) for name, labels in READY.items() for question in (*labels.questions, *labels.pairs)]
     rows += [(task, question) for task in TaskType for question in BY_TASK if task in question.tasks]
-    return table(("preset or task", "key", "answers", "question"), (_question(*row) for row in rows))
+    return markdown(("preset or task", "key", "answers", "question"), [_question(*row) for row in rows])
 
 
 def _question(name: str, question: LabelQuestion | LabelPair) -> tuple[str, ...]:
@@ -93,12 +82,42 @@ def _question(name: str, question: LabelQuestion | LabelPair) -> tuple[str, ...]
     return f"`{name}`", f"`{question.key}`", answers + " (compared with the verdict)" * compared, question.ask
 
 
+def templates() -> str:
+    """The table of graders' templates: which variables each must show a judge, and which it may use."""
+    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
+    options: dict[str, dict[str, Any]] = {
+        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
+        "alignment": {},
+        "gecko": {"check_questions": True},
+        "text": {"extract": "judge", "describe": True},
+        "pairwise": {},
+    }
+    rows = []
+    for name, given in options.items():
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
+        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
+        for template in grader.judge_templates(case, {"vars": 1}):
+            must, known = template.must_show, contexts[template.name]
+            assert {*must, *template.instead} <= known.keys()
+            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
+            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
+            option = "" if template.option == "template" else f"`{template.option}`, "
+            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
+    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
+
+
+def kinds_of_change() -> str:
+    """The table of what ``probe`` changes."""
+    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
+    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
+    head = ["| kind | change | strengths |", "|---|---|---|"]
+    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "graders": graders,
     "functions of an expression": lambda: _meanings("function", expressions.MEANINGS),
-    "built-in metrics": lambda: _meanings("metric", metrics.MEANINGS),
     "functions of a gate": gates,
-    "parts that a judge sees": shown_parts,
     "limits of judges": image_limits,
     "members of a class": lambda: _meanings("member", MEMBERS),
     "formats of datasets": lambda: _meanings("file", FORMATS),

@@ -16,17 +16,18 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
+import listings
 import typer
-from code_tables import TABLES
+from code_tables import TABLES, kinds_of_change, templates
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.preferences import RankedRun
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, config_of
-from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
@@ -35,7 +36,6 @@ from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
 from visioneval.settings import SETTINGS, Setting
-from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
@@ -55,6 +55,7 @@ RECORDS = (
     RunInfo,
     visioneval.Summary,
     GateFinding,
+    RankedRun,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -155,7 +156,8 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
+    r"action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -188,8 +190,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif block["kind"] == "metrics":
-            body = metrics(block["name"])
+        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
+            body = maker(block["name"])
         elif block["kind"] == "table":
             body = TABLES[block["name"]]()
         else:
@@ -199,6 +201,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
                 "settings": settings,
                 "kinds": kinds_of_change,
                 "templates": templates,
+                "functions": listings.functions,
+                "errors": listings.errors,
             }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
@@ -311,30 +315,6 @@ def metrics(name: str) -> str:
     return "\n".join(["| metric | meaning |", "|---|---|", *rows])
 
 
-def templates() -> str:
-    """The table of graders' templates: which variables each must show a judge, and which it may use."""
-    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
-    options: dict[str, dict[str, Any]] = {
-        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
-        "alignment": {},
-        "gecko": {"check_questions": True},
-        "text": {"extract": "judge", "describe": True},
-        "pairwise": {},
-    }
-    rows = []
-    for name, given in options.items():
-        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
-        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates(case, {"vars": 1}):
-            must, known = template.must_show, contexts[template.name]
-            assert {*must, *template.instead} <= known.keys()
-            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
-            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
-            option = "" if template.option == "template" else f"`{template.option}`, "
-            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
-    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
-
-
 def settings() -> str:
     """Every setting of the functions that run suites, with the flag that means the same."""
     rows = ["| setting | flag | values | default | of | meaning |", "|---|---|---|---|---|---|"]
@@ -376,14 +356,6 @@ def _values(setting: Setting) -> str:
         return "`True`, `False`"
     forms = {"DIR|URL": "path or URL", "FILE": "path", "RUN": "a run, as for `load_run`", "USD": "number"}
     return forms.get(setting.metavar, "text")
-
-
-def kinds_of_change() -> str:
-    """The table of what ``probe`` changes."""
-    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
-    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
-    head = ["| kind | change | strengths |", "|---|---|---|"]
-    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
 
 
 def notebook(text: str) -> str:

@@ -31,13 +31,12 @@ BUILT_IN: Mapping[str, Metric] = {
     "cost_usd": Metric(type="number", range=(0, None), better="lower"),
     "attempts": Metric(type="number", range=(0, None), better="lower"),
 }
-"""Metrics of every generated output, about its generation. A run records those that its suite reads."""
-MEANINGS: Mapping[str, str] = {
-    "seconds": "the duration of all attempts, without waits for limits and retries; images of one call share it evenly",
-    "cost_usd": "the cost, shared in the same way; `null` if the price is unknown",
-    "attempts": "calls started, also failed ones",
-}
-"""What each built-in metric is, for the reference."""
+"""Metrics of every generated output, about its generation. A run records those that its suite reads.
+
+- ``seconds``: The duration of all attempts, without waits for limits and retries. Images of one call share it evenly.
+- ``cost_usd``: The cost, shared in the same way; ``null`` if the price is unknown.
+- ``attempts``: Calls started, also failed ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)

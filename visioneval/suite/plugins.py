@@ -58,8 +58,8 @@ MEMBERS: Mapping[str, str] = {
     "grade(context)": "of a grader: returns a `Grade`",
     "metrics(case)": "of a grader: `{name: Metric}`, or nothing. Without it, the suite needs `writes:`; both must "
     "agree",
-    "generate(request)`, `edit(request)": "of a provider: return a `Generation`. Leave cases of the other task out "
-    "with `tasks`",
+    "generate(request)": "of a provider: returns a `Generation` of an image or a video",
+    "edit(request)": "of a provider: returns a `Generation` of an edit. `tasks` leaves cases of the other task out",
     "ask(question, about)": "of a judge: returns a `Reply`",
     "api_key_env": "the only variable with a key that a suite of a stranger may name in `api_key_env`",
 }

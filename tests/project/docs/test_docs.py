@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import typer
@@ -13,7 +12,6 @@ from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
 from visioneval.plugins import GRADERS, PROVIDERS
 from visioneval.rules import COUNTING, MEASURING
-from visioneval.suite.entries.judges import ShownPart
 from visioneval.suite.loading.tables import SUFFIXES
 from visioneval.suite.metrics import BUILT_IN
 
@@ -40,8 +38,7 @@ def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
     assert in_gates >= {*COUNTING, *(name for name in MEASURING if not name[1:].isdigit()), "p1"}
 
 
-def test_the_tables_of_what_judges_see_and_of_datasets_are_complete() -> None:
-    assert _section("reference/graders/judged.md", "What a judge sees") == set(get_args(ShownPart))
+def test_the_table_of_formats_of_datasets_is_complete() -> None:
     forms = "".join(_section("reference/suite/datasets.md", "Formats"))
     assert [suffix for suffix in SUFFIXES if suffix not in forms] == []
 

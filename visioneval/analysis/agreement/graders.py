@@ -63,6 +63,19 @@ MEASURES = (
     "pearson",
     "pairwise_accuracy",
 )
+"""How well graders agree with people, without those of pairs:
+
+- ``kappa``: Cohen's, of yes or no, `verdict` and words: 0 is chance, 1 perfect.
+- ``quadratic_kappa``: Of a rubric's scale, weighted by squared disagreement.
+- ``accuracy``: Of these: the share of cells on which people and grader agree.
+- ``fail_precision``: Of these, not of words: the share of the cells that the grader fails that people fail too.
+- ``fail_recall``: Of these, not of words: the share of the cells that people fail that the grader fails too.
+- ``spearman``: Correlation of ranks; not of words.
+- ``kendall``: Correlation of the order of pairs (tau-b); not of words.
+- ``pearson``: Linear correlation; not of words.
+- ``pairwise_accuracy``: Share of pairs of cells in people's order, with calibrated ties (acc_eq); not of words. Chance
+  has no fixed value.
+"""
 _ONE_ANSWER = "the raters and the grader give every cell the same answer: the measure is undefined"
 _CONSTANT = "one side gives every cell the same value: the measure is undefined"
 _NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"

@@ -57,15 +57,15 @@ def combinations_of(metric: Metric) -> tuple[Combine, ...]:
 
 
 ShownPart = Literal["prompt", "criteria", "inputs", "masks", "reference", "output"]
-SHOWN_PARTS: Mapping[ShownPart, str] = {
-    "prompt": "the prompt that graders see, and the region, as variables of the template",
-    "criteria": "the criteria, as a variable of the template",
-    "inputs": "the case's input images, with their roles",
-    "masks": "its masks, in black and white",
-    "reference": "the image of the correct result; not by default",
-    "output": "the output, or both of a pair; required",
-}
-"""What a judge gets of each part, for the reference."""
+"""What a judge can get, in the order of its message:
+
+- ``prompt``: The prompt that graders see, and the region, as variables of the template.
+- ``criteria``: The criteria, as a variable of the template.
+- ``inputs``: The case's input images, with their roles.
+- ``masks``: Its masks, in black and white.
+- ``reference``: The image of the correct result; not by default.
+- ``output``: The output, or both of a pair; required.
+"""
 ASKED = ("prompt", "criteria")
 """What was asked for, and what makes it good."""
 DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")
