@@ -31,6 +31,7 @@ from visioneval.plugins import GRADERS, config_of
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
+from visioneval.records.baselines import BaselineHeader
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
@@ -56,6 +57,7 @@ RECORDS = (
     visioneval.Summary,
     GateFinding,
     RankedRun,
+    BaselineHeader,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -197,7 +199,7 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         else:
             makers = {
                 "commands": command_line,
-                "names": python_names,
+                "names": listings.python_names,
                 "settings": settings,
                 "kinds": kinds_of_change,
                 "templates": templates,
@@ -284,28 +286,6 @@ def _range(entry: Mapping[str, Any]) -> str:
 def _sentences(text: str) -> str:
     """A docstring or description as Markdown."""
     return _cell(text).replace("``", "`")
-
-
-def python_names() -> str:
-    """Every public name with its signature and docstring; of a record or a part of a suite, its fields."""
-    lines: list[str] = []
-    for name in visioneval.__all__:
-        value = getattr(visioneval, name)
-        lines += ["", f"## {name}", "", f"```python\n{name}{_signature(value)}\n```", "", inspect.getdoc(value) or ""]
-    return "\n".join(lines) + "\n"
-
-
-def _signature(value: Any) -> str:
-    if inspect.isclass(value) and issubclass(value, BaseModel):
-        return f"({', '.join(info.alias or field for field, info in value.model_fields.items())})"
-    if not callable(value):
-        return ""
-    try:
-        text = str(inspect.signature(value))
-    except ValueError:
-        return "(...)"
-    text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
-    return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
 
 
 def metrics(name: str) -> str:
