@@ -165,7 +165,9 @@ class OneOf(_CaseMetric):
 
     type: Literal["one_of"]
     choices: tuple[Word, ...] = Field(
-        max_length=MOST_CHOICES, description="The words that the judge chooses from, 2 to 100."
+        max_length=MOST_CHOICES,
+        description="The words that the judge chooses from, 2 to 100. They may not differ only in case, and have at "
+        "most one kind of quotes. Answers of judges and raters are read in any case and Unicode form.",
     )
     description: Text = Field(description="What the judge answers with one of the choices.")
 
