@@ -200,27 +200,40 @@ class Disputed(Frozen):
 
 
 class GraderAgreement(Frozen):
-    """The agreement of a metric with the labels of a question.
-
-    ``headline`` names the measure that ``--min`` uses by default. ``ceiling`` is that measure for each rater against
-    the other raters of the same cells, and ``grader_as_rater`` for the grader against the same raters: a grader that is
-    as good as one more rater has the same value. ``split`` cells are left out of the measures that need a clear answer.
-    ``rule`` decides which values of a numeric metric fail.
-    """
+    """The agreement of a metric with the labels of a question."""
 
     metric: str
+    """The metric, or ``verdict``."""
     question: str
+    """The question's key."""
     kind: Kind
+    """What is compared: yes or no, words, the scale of a rubric, or other numbers."""
     cells: int
+    """The cells with labels and a score."""
     split: int
+    """Cells on which raters are evenly split. Kappa, accuracy and FAIL leave them out: an odd number of raters avoids
+    them.
+    """
     unmeasured: int
+    """Labeled cells without a score."""
     headline: str
+    """The measure that ``--min`` uses by default: ``kappa``, ``quadratic_kappa``, or ``spearman`` of other numbers."""
     measures: dict[str, Statistic]
+    """The measures, by name."""
     ceiling: Statistic
+    """The headline measure of each rater against the other raters of the same cells."""
     grader_as_rater: Statistic
+    """The headline measure of the grader against the same raters: one that is as good as one more rater reaches the
+    ceiling.
+    """
     rule: str | None
+    """What decides which values of a scale or number fail: the suite's first rule over the metric that applies to all
+    cells.
+    """
     confusion: Confusion | None
+    """The cells by what people and grader say."""
     disputed: tuple[Disputed, ...]
+    """The largest disagreements."""
 
     @property
     def left_out(self) -> LeftOut:
