@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 import listings
 import typer
+from code_tables import TABLES, kinds_of_change, templates
 from pydantic import BaseModel
 
 import visioneval
@@ -30,7 +31,6 @@ from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, config_of
-from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
@@ -40,7 +40,6 @@ from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
 from visioneval.settings import SETTINGS, Setting
-from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
@@ -166,7 +165,8 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures|members|functions|errors|action)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
+    r"action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -201,6 +201,8 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
         elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
             body = maker(block["name"])
+        elif block["kind"] == "table":
+            body = TABLES[block["name"]]()
         else:
             makers = {
                 "commands": command_line,
@@ -300,30 +302,6 @@ def metrics(name: str) -> str:
     return "\n".join(["| metric | meaning |", "|---|---|", *rows])
 
 
-def templates() -> str:
-    """The table of graders' templates: which variables each must show a judge, and which it may use."""
-    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
-    options: dict[str, dict[str, Any]] = {
-        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
-        "alignment": {},
-        "gecko": {"check_questions": True},
-        "text": {"extract": "judge", "describe": True},
-        "pairwise": {},
-    }
-    rows = []
-    for name, given in options.items():
-        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
-        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates(case, {"vars": 1}):
-            must, known = template.must_show, contexts[template.name]
-            assert {*must, *template.instead} <= known.keys()
-            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
-            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
-            option = "" if template.option == "template" else f"`{template.option}`, "
-            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
-    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
-
-
 def settings() -> str:
     """Every setting of the functions that run suites, with the flag that means the same."""
     rows = ["| setting | flag | values | default | of | meaning |", "|---|---|---|---|---|---|"]
@@ -365,14 +343,6 @@ def _values(setting: Setting) -> str:
         return "`True`, `False`"
     forms = {"DIR|URL": "path or URL", "FILE": "path", "RUN": "a run, as for `load_run`", "USD": "number"}
     return forms.get(setting.metavar, "text")
-
-
-def kinds_of_change() -> str:
-    """The table of what ``probe`` changes."""
-    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
-    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
-    head = ["| kind | change | strengths |", "|---|---|---|"]
-    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
 
 
 def notebook(text: str) -> str:

@@ -151,9 +151,11 @@ class CaseDiversity(Frozen):
     are the images of the run's cells.
     """
     distance: Annotated[Number, Field(ge=0, le=2)] | None
-    """Mean of 1 - SSIM over all pairs, 0 to 2; ``null`` if there is an ``error``."""
+    """Mean over all pairs of 1 - SSIM, after one image is scaled and aligned to the other: 0 (identical) to 2. It
+    compares brightness, not color. ``null`` if there is an ``error``."""
     delta_e: Annotated[Number, Field(ge=0)] | None
-    """Mean CIEDE2000 over all pairs, 0 and up; ``null`` if there is an ``error``."""
+    """Mean over all pairs of the mean color difference (CIEDE2000): 0 is identical, 1 is just noticeable. ``null`` if
+    there is an ``error``."""
     error: str | None = None
     """``null``, or why a pair could not be compared."""
 

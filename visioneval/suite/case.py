@@ -136,7 +136,8 @@ class Expect(Frozen):
     alpha: Alpha | None = Field(
         default=None,
         description="`true`: the output must have transparent pixels; `false`: it must have none; `any`: it may. "
-        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`.",
+        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`. Write `any` "
+        "for edits that fill the background, or use the transparency of the image as a mask.",
     )
     aligned: YesNo = Field(
         default=True, description="`false` marks a counter-example: a prompt that the image does not match."
@@ -269,7 +270,9 @@ class TestCase(_CaseFields):
     )
     output_of: CaseId | None = Field(
         default=None,
-        description="Another case. This one generates nothing: the outputs of the other are graded against its prompt.",
+        description="Another case, or one of its turns. This one generates nothing: the outputs of the other are "
+        "graded against its prompt. It has the task, inputs and samples of the other, and is an ERROR or refused if "
+        "that is. `--case` and `--tag` select both.",
     )
 
     @classmethod

@@ -142,7 +142,8 @@ class GeckoGrader(BaseGrader, PanelOptions):
     on_unanswered: Literal["error", "wrong", "skip"] = Field(
         default="error",
         description="How a question counts that has no usable answer after one retry: `error`: its scores are `null`; "
-        "`wrong`; `skip`: it is left out.",
+        "`wrong`; `skip`: it is left out. After a failed call or an unreadable reply, scores are `null` with any of "
+        "these.",
     )
     on_bad_dependency: Literal["error", "drop", "drop_all"] = Field(
         default="error",

@@ -216,7 +216,7 @@ class Zoom(Frozen):
 
 
 class RubricGrader(ShowingGrader):
-    """A judge's scores against a rubric."""
+    """A judge's scores, by metrics that you describe."""
 
     model_config = ConfigDict(serialize_by_alias=True)
     grades_records: ClassVar[bool] = True
@@ -239,7 +239,11 @@ class RubricGrader(ShowingGrader):
         description="Number of times to ask, best odd; the score is the majority, the most frequent word or the "
         "median.",
     )
-    per_metric: bool = Field(default=False, description="true: one call, and one reason, for each metric.")
+    per_metric: bool = Field(
+        default=False,
+        description="`true`: one call, and one reason, for each metric and vote. Use it if scores that should differ "
+        "move together, or if a metric agrees less with raters than alone: an unreadable reply then loses one metric.",
+    )
     zoom: Zoom | None = Field(
         default=None, description="Let the judge ask for crops of any image, which are stored next to it."
     )
