@@ -39,7 +39,7 @@ def _grader(options: type[BaseGrader]) -> tuple[str, str]:
     if options.runs_code:
         needs.append("`--trust-suite`, or its package")
     text = " ".join((options.__doc__ or "").split()).replace("``", "`")
-    return text, ", ".join(filter(None, needs))
+    return text, "; ".join(filter(None, needs))
 
 
 def _extra(options: type[BaseGrader], task: TaskType) -> str | None:

@@ -79,8 +79,9 @@ class LocalityGrader(RegisteringGrader):
         ".redraw": "with `redrawn`: the difference (CIE76) that nine of ten windows do not exceed",
         ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
         ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",
-        ".isolated_change": "with `reencode`, unless the output was encoded again: the pixels of the largest change "
-        "that stands alone",
+        ".isolated_change": "with `reencode`: the pixels of the largest change that stands alone. Missing if the "
+        "output was encoded again (`details.encoded_again` says why); `compare` may then need `--allow "
+        "missing-metrics`",
     }
 
     type: Literal["locality"]

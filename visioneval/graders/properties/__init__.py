@@ -87,7 +87,7 @@ class VideoGrader(BaseGrader):
     }
     meanings: ClassVar[Mapping[str, str]] = {
         "": "size, duration, frame rate and sound are as expected, and no limit is exceeded",
-        ".size": "for cases that expect a size: whether it is right",
+        ".size": "with `expect.size` or `expect.aspect_ratio`, which is compared within 1 %: whether it is right",
         ".duration_s": "seconds from the first frame to the end of the last, without longer sound",
         ".width": "pixels, as players turn the video",
         ".height": "pixels, as players turn the video",
