@@ -67,9 +67,10 @@ MEASURES = (
 
 - ``kappa``: Cohen's, of yes or no, `verdict` and words: 0 is chance, 1 perfect.
 - ``quadratic_kappa``: Of a rubric's scale, weighted by squared disagreement.
-- ``accuracy``: Of these: the share of cells on which people and grader agree.
-- ``fail_precision``: Of these, not of words: the share of the cells that the grader fails that people fail too.
-- ``fail_recall``: Of these, not of words: the share of the cells that people fail that the grader fails too.
+- ``accuracy``: Of yes or no, `verdict`, words and scales: the share of cells on which people and grader agree.
+- ``fail_precision``: Of yes or no, `verdict` and scales: of the cells that the grader fails, the share that people
+  fail.
+- ``fail_recall``: The reverse: of the cells that people fail, the share that the grader fails.
 - ``spearman``: Correlation of ranks; not of words.
 - ``kendall``: Correlation of the order of pairs (tau-b); not of words.
 - ``pearson``: Linear correlation; not of words.
