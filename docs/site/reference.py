@@ -22,8 +22,11 @@ from code_tables import TABLES, kinds_of_change, templates
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.agreement.graders import GraderAgreement
+from visioneval.analysis.agreement.judges import AnchorMatch
 from visioneval.analysis.preferences import RankedRun
 from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.judges import JudgeCard, PairCard
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
@@ -58,6 +61,10 @@ RECORDS = (
     GateFinding,
     RankedRun,
     BaselineHeader,
+    GraderAgreement,
+    JudgeCard,
+    PairCard,
+    AnchorMatch,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
