@@ -28,7 +28,8 @@ class PropertiesGrader(BaseGrader):
         ".format": "with `expect.format`: whether it is right",
         ".alpha": "with `expect.alpha: true` or `false`, and for edits of an image that has transparent pixels: "
         "whether the output has some as asked; a pixel is transparent if its alpha is below 250 of 255, as lossy "
-        "encoders turn 255 into 254",
+        "encoders turn 255 into 254; palettes, 16 bits per channel and gray with alpha count like any other alpha "
+        "channel",
         ".blank": "whether it is one flat color on white and on black",
     }
 

@@ -213,7 +213,7 @@ class Zoom(Frozen):
     """Lets a judge request crops of the images."""
 
     max_crops: Annotated[int, Field(ge=1, le=50)] = Field(
-        default=6, description="The most crops that a judge may ask for."
+        default=6, description="The most crops that a judge may ask for. Each has at most 1,024 pixels on a side."
     )
 
 
