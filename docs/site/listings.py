@@ -10,6 +10,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
 from enum import Enum
 from importlib import import_module
 from itertools import pairwise
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
+from pydantic import BaseModel
 
 import visioneval
 
@@ -56,7 +58,7 @@ def members(path: str) -> str:
         below = dict(_docstrings(inspect.getsource(import_module(module)), inside=False)).get(name, "")
         meanings = dict(re.findall(r"^- ``(.+?)``: (.+?)(?=^- |^$|\Z)", below, re.MULTILINE | re.DOTALL))
         known = [str(item) for item in get_args(value) or value]
-        if [text for text in meanings if text.islower()] != known:
+        if [text for text in meanings if text in known or text.islower()] != known:
             raise ValueError(f"{path}: its docstring has {list(meanings)}, and its values are {known}")
     if bare := [text for text, meaning in meanings.items() if not meaning]:
         raise ValueError(f"{path}: no docstring below {', '.join(bare)}")
@@ -84,6 +86,46 @@ def _function(name: str) -> tuple[str, str, str]:
     (does,) = re.findall(r"\A.+?\.(?=\s|$)", inspect.getdoc(function) or "", re.DOTALL)
     returned = str(inspect.signature(function).return_annotation)
     return f"[`{'await ' * inspect.iscoroutinefunction(function)}{name}(...)`](python.md#{name})", does, f"`{returned}`"
+
+
+def python_names() -> str:
+    """Every public name with its signature and docstring; of a record or a part of a suite, its fields.
+
+    Of the result of a function, also its attributes and methods.
+    """
+    lines: list[str] = []
+    for name in visioneval.__all__:
+        value = getattr(visioneval, name)
+        lines += ["", f"## {name}", "", f"```python\n{name}{_signature(value)}\n```", "", inspect.getdoc(value) or ""]
+        if attributes := list(_attributes(value)):
+            lines += ["", *(f"- `{attribute}`: {cell(text)}" for attribute, text in attributes)]
+    return "\n".join(lines) + "\n"
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, str]]:
+    """The attributes and methods of a dataclass that have a docstring."""
+    if not is_dataclass(value) or not inspect.isclass(value):
+        return
+    yield from _docstrings(inspect.getsource(value), inside=True)
+    for name, member in vars(value).items():
+        function = member.fget if isinstance(member, property) else getattr(member, "func", member)
+        if not name.startswith("_") and inspect.isfunction(function) and function.__doc__:
+            own = inspect.signature(function)
+            taken = own.replace(parameters=list(own.parameters.values())[1:], return_annotation=own.empty)
+            yield f"{name}{taken if member is function else ''}".replace("'", ""), function.__doc__
+
+
+def _signature(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, BaseModel):
+        return f"({', '.join(info.alias or field for field, info in value.model_fields.items())})"
+    if not callable(value):
+        return ""
+    try:
+        text = str(inspect.signature(value))
+    except ValueError:
+        return "(...)"
+    text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
+    return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
 
 
 def errors() -> str:
