@@ -209,7 +209,7 @@ def _questions(lines: Mapping[str, Drawn]) -> Iterator[tuple[Entry, str, bool]]:
         apart = "less than half a font size apart" if gap < 0.5 else "farther apart"
         yield {"above": [one, two]}, f"above, {apart}", a.bottom <= b.top
         ratio = a.size / b.size
-        near = min(abs(ratio - step) for step in (LARGER,)) < 0.05
+        near = abs(ratio - LARGER) < 0.05
         sizes = "about 1.1 times as large" if near else "larger" if ratio > 1 else "of the same size or smaller"
         yield {"larger_than": [one, two]}, f"larger_than, {sizes}", ratio >= LARGER
         if one < two:

@@ -53,7 +53,9 @@ class InputImage(Frozen):
     role: Name = Field(
         default=BASE_ROLE,
         description="What the image is for, such as garment. People and judges see further images with the role base "
-        "as `image 2`, `image 3`.",
+        "as `image 2`, `image 3`. For a video, the first image is the first frame, and one with the role `last_frame` "
+        "the last (Veo and Gemini Omni); further images, and the roles `reference` and `style`, show what is to appear "
+        "or how it looks.",
     )
 
 
@@ -148,7 +150,8 @@ class Expect(Frozen):
     alpha: Alpha | None = Field(
         default=None,
         description="`true`: the output must have transparent pixels; `false`: it must have none; `any`: it may. "
-        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`.",
+        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`. Write `any` "
+        "for edits that fill the background, or use the transparency of the image as a mask.",
     )
     aligned: YesNo = Field(
         default=True, description="`false` marks a counter-example: a prompt that the image does not match."
@@ -281,7 +284,9 @@ class TestCase(_CaseFields):
     )
     output_of: CaseId | None = Field(
         default=None,
-        description="Another case. This one generates nothing: the outputs of the other are graded against its prompt.",
+        description="Another case, or one of its turns. This one generates nothing: the outputs of the other are "
+        "graded against its prompt. It has the task, inputs and samples of the other, and is an ERROR or refused if "
+        "that is. `--case` and `--tag` select both.",
     )
 
     @classmethod
@@ -412,7 +417,7 @@ class PromptEntry(Frozen):
     when: When | None = Field(
         default=None,
         description="Only these cases have cells with this prompt. Default: all. Every case must match one of the "
-        "entries.",
+        "entries. For a comparison, the other cells are missing: use `--tag`, or `--allow missing-cells`.",
     )
     graded_as: Literal["case", "sent"] = Field(
         default="case",

@@ -60,6 +60,13 @@ def test_each_model_is_on_one_page() -> None:
     assert reference().models().keys() - {block["name"] for block in blocks} == set()
 
 
+def test_each_table_is_on_one_page() -> None:
+    blocks = [
+        block for text in PAGES.values() for block in reference().BLOCK.finditer(text) if block["kind"] == "table"
+    ]
+    assert sorted(block["name"] for block in blocks) == sorted(reference().TABLES)
+
+
 def test_each_key_has_a_type_and_a_sentence() -> None:
     rows = [
         (name, *re.split(r"(?<!\\) \| ", line[2:-2]))
