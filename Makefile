@@ -44,7 +44,7 @@ $(DEMO): pyproject.toml
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,svg,gcs,s3,hf,parquet,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,svg,codes,gcs,s3,hf,parquet,label]" --group dev
 	touch $(DEMO) $(READY)
 
 $(AXE): tests/support/axe/package-lock.json

@@ -126,11 +126,14 @@ def test_each_key_is_in_an_example() -> None:
         ("locality", [{}, {"tolerance": "redrawn"}]),
         ("reference", [{}]),
         ("properties", [{}]),
+        ("palette", [{}]),
+        ("codes", [{}]),
         ("video", [{}]),
     ],
 )
 def test_each_metric_of_a_grader_is_in_its_table(name: str, forms: list[dict[str, Any]]) -> None:
     expect = {"text": {"required": ["Sale"], "extra": "forbid"}, "size": "64x64", "format": "png", "alpha": True}
+    expect |= {"palette": ["#FFFFFF"], "codes": "none"}
     case = {
         "id": "one",
         "prompt": "A wall",
