@@ -230,7 +230,6 @@ _PROBED = {
     "gpt4o_37.png": "GitHub",
     "gpt4o_59.png": "LONDON",
     "any_ref16.jpeg": None,
-    "nano_pro_case32_output.jpg": "Sam Altman",
     "drawn_lc_c2.png": None,
     "drawn_smallq_14.jpg": None,
 }
@@ -246,7 +245,7 @@ def _probe(name: str) -> int:
         lines = [line for line in truth[file] if truth[file].count(line) == 1][:_MOST_LINES]
         if name not in file:
             continue
-        layout: list[Entry] = [{"above": pair} for pair in pairwise(lines)] if file not in _NOT_IN_ROWS else []
+        layout: list[Entry] = [{"above": pair} for pair in pairwise(lines)]
         layout += [{"larger_than": [largest, *(line for line in lines if line != largest)]}] if largest else []
         expect = {"text": {"required": lines}, **({"layout": layout} if layout else {})}
         output = str(SHARED / "images" / file)
@@ -281,9 +280,6 @@ def _probe(name: str) -> int:
         print("\n".join(result.notes))
     return 0
 
-
-_NOT_IN_ROWS = ("nano_pro_case32_output.jpg",)
-"""Images with lines beside each other."""
 
 COLORS = (
     ("#000000", "#ffffff"),
