@@ -53,6 +53,8 @@ GRADERS: Mapping[str, Part] = {
     "reference": _part("graders.pixels", "ReferenceGrader", ".reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", ".grader:Properties"),
     "video": _part("graders.properties", "VideoGrader", ".video:Video"),
+    "palette": _part("graders.palette", "PaletteGrader", ".grader:Palette"),
+    "codes": _part("graders.codes", "CodesGrader", ".grader:Codes"),
     "diversity": _part("graders.pixels", "DiversityGrader", ".reference:Diversity"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", ".grader:Pairwise"),
 }

@@ -48,6 +48,12 @@ def subject(image: np.ndarray | None = None, mime: str = "image/png", **changes:
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
+def branded() -> Subject:
+    """A larger scene, whose case has a palette and forbids codes."""
+    expect = Expect(palette=("#C8B478", "#281E5A", "#B42828", "#145A3C"), codes="none")  # type: ignore[arg-type]
+    return subject(scene((600, 540)), expect=expect)
+
+
 def generator() -> np.random.Generator:
     return np.random.default_rng(7)
 
@@ -66,7 +72,7 @@ def difference(image: np.ndarray, other: np.ndarray | None = None) -> np.ndarray
 def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None:
     unrestricted = subject(expect=Expect(text=ExpectText(required=(TEXT,), extra="forbid")))
     for level in kind.levels:
-        for before in (unrestricted, subject()):
+        for before in (unrestricted, subject(), branded()):
             try:
                 files = [perturbed(kind, level, before, "seed") for _ in range(2)]
             except CannotPerturbError:
@@ -83,7 +89,9 @@ def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None
 def test_damage_grows_with_its_strength(kind: Kind) -> None:
     if kind.name in ("pixels.alpha", "pixels.size", "pixels.format"):
         return
-    sums = [difference(changed(kind.name, at)).astype(float).sum() for at in range(len(kind.levels))]
+    of = branded() if kind.name in ("pixels.off_palette", "pixels.code", "pixels.painted_code") else subject()
+    images = [changed(kind.name, at, of=of) for at in range(len(kind.levels))]
+    sums = [difference(image, of.image).astype(float).sum() for image in images]
     assert all(weak < strong * 1.2 for weak, strong in pairwise(sums)), sums
     assert sums[-1] > 0
 

@@ -30,9 +30,10 @@ NO_BUDGET = 0.000001
 
 @dataclass(frozen=True, repr=False)
 class FinishedRun(Run):
-    """A run that has just ended, with its comparison with the ``baseline`` of a run until its gates are decided."""
+    """A run that has just ended."""
 
     comparison: ComparisonResult | None = None
+    """With its ``baseline``, if it has one."""
 
     @classmethod
     def of(cls, run: Run) -> Self:

@@ -20,7 +20,7 @@ from PIL import Image, ImageFilter
 
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing import copy, pixels
+from visioneval.probing import additions, copy, pixels
 from visioneval.probing.subject import (
     CannotPerturbError,
     Mask,
@@ -328,6 +328,24 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("pixels.format", "another file format than the case expects", (YES,), _other_format),
     Kind("pixels.blank", "one flat color", (YES,), _on_pixels(pixels.blank)),
+    Kind(
+        "pixels.off_palette",
+        "where the case has a palette: a disk of this share of the image in a color far from it",
+        _levels(_PERCENT, 0.5, 1, 3, 10, scale=0.01),
+        additions.off_palette,
+    ),
+    Kind(
+        "pixels.code",
+        "where the case has `codes`: one more QR code, this share of the shorter side wide",
+        _levels(_PERCENT, 15, 20, 30, scale=0.01),
+        additions.added_code,
+    ),
+    Kind(
+        "pixels.painted_code",
+        "the same with nothing to read between its corners, as models paint it",
+        _levels(_PERCENT, 15, 20, 30, scale=0.01),
+        additions.painted_code,
+    ),
     Kind(
         "copy.erased",
         "a line of the copy erased",

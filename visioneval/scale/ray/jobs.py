@@ -117,6 +117,7 @@ def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -
     log = settings.log_file
     needs = {
         "ocr": any(grader.type_name == "text" for grader in plan.suite.graders),
+        "codes": any(grader.type_name == "codes" for grader in plan.suite.graders),
         "video": any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases),
     }
     return Assignment(
