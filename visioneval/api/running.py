@@ -44,7 +44,7 @@ class FinishedRun(Run):
     def exit_code(self) -> int:
         """That of the run, or the more severe one of its comparison."""
         compared = [] if self.comparison is None else [self.comparison.exit_code]
-        return ExitCode.most_severe([self.summary.exit_code, *compared])
+        return int(ExitCode.most_severe([self.summary.exit_code, *compared]))
 
 
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> FinishedRun:

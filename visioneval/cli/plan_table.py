@@ -38,8 +38,8 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
         console.print(f"... and {len(plan.runs) - MAX_MODEL_RUNS:,} more; 'visioneval plan --json' lists all")
     console.print()
     _print_cases(plan, console)
-    rows = [*_work(plan, suite_plan.estimate), *_until(suite_plan.until), *_must_detect(suite_plan.must_detect)]
-    console.print(key_values(rows))
+    figures = [*_work(plan, suite_plan.estimate), *_until(suite_plan.until), *_must_detect(suite_plan.must_detect)]
+    console.print(key_values(figures))
     if suite_plan.sizes is not None:
         print_sizes(suite_plan.sizes, console)
     if suite_plan.gate is not None:

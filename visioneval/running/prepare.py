@@ -199,7 +199,7 @@ def prepare_run(plan: Plan, components: Components, options: RunOptions) -> Prep
         plan = replace(plan, drawn=stored.drawn)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if until is not None:
-        record = first_record(plan, until, stored and stored.until_decided)
+        record = first_record(plan, until, None if stored is None else stored.until_decided)
         info = info.model_copy(update={"until_decided": record})
     if options.resume is None:
         writer = create_run(options.suite.runs, info)

@@ -54,8 +54,8 @@ def check_until(plan: Plan, until: UntilOptions, info: RunInfo, *, is_on_cluster
         raise UsageError(f"--until-decided: {has}: use --max-samples {first + 1} or more, or fewer --samples")
     if problem := sampled_suite_problem(plan.suite):
         raise UsageError(f"--until-decided: {problem}")
-    if problem := cell_problem(with_most_samples(plan, most).suite, plan.runs):
-        raise UsageError(f"--max-samples {most}: {problem}")
+    if too_many := cell_problem(with_most_samples(plan, most).suite, plan.runs):
+        raise UsageError(f"--max-samples {most}: {too_many}")
     if until.baseline is not None:
         _check_baseline(plan, until.baseline)
     else:

@@ -40,8 +40,8 @@ SampledCases = Mapping[tuple[str, str], int]
 """The samples of cases, by their ID (of turns without the number) and model run."""
 LAST_LOOK = 0.015
 """The part of a bound's error rate of 2.5 % that is for the look at all samples; the other looks share the rest."""
-LUCK = 1.28
-"""Standard errors of noise that may have kept a value from its limit: nine of ten are smaller."""
+LUCK = 2.0
+"""Standard errors of noise that may have kept a value from its limit: 39 of 40 are smaller."""
 _RATES = ("pass_rate", "refusal_rate", "rate")
 
 
