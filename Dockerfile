@@ -12,7 +12,7 @@ COPY prompts /source/prompts
 COPY suites /source/suites
 COPY visioneval /source/visioneval
 RUN python -m venv /opt/visioneval \
-    && /opt/visioneval/bin/pip install --no-cache-dir "/source[ocr,video,svg,parquet,hf,gcs,s3,label]"
+    && /opt/visioneval/bin/pip install --no-cache-dir "/source[ocr,video,svg,codes,parquet,hf,gcs,s3,label]"
 
 FROM python:3.13-slim
 COPY --from=build /opt/visioneval /opt/visioneval

@@ -49,11 +49,17 @@ def _bound(name: str, default: int, text: str) -> Bound:
 
 
 MEGAPIXELS = _bound("max_megapixels", 50, "Maximum megapixels of one image, and of all images in memory at once.")
-CELLS = _bound("max_cells", 1_000_000, "Maximum cells in one suite.")
+CELLS = _bound("max_cells", 1_000_000, "Maximum cells in one suite, and rows of a dataset.")
 MODEL_RUNS = _bound("max_model_runs", 10_000, "Maximum model runs in one suite, with grids expanded.")
-TEMPLATE_STEPS = _bound("max_template_steps", 1_000_000, "Maximum steps to render one template.")
+TEMPLATE_STEPS = _bound(
+    "max_template_steps", 1_000_000, "Maximum steps to render one template; all of a suite: 50 times."
+)
 REPLY_MB = _bound("max_reply_mb", 64, "Maximum megabytes of one provider reply, decompressed.")
-VIDEO_GIGAPIXELS = _bound("max_video_gigapixels", 20, "Maximum gigapixels of all frames of one video that is measured.")
+VIDEO_GIGAPIXELS = _bound(
+    "max_video_gigapixels",
+    20,
+    "Maximum gigapixels of all frames of one video that is measured: 20 are 5 minutes of 1080p.",
+)
 ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB, VIDEO_GIGAPIXELS)
 
 

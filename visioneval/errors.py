@@ -38,12 +38,17 @@ class ExitCode(IntEnum):
     """What a command exits with."""
 
     PASSED = 0
+    """All gates passed."""
     GATE_FAILED = 1
+    """A gate failed, in a run or in a comparison."""
     USAGE = 2
     """Wrong usage, or an invalid suite or run."""
     INCOMPLETE = 3
-    """Something was not measured, or the run could not continue."""
+    """Incomplete: errors above their gate; a gate that cannot tell, had nothing to measure, or left out more than 5 %
+    of its cells; a pair that could not be judged; an incomplete run in a comparison; or a run that could not continue
+    or be written."""
     INTERRUPTED = 130
+    """Interrupted."""
 
     @classmethod
     def most_severe(cls, codes: Iterable[int]) -> ExitCode:
@@ -53,13 +58,13 @@ class ExitCode(IntEnum):
 
 
 class VisionEvalError(Exception):
-    """An error that is reported in one line, without a traceback."""
+    """Any error that a user can cause: one line, without a traceback. The base of all others."""
 
     exit_code = ExitCode.USAGE
 
 
 class UsageError(VisionEvalError):
-    """A flag, a name or a path on the command line that does not exist or is not valid."""
+    """A flag, a setting, a name or a path that does not exist or is not valid."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,7 +93,7 @@ TRUST_HINT = "pass --trust-suite if you trust this suite"
 
 
 class SuiteError(VisionEvalError):
-    """A suite that cannot be run, with all of its problems. The message has a line for each that is listed."""
+    """A suite that cannot be run. ``problems`` has each ``Problem``; the message has a line for each that is listed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -117,7 +122,7 @@ class TrackerError(VisionEvalError):
 
 
 class StoppedError(VisionEvalError):
-    """A run that cannot continue. Its records are complete up to this point."""
+    """A run that cannot continue: the base of the errors below. Its records are complete up to this point."""
 
     exit_code = ExitCode.INCOMPLETE
 
@@ -131,7 +136,7 @@ class AuthError(StoppedError):
 
 
 class QuotaError(AuthError):
-    """A provider that refuses all calls of a key whose quota or credit is spent."""
+    """An ``AuthError``: the provider refuses all calls of a key whose quota or credit is spent."""
 
 
 class BudgetError(StoppedError):

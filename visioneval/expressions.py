@@ -126,6 +126,19 @@ FUNCTIONS: Mapping[str, int | None] = {
     **dict.fromkeys(("clip", "where"), 3),
 }
 """The functions, each with the number of its arguments; ``None`` for one or more."""
+MEANINGS: Mapping[str, str] = {
+    "min(a, ...)": "the lowest value",
+    "max(a, ...)": "the highest value",
+    "mean(a, ...)": "the mean",
+    "gmean(a, ...)": "the geometric mean: 0 if a value is 0",
+    "sqrt(a)": "the square root",
+    "abs(a)": "the value without its sign",
+    "clip(a, low, high)": "`a`, but at least `low` and at most `high`",
+    "where(condition, a, b)": "`a` if the condition is true, else `b`; the other one is not evaluated, so "
+    "`where(b > 0, a / b, 0)` never divides by 0",
+    "tag(name)": "whether the case has the tag",
+}
+"""What each function is, for the reference, by its form."""
 
 
 def names_in(node: Node) -> Iterator[str]:

@@ -13,12 +13,18 @@ from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES: Mapping[str, tuple[str, ...]] = {"ocr": ("rapidocr", "onnxruntime"), "video": ("av",), "svg": ("resvg_py",)}
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "ocr": ("rapidocr", "onnxruntime"),
+    "video": ("av",),
+    "svg": ("resvg_py",),
+    "codes": ("zxingcpp",),
+}
 """The modules of the extras that graders need."""
 _USES: Mapping[str, str] = {
     "ocr": "reading text needs RapidOCR",
     "video": "videos need an extra",
     "svg": "SVGs need an extra",
+    "codes": "reading QR codes and bar codes needs an extra",
 }
 _USER = re.compile(r"(?<=://)(?!git@[^/@]*/)[^/?#\s]*@")
 """User and password of an address, in which ``@`` may occur. The user ``git`` is no secret, and SSH needs it."""

@@ -29,7 +29,21 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 _OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
-COUNTING = ("pass_rate", "error_rate", "unmeasured_rate", "refusal_rate")
+RATES: Mapping[str, str] = {
+    "pass_rate": "PASS of PASS and FAIL",
+    "error_rate": "ERROR of all cells",
+    "unmeasured_rate": "of all cells, those with a failed grader that is not optional, also FAIL",
+    "refusal_rate": "refusals of the cells that were generated or refused",
+}
+"""The functions of a gate that count cells, and what they count."""
+OF_METRIC: Mapping[str, str] = {
+    "mean(METRIC)": "the mean of a number",
+    "rate(METRIC)": "the share of yes of a yes-or-no metric",
+    "p1(METRIC)": "a quantile, up to `p99(METRIC)`",
+    "separation(METRIC)": "the mean of aligned cells minus that of counter-examples",
+}
+"""The functions of a gate that are about a metric, for the reference, by their form."""
+COUNTING = tuple(RATES)
 MEASURING = ("mean", "rate", "separation", *(f"p{percent}" for percent in range(1, 100)))
 WEIGHTABLE = ("pass_rate", "mean", "rate")
 """The functions whose value can be weighted by tag."""

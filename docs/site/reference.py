@@ -16,25 +16,30 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
+import listings
 import typer
+from code_tables import TABLES, kinds_of_change, templates
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.agreement.graders import GraderAgreement
+from visioneval.analysis.agreement.judges import AnchorMatch
+from visioneval.analysis.preferences import RankedRun
 from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.judges import JudgeCard, PairCard
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
 from visioneval.plugins import GRADERS, config_of
-from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
+from visioneval.records.baselines import BaselineHeader
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
 from visioneval.settings import SETTINGS, Setting
-from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
 from visioneval.suite.model import suite_schema
@@ -54,6 +59,12 @@ RECORDS = (
     RunInfo,
     visioneval.Summary,
     GateFinding,
+    RankedRun,
+    BaselineHeader,
+    GraderAgreement,
+    JudgeCard,
+    PairCard,
+    AnchorMatch,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -154,7 +165,8 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 
 BLOCK = re.compile(
-    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|templates|figures)"
+    r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
+    r"layers|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -187,15 +199,20 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif block["kind"] == "metrics":
-            body = metrics(block["name"])
+        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
+            body = maker(block["name"])
+        elif block["kind"] == "table":
+            body = TABLES[block["name"]]()
         else:
             makers = {
                 "commands": command_line,
-                "names": python_names,
+                "names": listings.python_names,
                 "settings": settings,
                 "kinds": kinds_of_change,
                 "templates": templates,
+                "functions": listings.functions,
+                "errors": listings.errors,
+                "layers": listings.layers,
             }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"
@@ -279,57 +296,11 @@ def _sentences(text: str) -> str:
     return _cell(text).replace("``", "`")
 
 
-def python_names() -> str:
-    """Every public name with its signature and docstring; of a record or a part of a suite, its fields."""
-    lines: list[str] = []
-    for name in visioneval.__all__:
-        value = getattr(visioneval, name)
-        lines += ["", f"## {name}", "", f"```python\n{name}{_signature(value)}\n```", "", inspect.getdoc(value) or ""]
-    return "\n".join(lines) + "\n"
-
-
-def _signature(value: Any) -> str:
-    if inspect.isclass(value) and issubclass(value, BaseModel):
-        return f"({', '.join(info.alias or field for field, info in value.model_fields.items())})"
-    if not callable(value):
-        return ""
-    try:
-        text = str(inspect.signature(value))
-    except ValueError:
-        return "(...)"
-    text = re.sub(r"<function [\w.]*?(\w+|<lambda>) at 0x\w+>", r"\1", text)  # an address differs in each process
-    return text.replace("visioneval.", "").replace("'", "").replace("<lambda>", "...")
-
-
 def metrics(name: str) -> str:
     """The table of what a type of grader writes."""
     meanings: Mapping[str, str] = config_of(GRADERS, name).meanings
     rows = [f"| `<key>{suffix}` | {meaning} |" for suffix, meaning in meanings.items()]
     return "\n".join(["| metric | meaning |", "|---|---|", *rows])
-
-
-def templates() -> str:
-    """The table of graders' templates: which variables each must show a judge, and which it may use."""
-    case = TestCase.model_validate({"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}})
-    options: dict[str, dict[str, Any]] = {
-        "rubric": {"metrics": {"fine": {"type": "pass_fail", "description": "x"}}},
-        "alignment": {},
-        "gecko": {"check_questions": True},
-        "text": {"extract": "judge", "describe": True},
-        "pairwise": {},
-    }
-    rows = []
-    for name, given in options.items():
-        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **given})
-        contexts = dict(grader.template_contexts(case, case.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates(case, {"vars": 1}):
-            must, known = template.must_show, contexts[template.name]
-            assert {*must, *template.instead} <= known.keys()
-            shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
-            others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
-            option = "" if template.option == "template" else f"`{template.option}`, "
-            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
-    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
 
 
 def settings() -> str:
@@ -373,14 +344,6 @@ def _values(setting: Setting) -> str:
         return "`True`, `False`"
     forms = {"DIR|URL": "path or URL", "FILE": "path", "RUN": "a run, as for `load_run`", "USD": "number"}
     return forms.get(setting.metavar, "text")
-
-
-def kinds_of_change() -> str:
-    """The table of what ``probe`` changes."""
-    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
-    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
-    head = ["| kind | change | strengths |", "|---|---|---|"]
-    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
 
 
 def notebook(text: str) -> str:

@@ -16,6 +16,7 @@ from toys import Toy
 pytest.importorskip("rapidocr")
 
 from visioneval import GraderError, Record, Verdict, read_records
+from visioneval.graders.measures import Measure
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
@@ -445,3 +446,15 @@ def test_two_processes_share_a_cache(suite: Suite, tmp_path: Path) -> None:
     assert {name: one[name].scores for name in one} == {name: two[name].scores for name in two}
     suite.write("a", "b", "c", graders=LOCAL[1:], verdict=["file"])
     assert suite.run("three", "--cache", tmp_path / "cache") == {}
+
+
+def test_the_code_of_one_grader_is_in_the_key_of_its_own_measures_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def versions(*code: str) -> dict[str, str] | None:
+        return Measure("m", {}, lambda: 1, int, code=code).versions
+
+    before, of_all = versions("palette"), versions()
+    monkeypatch.setattr("visioneval.graders.measures.hash_of", lambda *patterns: str(patterns))
+    monkeypatch.setattr("visioneval.graders.measures.code_sha256", lambda: (of_all or {})["code"])
+    assert versions() == of_all
+    assert versions("palette") != before
+    assert versions("palette") != versions("codes")

@@ -67,12 +67,13 @@ def test_a_preset_asks_these_questions(name: str, expected: list[tuple[str, str,
 
 def test_the_docs_list_the_presets() -> None:
     text = (ROOT / "docs/reference/suite/labels.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
-    rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE)
     for name, preset in READY.items():
-        assert re.findall("`([a-z_]+)`", rows[name]) == [item.key for item in preset.questions]
+        listed = {key: answers for owner, key, answers in rows if owner == name}
+        assert [*listed] == [*(item.key for item in preset.questions), *(pair.key for pair in preset.pairs)]
         for question in preset.questions:
-            assert all(choice in rows[name] for choice in question.choices)
+            assert all(choice in listed[question.key] for choice in question.choices)
+            assert ("compared with the verdict" in listed[question.key]) == (question.metric == "verdict")
 
 
 def test_suite_questions_extend_a_preset_and_override_by_key() -> None:

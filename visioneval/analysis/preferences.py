@@ -230,28 +230,37 @@ class IntervalEstimate(Frozen):
 
 
 class RankedRun(Frozen):
-    """A model run in a ranking.
-
-    ``model_run`` is ``RUN_ID@label``; ``name`` is the label if that is unique. Ranks count from 1 within the ``group``,
-    with a 95 % interval; equal strengths share the better rank, and a model run without answers has none. ``strength``
-    is in log-odds relative to the mean of the ``tier``, ``None`` if it is unbounded; ``chance`` is the chance to win
-    against a model run of mean strength. ``wins``, ``losses`` and ``ties`` count answers about ``pairs`` of outputs.
-    """
+    """A model run in a ranking."""
 
     model_run: str
+    """``RUN_ID@label``."""
     name: str
+    """Its label if that is unique, else `RUN@LABEL`."""
     group: int
+    """From 1. No answers connect two groups, so each is ranked by itself."""
     tier: int
+    """From 1. Where some model runs won every pair against all others, strengths compare only within a tier."""
     rank: int | None
+    """From 1, within the group. Equal strengths share the better rank; ``null`` without answers."""
     low_rank: int | None = None
+    """The lower end of its 95 % interval."""
     high_rank: int | None = None
+    """The upper end."""
     strength: IntervalEstimate | None = None
+    """Log-odds (Bradley and Terry), relative to the mean of the tier. ``null`` (`-`) if it won or lost every pair: it
+    then has no finite strength."""
     chance: IntervalEstimate | None = None
+    """The chance to win against a model run of mean strength."""
     wins: int
+    """Answers for it."""
     losses: int
+    """Answers for the other."""
     ties: int
+    """Ties and flips: each is half a win for both."""
     pairs: int
+    """The pairs of outputs with an answer."""
     cases: int
+    """The cases of these pairs."""
 
 
 class HeadToHead(Frozen):

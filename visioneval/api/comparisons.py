@@ -57,7 +57,9 @@ class ComparisonResult:
     """A comparison of two runs and its gates."""
 
     comparison: Comparison
+    """What was compared: ``pairs``, ``only_a``, ``only_b`` and ``changed(...)`` read cells from disk when needed."""
     gates: tuple[GateResult, ...]
+    """The ``state`` and ``message`` of each gate, and the ``cases`` of ``must_pass``."""
     interrupted: bool = False
     """Whether an interrupt stopped the confirmation."""
     confirmation_notes: tuple[str, ...] = ()

@@ -72,18 +72,22 @@ Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run on disk, or one model run of it (``label``) or the cells that a ``scope`` covers, with its summary.
-
-    ``error`` is the message of a provider that refused the API key, which ended the run.
-    """
+    """A run on disk, or one model run of it, or some of its cells, with its summary."""
 
     folder: Path
+    """The folder of the run."""
     info: RunInfo
+    """The contents of ``run.json``."""
     summary: Summary
+    """What ``summary.json`` has."""
     label: str | None = None
+    """The model run, if it is only one of the run."""
     resume_hint: str | None = None
+    """The command that resumes it, if it is not complete."""
     error: str | None = None
+    """The message of a provider that refused the API key, which ended the run."""
     scope: Scope = field(default_factory=Scope)
+    """The cases, tags and model runs to which it was narrowed."""
     redact: tuple[str, ...] = ()
     """The tags of cases whose records have no image and no text about one."""
 
@@ -100,7 +104,10 @@ class Run:
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
+        """One record per cell, in the order in which cells finished: sort them to compare runs.
+
+        Read from the folder when first used. Raises ``RunFormatError``.
+        """
         return tuple(self._stored)
 
     @cached_property
@@ -138,9 +145,9 @@ class Run:
         return run_html(self.summary, list(self._worst_first[:MAX_ROWS]), self.folder)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric, and per judge of a panel, in nullable types.
+        """One row per cell, with a column per metric, and per judge of a panel, in nullable types: those of a CSV.
 
-        Raises ``UsageError`` if pandas is not installed.
+        Raises ``UsageError`` if pandas is not installed (`pip install pandas`).
         """
         from visioneval.export.table import cell_table, data_frame
 

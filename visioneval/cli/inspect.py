@@ -334,7 +334,17 @@ def site(
 
 
 _TRACKER = "Experiment tracker"
-_FORMATS = ("csv", "jsonl", "parquet")
+FORMATS = ("csv", "jsonl", "parquet")
+"""The tables that ``export`` writes:
+
+- ``csv``: For spreadsheets: the main fields, and a column for each metric, each judge of a panel (``clear by a``) and
+  each alignment grader (``aligned gaps``). Text that would be a formula gets an apostrophe, control characters are
+  replaced.
+- ``jsonl``: Records, with ``metadata``, ``run_params`` and ``details`` as JSON texts, for ``visioneval compare``,
+  DuckDB, ``pl.read_ndjson`` and ``pd.read_json(..., lines=True)``.
+- ``parquet``: Every field, typed, and the columns of CSV, for ``pl.read_parquet``, ``pd.read_parquet``, DuckDB, Spark
+  and BigQuery. Needs the extra ``parquet``.
+"""
 
 
 def export(
@@ -394,7 +404,7 @@ def export(
     from visioneval.analysis.run_lookup import open_run
     from visioneval.export.table import format_of
 
-    file_format = format_of(form, output, _FORMATS)
+    file_format = format_of(form, output, FORMATS)
     _, info, records = open_run(run, runs, options.say)
     check_redact(redact, info.suite)
     info, records = redacted_run(info, records, Redaction.by(redact))

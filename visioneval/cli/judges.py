@@ -333,7 +333,9 @@ def probe(
         options.value(
             "--min-detection",
             "KIND[@STRENGTH]:RATE",
-            "Exit 1 if the lower bound of the detection rate is below RATE, such as copy.letter:0.9. Repeatable.",
+            "Exit 1 if the lower bound of the detection rate, by any rule, is below RATE, such as copy.letter:0.9. "
+            "KIND can be the beginning of a name; @STRENGTH means this strength and stronger. Exit 3 if no such "
+            "change could be made. Repeatable.",
             OUTPUT,
         ),
     ] = None,
@@ -342,7 +344,8 @@ def probe(
         options.value(
             "--max-false-alarm",
             "RATE",
-            "Exit 1 if the upper bound of the false-alarm rate is above RATE.",
+            "Exit 1 if the upper bound of the false-alarm rate over all harmless changes is above RATE; what was not "
+            "measured counts as an alarm. Exit 3 if none could be measured.",
             OUTPUT,
             min=0,
             max=1,

@@ -28,7 +28,7 @@ _CODE = (
     "graders/text/*.txt",
     "media/*.py",
 )
-"""The files whose code can change a measurement."""
+"""The files whose code can change any measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Measure(Generic[T]):
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the grader that change the result."""
     tool_versions: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    """Folders of graders whose code, besides that of all measures, can change this one only."""
 
     @property
     def versions(self) -> dict[str, str] | None:
@@ -55,7 +57,10 @@ class Measure(Generic[T]):
             with suppress(OSError):  # measuring reports a file that cannot be read
                 if is_svg(path) and has_extra("svg"):
                     drawn = {"resvg": version("resvg_py")}
-        return None if code is None else {"code": code, "pillow": PIL.__version__, **drawn, **self.tool_versions}
+        if code is None:
+            return None
+        own = {f"code of {name}": hash_of(f"graders/{name}/*.py") or "" for name in self.code}
+        return {"code": code, **own, "pillow": PIL.__version__, **drawn, **self.tool_versions}
 
 
 class MeasureOnce(Protocol):
@@ -69,13 +74,19 @@ async def measure_directly(measure: Measure[T]) -> T:
     return await asyncio.to_thread(measure.run)
 
 
-@cache
 def code_sha256() -> str | None:
-    """A hash of the code that measures, so that no result outlives the code; ``None`` if its source is not here.
+    """A hash of the code that every measure may run, so that no result outlives the code; ``None`` if its source is
+    not here.
 
     A version number would have to be raised by hand, and a forgotten one would be a wrong score.
     """
-    sources = sorted(path for pattern in _CODE for path in _PACKAGE.glob(pattern))
+    return hash_of(*_CODE)
+
+
+@cache
+def hash_of(*patterns: str) -> str | None:
+    """A hash of files of this package by their patterns; ``None`` if there are none."""
+    sources = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
     if not sources:
         return None
     digests = (f"{path.relative_to(_PACKAGE).as_posix()} {sha256(path.read_bytes()).hexdigest()}" for path in sources)

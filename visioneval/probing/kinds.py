@@ -20,7 +20,7 @@ from PIL import Image, ImageFilter
 
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.media.opencv import portable_opencv
-from visioneval.probing import copy, pixels
+from visioneval.probing import additions, copy, pixels
 from visioneval.probing.subject import (
     CannotPerturbError,
     Mask,
@@ -329,6 +329,24 @@ KINDS: tuple[Kind, ...] = (
     Kind("pixels.format", "another file format than the case expects", (YES,), _other_format),
     Kind("pixels.blank", "one flat color", (YES,), _on_pixels(pixels.blank)),
     Kind(
+        "pixels.off_palette",
+        "where the case has a palette: a disk of this share of the image in a color far from it",
+        _levels(_PERCENT, 0.5, 1, 3, 10, scale=0.01),
+        additions.off_palette,
+    ),
+    Kind(
+        "pixels.code",
+        "where the case has `codes`: one more QR code, this share of the shorter side wide",
+        _levels(_PERCENT, 15, 20, 30, scale=0.01),
+        additions.added_code,
+    ),
+    Kind(
+        "pixels.painted_code",
+        "the same with nothing to read between its corners, as models paint it",
+        _levels(_PERCENT, 15, 20, 30, scale=0.01),
+        additions.painted_code,
+    ),
+    Kind(
         "copy.erased",
         "a line of the copy erased",
         (YES,),
@@ -350,6 +368,24 @@ KINDS: tuple[Kind, ...] = (
         "a mark is missing, or an exclamation mark is added",
         (YES,),
         _on_text(copy.punctuation_changed),
+    ),
+    Kind(
+        "copy.faded",
+        "a line in a color with this contrast ratio to what is behind it",
+        _levels("{}:1", 4, 3, 2, 1.5),
+        lambda subject, ratio, _: copy.faded_line(subject, ratio),
+    ),
+    Kind(
+        "copy.smaller",
+        "a line in letters that are smaller by this share",
+        _levels("-{} %", 10, 25, 50, scale=0.01),
+        lambda subject, share, _: copy.smaller_line(subject, share),
+    ),
+    Kind(
+        "copy.swapped",
+        "two lines of the copy, each in the place of the other",
+        (YES,),
+        lambda subject, _, random: copy.swapped_lines(subject, random),
     ),
     Kind("harmless.jpeg", "JPEG", _levels("q{}", 95, 90, 75, 60), _harmless(jpeg)),
     Kind("harmless.webp", "lossy WebP", _levels("q{}", 90, 75), _harmless(webp)),

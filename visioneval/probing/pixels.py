@@ -29,7 +29,7 @@ MIN_DETAIL = 8.0
 
 def patch(image: Pixels, side: float, random: Random, region: Mask) -> Perturbed:
     """A square of ``side`` pixels in a color that differs clearly from its surroundings."""
-    box = _free_box(region, round(side), round(side), random)
+    box = free_box(region, round(side), round(side), random)
     perturbed = image.copy()
     _cut(perturbed, box)[..., :3] = _contrasting(_cut(image, box))
     return Perturbed(perturbed, box)
@@ -38,7 +38,7 @@ def patch(image: Pixels, side: float, random: Random, region: Mask) -> Perturbed
 def stroke(image: Pixels, width: float, random: Random, region: Mask) -> Perturbed:
     """A slanted line, ``width`` pixels wide and as long as a quarter of the shorter side."""
     length = max(8, _shorter(image) // 4)
-    box = _free_box(region, length, max(4, length // 3), random)
+    box = free_box(region, length, max(4, length // 3), random)
     left, top, box_width, height = box
     perturbed = image.copy()
     line = np.zeros(image.shape[:2], np.uint8)
@@ -50,7 +50,7 @@ def stroke(image: Pixels, width: float, random: Random, region: Mask) -> Perturb
 def recolor(image: Pixels, delta_e: float, random: Random, region: Mask) -> Perturbed:
     """A square of a sixth of the shorter side, shifted in color by ``delta_e`` (CIE76)."""
     side = max(4, _shorter(image) // 6)
-    box = _free_box(region, side, side, random)
+    box = free_box(region, side, side, random)
     perturbed = image.copy()
     part = _cut(perturbed, box)
     part[..., :3] = _shifted_color(part[..., :3], delta_e, random)
@@ -150,7 +150,7 @@ def warp(image: Pixels, share: float, random: Random, region: Mask) -> Perturbed
 def letter(image: Pixels, share: float, random: Random, region: Mask) -> Perturbed:
     """A letter of this size in a color that differs clearly from its surroundings."""
     side = max(8, round(share * _shorter(image)))
-    box = _free_box(region, side, side, random)
+    box = free_box(region, side, side, random)
     left, top, _, _ = box
     ink = Image.new("L", (side, side), 0)
     glyph = "AKRS8"[int(random.integers(5))]
@@ -227,7 +227,7 @@ def _free_positions(region: Mask, width: int, height: int) -> np.ndarray[Any, An
     return positions
 
 
-def _free_box(region: Mask, width: int, height: int, random: Random) -> Box:
+def free_box(region: Mask, width: int, height: int, random: Random) -> Box:
     """A random box of this size that lies in the region."""
     positions = _free_positions(region, width, height)
     top, left = divmod(int(positions[random.integers(positions.size)]), region.shape[1] - width + 1)

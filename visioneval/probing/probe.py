@@ -56,13 +56,12 @@ from visioneval.version import __version__
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProbeResult:
-    """What graders caught of perturbed outputs.
-
-    ``images`` has, for each of ``findings.missed``, both images as WebP if they were asked for.
-    """
+    """What graders caught of perturbed outputs."""
 
     findings: ProbeFindings
+    """What ``--json`` prints."""
     images: tuple[tuple[bytes, bytes] | None, ...] = ()
+    """With ``with_images=True``, for each of ``findings.missed``, both images as WebP."""
 
     @property
     def exit_code(self) -> int:

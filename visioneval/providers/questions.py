@@ -88,6 +88,8 @@ class ImageLimits:
     ``side`` is in pixels, ``crowded_side`` that of each image if a request has more than ``CROWD``.
     """
 
+    judges: str
+    """Which judges these are, for the reference."""
     request_bytes: int
     image_bytes: int | None = None
     side: int | None = None
@@ -100,23 +102,23 @@ TEXT_BYTES = 1_000_000
 _MIB = 1 << 20
 _LEAST_BYTES = 65_536
 """No image is made smaller than that to make room for the others, or for a video."""
-_JUDGES: tuple[tuple[str, ImageLimits], ...] = (
+JUDGES: tuple[tuple[str, ImageLimits], ...] = (
     # https://platform.claude.com/docs/en/build-with-claude/vision and .../api/overview
-    ("litellm:bedrock/.*claude", ImageLimits(20_000_000, 5 * _MIB, 8000, 2000)),
-    ("litellm:vertex_ai/.*claude", ImageLimits(30_000_000, 5 * _MIB, 8000, 2000)),
-    ("(litellm|openai):.*claude", ImageLimits(32 * _MIB, 10 * _MIB, 8000, 2000)),
+    ("litellm:bedrock/.*claude", ImageLimits("`claude` of LiteLLM's `bedrock/`", 20_000_000, 5 * _MIB, 8000, 2000)),
+    ("litellm:vertex_ai/.*claude", ImageLimits("`claude` of LiteLLM's `vertex_ai/`", 30_000_000, 5 * _MIB, 8000, 2000)),
+    ("(litellm|openai):.*claude", ImageLimits("`claude`, otherwise", 32 * _MIB, 10 * _MIB, 8000, 2000)),
     # https://ai.google.dev, page "File input methods"
-    ("(gemini|litellm|openai):.*gemini", ImageLimits(100_000_000)),
+    ("(gemini|litellm|openai):.*gemini", ImageLimits("`gemini`", 100_000_000)),
     # https://developers.openai.com/api/docs/guides/images-vision: 512 MB since April 2026, and 50 MB before. Calls are
     # still refused above 50 MB, which are counted in the server's own copies of the images: a little less passes.
-    ("(openai|litellm):(.*/)?(gpt-|o[0-9])", ImageLimits(47_000_000)),
+    ("(openai|litellm):(.*/)?(gpt-|o[0-9])", ImageLimits("`gpt-`, `o3` and similar", 47_000_000)),
 )
 """The judges whose limits are known, by ``provider:model``. The server is not considered: nor does a cache key."""
 
 
 def limits_of(config: BaseJudge) -> ImageLimits | None:
     """The limits of a judge; ``None`` if none are known, as of a judge of the user's own."""
-    return next((limits for pattern, limits in _JUDGES if re.match(pattern, config.title, re.IGNORECASE)), None)
+    return next((limits for pattern, limits in JUDGES if re.match(pattern, config.title, re.IGNORECASE)), None)
 
 
 _VERSION = 2

@@ -49,21 +49,23 @@ class _Version(BaseModel):
     baseline: Annotated[int, Field(strict=True, ge=1)]
 
 
-class Header(Frozen):
-    """The header line. ``baseline`` is the format version; as keys are sorted, it comes first.
-
-    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` and ``rules`` by key.
-    """
+class BaselineHeader(Frozen):
+    """The header line. As keys are sorted, ``baseline`` comes first."""
 
     baseline: Annotated[int, Field(strict=True, ge=1)]
+    """The format, 3."""
     run: str
     """The id of the run."""
     run_key: str = ""
     """Tells it from another run with its id."""
     suite: str
+    """The suite's name."""
     source_sha256: str
+    """Hash of the suite's file."""
     metrics: dict[str, Meaning]
+    """What each metric measures."""
     writers: dict[str, str]
+    """The grader of each metric."""
     sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
@@ -71,16 +73,17 @@ class Header(Frozen):
     counter_examples: tuple[str, ...] = ()
     """The cases whose prompt does not match their image, sorted."""
     gradings: dict[str, BaselineGrading]
+    """Types and fingerprints of graders, which cell lines refer to by key."""
     rules: dict[str, tuple[RuleText, ...]]
     """The rules that can fail a cell, which cell lines refer to by key."""
     cells: int
-    """The number of lines of the run, as a merge may lose whole ones."""
+    """The number of lines of the run, as a merge may lose whole ones. A file that lost one is refused."""
     must_detect: float | None = None
     """The drop of the pass rate, in points, that the suite requires ``compare`` to find."""
 
 
 class BaselineLine(OfCell, Frozen):
-    """One cell: the fields of its record that do not depend on time. ``graders`` maps graders to gradings."""
+    """One cell: the fields of its record that do not depend on the time of the run, and how it was graded."""
 
     test_id: CaseId
     model_label: ModelLabel
@@ -97,6 +100,7 @@ class BaselineLine(OfCell, Frozen):
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)
+    """The key of the grading of each grader."""
     failed_graders: tuple[str, ...] = ()
     """The keys of failed graders that the cell needs."""
     optional_graders: tuple[str, ...] = ()
@@ -110,7 +114,7 @@ class BaselineLine(OfCell, Frozen):
 class Baseline(Frozen):
     """A run of a baseline."""
 
-    header: Header
+    header: BaselineHeader
     lines: tuple[BaselineLine, ...]
 
 
@@ -136,7 +140,7 @@ def make_baseline(
             rules[short] = texts
         lines.append(_line(record, gradings, short))
     lines.sort(key=lambda line: line.cell)
-    header = Header(
+    header = BaselineHeader(
         baseline=VERSION,
         run=info.run_id,
         run_key=run_key(info),
@@ -274,7 +278,7 @@ def _read_run(rows: Sequence[tuple[int, bytes]], path: Path) -> Baseline:
         raise RunFormatError(
             f"{path}:{first}: baseline version {version} is not the supported version {VERSION}: {cure}"
         )
-    header = _read(Header, head, f"{path}:{first}")
+    header = _read(BaselineHeader, head, f"{path}:{first}")
     numbered = [(number, _read(BaselineLine, row, f"{path}:{number}")) for number, row in rest]
     numbers: dict[CellKey, int] = {}
     for number, line in numbered:

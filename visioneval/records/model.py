@@ -137,7 +137,13 @@ class GraderRecord(Frozen):
     is not optional.
     """
     details: JsonObject = Field(default_factory=dict)
-    """What its type records: answers, votes, boxes, differences."""
+    """What its type records: answers, votes, boxes, differences. Of gecko: ``questions``, each with its keys,
+    ``expected``, ``answer``, ``choice`` (what the answer names), ``right`` (before dependencies), ``score``,
+    ``reason``, and where they apply ``unanswered`` and ``asked_again``. Of a rubric with several ``votes``: ``votes``,
+    a list for each metric; ``null`` is a lost vote. With a judge: ``extra_keys`` (at most 20 keys that were not
+    requested), ``read`` (``extracted`` from other text, or ``repaired``), and ``scaled`` (images above the limits of
+    the judge, with both sizes).
+    """
     usage: dict[str, Amount] | None = None
     """Tokens of its calls."""
     cost_usd: Usd | None = None

@@ -227,7 +227,10 @@ def records_of(folder: Path) -> Records[Record]:
 
 
 def read_records(folder: Path) -> Iterator[Record]:
-    """The records of a run, one per cell, in the order of the file. Raises ``RunFormatError`` with file and line."""
+    """Reads the records of a large or unfinished run one at a time, one per cell, in the order of the file.
+
+    Raises ``RunFormatError`` with file and line.
+    """
     yield from records_of(folder)
 
 

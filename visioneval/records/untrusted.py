@@ -284,8 +284,23 @@ def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:
     raise UsageError(f"{public_address(name)!r}: no such run in {where}: list runs with 'visioneval runs'")
 
 
-_FILES = (OUTPUTS, *(f"{log}.jsonl" for log in LOGS), "diversity.jsonl", "questions.json", "summary.json", "run.json")
-"""What commands read or write in the folder of a run."""
+FILES = (OUTPUTS, *(f"{log}.jsonl" for log in LOGS), "diversity.jsonl", "questions.json", "summary.json", "run.json")
+"""What commands read or write in the folder of a run:
+
+- ``artifacts``: Outputs, by case and model run.
+- ``results.jsonl``: One record per finished cell; the last line of a cell wins.
+- ``stale.jsonl``: Records that ``--resume`` replaced or removed.
+- ``preferences.jsonl``: Which of two images judges preferred.
+- ``confirmations.jsonl``: New samples of ``compare --confirm``.
+- ``labels.jsonl``: Human answers, appended.
+- ``anchors.jsonl``: Agreed answers; without it, the file that the suite names.
+- ``labeling.jsonl``: Sessions and progress on the label page.
+- ``labeling_draws.jsonl``: Random draws of cells to label.
+- ``diversity.jsonl``: How much the samples of each case differ.
+- ``questions.json``: Questions of gecko graders.
+- ``summary.json``: What ``run --json`` prints; never read back.
+- ``run.json``: The resolved suite, its hash, versions, the command line, the state.
+"""
 
 
 def check_run_folder(folder: Path) -> Path:
@@ -293,7 +308,7 @@ def check_run_folder(folder: Path) -> Path:
 
     Raises ``RunFormatError`` if a file that commands read or write links out of the run, or ``artifacts`` is no folder.
     """
-    for name in _FILES:
+    for name in FILES:
         if (folder / name).is_symlink() and not is_inside(folder, name):
             raise RunFormatError(
                 f"{folder / name}: is a link to a file outside the run: replace it with the file itself"

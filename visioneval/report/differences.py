@@ -57,6 +57,23 @@ _HASH = re.compile("[0-9a-f]{12}")
 _ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
+COLUMNS = ("A", "B", "B - A [95%]", "p", "p Holm", "n (cases)", "broken / fixed", "result")
+"""The numbers of a metric:
+
+- ``A``: The rate or mean over the pairs measured on both sides; each case counts the same, whatever its samples.
+- ``B``: The same of B.
+- ``B - A [95%]``: The paired difference, in points for a rate, and its interval over cases. An end of `0` is in the
+  interval; `<0` and `>0` exclude only 0.
+- ``p``: Below 0.05 exactly where the interval excludes 0.
+- ``p Holm``: What decides: the pass rate as it is, other metrics adjusted by Holm. Metrics that changed in too few
+  cases to be significant do not count.
+- ``n (cases)``: The pairs, and the cases if they differ. `!2`: two more pairs could not be measured.
+- ``broken / fixed``: The pairs that passed in A only, and in B only.
+- ``result``: `worse` or `better` if the p-value is below the level that decides, else `no clear change`. `cannot tell:
+  too few cases` if no outcome could have been clear.
+"""
+
+
 def difference_sections(comparison: Comparison) -> Iterator[Section]:
     """The tables, folded where there are too few cases: then they only distract from what broke."""
     tested = (comparison.pass_rate, *comparison.metrics)
@@ -78,12 +95,8 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
 
 
 def _with_table(section: Section, heading: str, differences: Sequence[Difference], kind: _Kind) -> Section:
-    columns = [
-        Column(heading, min_width=_WHOLE_NAME),
-        *numbers("A", "B"),
-        Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
-        *(*numbers("p", "p Holm", "n (cases)"), Column("broken / fixed"), Column("result")),
-    ]
+    columns = [Column(heading, min_width=_WHOLE_NAME), *numbers(*COLUMNS[:-2]), *map(Column, COLUMNS[-2:])]
+    columns[3] = replace(columns[3], axis=("worse", "0", "better"))
     is_shown = {"p Holm": kind == "tested", "broken / fixed": kind == "verdicts"}
     has_links = heading == "tag" and kind == "verdicts"
     rows: list[list[Cell]] = [

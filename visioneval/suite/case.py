@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    PlainSerializer,
     StringConstraints,
     TypeAdapter,
     model_validator,
@@ -22,6 +23,7 @@ from pydantic_core import CoreSchema
 from visioneval.suite.files import FilePath, OutputEntry
 from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, When, previous_turn
 from visioneval.suite.questions import Questions, question_list
+from visioneval.suite.relations import MAX_RELATIONS, Region, Relation
 from visioneval.suite.rules import RuleEntry
 from visioneval.templates.render import render
 from visioneval.types import Frozen, TaskType
@@ -52,7 +54,9 @@ class InputImage(Frozen):
     role: Name = Field(
         default=BASE_ROLE,
         description="What the image is for, such as garment. People and judges see further images with the role base "
-        "as `image 2`, `image 3`.",
+        "as `image 2`, `image 3`. For a video, the first image is the first frame, and one with the role `last_frame` "
+        "the last (Veo and Gemini Omni); further images, and the roles `reference` and `style`, show what is to appear "
+        "or how it looks.",
     )
 
 
@@ -102,6 +106,45 @@ class Masks(Frozen):
     occluders: FilePath | None = Field(default=None, description="What lies in front of the clothing.")
 
 
+COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+def _long_color(value: Any) -> Any:
+    """``#RRGGBB`` in capitals of ``#RGB`` or ``#RRGGBB``."""
+    if value is None:
+        raise ValueError("a color is missing: put it in quotes, as YAML reads # as the start of a comment")
+    if not isinstance(value, str) or not COLOR.fullmatch(value):
+        raise ValueError('write a color as "#RRGGBB" or "#RGB", in quotes')
+    digits = value[1:] if len(value) == 7 else "".join(2 * digit for digit in value[1:])
+    return f"#{digits.upper()}"
+
+
+Color = Annotated[
+    str,
+    BeforeValidator(_long_color, json_schema_input_type=Annotated[str, Field(pattern=f"^{COLOR.pattern}$")]),
+]
+
+
+def _listed_codes(value: Any) -> Any:
+    """A list of contents; empty for ``none``."""
+    if value == "none":
+        return ()
+    if isinstance(value, str) or (isinstance(value, (list, tuple)) and not value):
+        raise ValueError('write none, or a list of contents such as ["https://example.com"]')
+    if isinstance(value, (list, tuple)) and any(type(content) is int for content in value):
+        raise ValueError("put the digits of a code in quotes: YAML reads them as a number, without leading zeros")
+    return value
+
+
+Codes = Annotated[
+    tuple[Annotated[str, StringConstraints(min_length=1, max_length=4300)], ...],
+    Field(max_length=20),
+    BeforeValidator(_listed_codes, json_schema_input_type=Literal["none"] | list[str]),
+    PlainSerializer(lambda codes: list(codes) or "none", return_type=list[str] | Literal["none"]),
+]
+"""Contents; empty for ``none``, which it is written as."""
+
+
 class ExpectText(Frozen):
     """The text that an image must and must not contain, line by line."""
 
@@ -126,6 +169,17 @@ class Expect(Frozen):
     """Expected properties of the image, for graders that measure."""
 
     text: ExpectText | None = Field(default=None, description="The copy that the grader `text` checks.")
+    layout: Annotated[tuple[Relation, ...], Field(min_length=1, max_length=MAX_RELATIONS)] | None = Field(
+        default=None,
+        exclude_if=lambda layout: layout is None,  # so that the keys of a case without it stay the same
+        description="The relations between required lines and regions that the grader `layout` checks.",
+    )
+    regions: dict[Text, Region] = Field(
+        default_factory=dict,
+        exclude_if=lambda regions: not regions,
+        description="Names for parts of the image, for `layout`: `[left, top, right, bottom]` in shares of its width "
+        "and height, 0 to 1.",
+    )
     size: ExpectedSize | None = Field(
         default=None,
         description="`WIDTHxHEIGHT`, or `requested`: the size in the `params.size` of each model run. A model run "
@@ -136,7 +190,19 @@ class Expect(Frozen):
     alpha: Alpha | None = Field(
         default=None,
         description="`true`: the output must have transparent pixels; `false`: it must have none; `any`: it may. "
-        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`.",
+        "Default: the edit of an image with transparent pixels must have some, unless `format` is `jpeg`. Write `any` "
+        "for edits that fill the background, or use the transparency of the image as a mask.",
+    )
+    palette: Annotated[tuple[Color, ...], Field(min_length=1, max_length=16)] | None = Field(
+        default=None,
+        exclude_if=lambda palette: palette is None,  # so that the hash of a case without it stays the same
+        description='The colors that the grader `palette` looks for, 1 to 16, such as `["#F5E6CC", "#3B2A1E"]`.',
+    )
+    codes: Codes | None = Field(
+        default=None,
+        exclude_if=lambda codes: codes is None,
+        description="The QR codes and bar codes that the grader `codes` reads: `none`, or a list of exact contents, "
+        "each as often as it must be there.",
     )
     aligned: YesNo = Field(
         default=True, description="`false` marks a counter-example: a prompt that the image does not match."
@@ -269,7 +335,9 @@ class TestCase(_CaseFields):
     )
     output_of: CaseId | None = Field(
         default=None,
-        description="Another case. This one generates nothing: the outputs of the other are graded against its prompt.",
+        description="Another case, or one of its turns. This one generates nothing: the outputs of the other are "
+        "graded against its prompt. It has the task, inputs and samples of the other, and is an ERROR or refused if "
+        "that is. `--case` and `--tag` select both.",
     )
 
     @classmethod
@@ -400,7 +468,7 @@ class PromptEntry(Frozen):
     when: When | None = Field(
         default=None,
         description="Only these cases have cells with this prompt. Default: all. Every case must match one of the "
-        "entries.",
+        "entries. For a comparison, the other cells are missing: use `--tag`, or `--allow missing-cells`.",
     )
     graded_as: Literal["case", "sent"] = Field(
         default="case",

@@ -292,7 +292,7 @@ READY = {
         pairs=_pair("Which edit would you hand to the client?"),
     ),
 }
-_BY_TASK = (
+BY_TASK = (
     _yes_no("as_asked", "Does it show everything that was asked for?", tasks=_GENERATED),
     _yes_no("motion", "Does it move as it should, without jumps or flicker?", tasks=(TaskType.VIDEO_GENERATION,)),
     _yes_no("edit_right", "Was the change made as requested?", tasks=(TaskType.IMAGE_EDITING,)),
@@ -313,7 +313,7 @@ def resolve_labels(
     if labels is None:  # usability, the questions for the tasks, those of judges, and a note
         by_key = {"usable": _yes_no("usable", "Would you use it as is?", VERDICT)}
         in_suite = frozenset(tasks)
-        by_key |= {question.key: question for question in _BY_TASK if in_suite & set(question.tasks)}
+        by_key |= {question.key: question for question in BY_TASK if in_suite & set(question.tasks)}
         for of_grader in asked:  # replaces a question of the same name, so that rater and judge can be compared
             by_key |= of_grader
         by_key.setdefault("note", LabelQuestion(key="note", ask="Any other comments?", type="text"))

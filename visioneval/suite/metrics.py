@@ -31,7 +31,12 @@ BUILT_IN: Mapping[str, Metric] = {
     "cost_usd": Metric(type="number", range=(0, None), better="lower"),
     "attempts": Metric(type="number", range=(0, None), better="lower"),
 }
-"""Metrics of every generated output, about its generation. A run records those that its suite reads."""
+"""Metrics of every generated output, about its generation. A run records those that its suite reads.
+
+- ``seconds``: The duration of all attempts, without waits for limits and retries. Images of one call share it evenly.
+- ``cost_usd``: The cost, shared in the same way; ``null`` if the price is unknown.
+- ``attempts``: Calls started, also failed ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ class CompareEntry(Frozen):
 
     must_detect: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None,
-        description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power.",
+        description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power "
+        "(`--must-detect`).",
     )
 
 
@@ -140,7 +141,9 @@ class Suite(Frozen):
         "the cells in which one passes and the other fails, and `agreement` compares them. No verdict depends on it.",
     )
     limits: dict[LimitName, Limits] = Field(
-        default_factory=dict, description="Call rates, attempts and time limits, by provider or `provider:model`."
+        default_factory=dict,
+        description="Call rates, attempts and time limits, by provider (all its models together) or `provider:model`, "
+        "separately for generations and judgments.",
     )
     cell_timeout_s: Seconds = Field(
         default=CELL_TIMEOUT_S, description="Time limit of one cell in seconds, with waiting and all attempts."
@@ -152,8 +155,9 @@ class Suite(Frozen):
     )
     prices: dict[LimitName, Price] = Field(
         default_factory=dict,
-        description="Prices by model, `provider:model` or provider, for those that genai-prices does not know or that "
-        "differ.",
+        description="Prices by `provider:model`, model, or provider (all its models and judges, also on other hosts). "
+        "A call has the first one in this order, else the public one of genai-prices for a known model on the "
+        "provider's own host.",
     )
     compare: CompareEntry = Field(default=CompareEntry(), description="How `compare` decides about runs of the suite.")
     labels: Labels | None = Field(

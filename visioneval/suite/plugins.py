@@ -1,7 +1,6 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
-A class may have ``Options`` (a pydantic model), ``version`` (a number or one line of text) and, as a grader,
-``metrics(case)``. It is loaded and instantiated here, when a suite that may use it is checked, and again when a run
+A class is loaded and instantiated here, when a suite that may use it is checked, and again when a run
 starts.
 """
 
@@ -47,6 +46,24 @@ _METHODS_BY_TASK: Mapping[TaskType, str] = {
     TaskType.IMAGE_EDITING: "edit",
     TaskType.VIDEO_GENERATION: "generate",
 }
+MEMBERS: Mapping[str, str] = {
+    "__init__(self, config)": "gets the suite's entry. Stable names: `options`; of a grader `key`, `type`, `judge` "
+    "(key, list or `None`); of a provider `provider`, `label`, `params`, `api_key_env`; of a judge `provider`, "
+    "`model`, `params`, `api_key_env`",
+    "class Options(BaseModel)": "the schema of `options:`. Values are converted unless it is strict. Without it, they "
+    "are a mapping",
+    "version": "a number or one line; by default, that of the plug-in's package. A new one grades, generates or asks "
+    "again; a changed default in `Options` does not",
+    "visioneval_api": "optional: `1`. Another number is refused",
+    "grade(context)": "of a grader: returns a `Grade`",
+    "metrics(case)": "of a grader: `{name: Metric}`, or nothing. Without it, the suite needs `writes:`; both must "
+    "agree",
+    "generate(request)": "of a provider: returns a `Generation` of an image or a video",
+    "edit(request)": "of a provider: returns a `Generation` of an edit. `tasks` leaves cases of the other task out",
+    "ask(question, about)": "of a judge: returns a `Reply`",
+    "api_key_env": "the only variable with a key that a suite of a stranger may name in `api_key_env`",
+}
+"""What visioneval uses of a class, for the reference."""
 _MAIN_METHODS: Mapping[str, tuple[str, ...]] = {
     CustomGrader.group: ("grade",),
     CustomProvider.group: ("generate", "edit"),

@@ -16,7 +16,10 @@ from visioneval.types import Bound, Frozen
 class VerdictRule(Scope):
     """A rule over the scores of a cell. YAML also accepts a plain string."""
 
-    rule: str = Field(description="`METRIC`, `not METRIC`, `METRIC OP NUMBER`, or a comparison with words.")
+    rule: str = Field(
+        description="`METRIC` or `not METRIC`, of a yes-or-no metric; `METRIC OP NUMBER`, with `>=`, `>`, `<=`, `<`, "
+        '`==` or `!=`; `METRIC == "WORD"`, `!=`, `in ["WORD", "WORD"]` or `not in [...]`, of one word of a list.'
+    )
     level: Literal["fail", "warn"] = Field(
         default="fail",
         description="`fail`: a cell that breaks it fails; `warn`: the rule is reported and never changes a verdict.",

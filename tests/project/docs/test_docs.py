@@ -11,6 +11,8 @@ import typer
 from visioneval.cli import app
 from visioneval.expressions import FUNCTIONS
 from visioneval.plugins import GRADERS, PROVIDERS
+from visioneval.rules import COUNTING, MEASURING
+from visioneval.suite.loading.tables import SUFFIXES
 from visioneval.suite.metrics import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
@@ -29,11 +31,16 @@ def _section(document: str, title: str) -> set[str]:
 
 
 def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
-    text = (ROOT / "docs/reference/suite/rules.md").read_text(encoding="utf-8")
-    items = re.findall("^- (.*)$", text.split("\n## Expressions\n")[1].split("\n## ")[0], re.MULTILINE)
-    functions = re.findall(r"`(\w+)\(", "\n".join(items))
-    assert sorted(functions) == sorted(FUNCTIONS)
-    assert _section("reference/suite/rules.md", "Built-in metrics") == set(BUILT_IN)
+    page = "reference/suite/rules.md"
+    assert sorted(form.partition("(")[0] for form in _section(page, "Expressions")) == sorted(FUNCTIONS)
+    assert _section(page, "Built-in metrics") == set(BUILT_IN)
+    in_gates = {form.partition("(")[0] for form in rows_of(page, "Gates")}
+    assert in_gates >= {*COUNTING, *(name for name in MEASURING if not name[1:].isdigit()), "p1"}
+
+
+def test_the_table_of_formats_of_datasets_is_complete() -> None:
+    forms = "".join(_section("reference/suite/datasets.md", "Formats"))
+    assert [suffix for suffix in SUFFIXES if suffix not in forms] == []
 
 
 def test_every_grader_and_every_provider_has_a_page() -> None:

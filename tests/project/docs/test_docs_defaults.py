@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import re
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -50,13 +51,12 @@ IMPLIED = {("Suite", "graders"), ("Suite", "verdict"), ("Suite", "gates")}
 
 @cache
 def reference() -> ModuleType:
-    """docs/site/reference.py."""
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "site" / "reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """docs/site/reference.py, which imports the modules beside it."""
+    sys.path.insert(0, str(ROOT / "docs" / "site"))
+    try:
+        return importlib.import_module("reference")
+    finally:
+        sys.path.pop(0)
 
 
 def commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:

@@ -60,6 +60,13 @@ def test_each_model_is_on_one_page() -> None:
     assert reference().models().keys() - {block["name"] for block in blocks} == set()
 
 
+def test_each_table_is_on_one_page() -> None:
+    blocks = [
+        block for text in PAGES.values() for block in reference().BLOCK.finditer(text) if block["kind"] == "table"
+    ]
+    assert sorted(block["name"] for block in blocks) == sorted(reference().TABLES)
+
+
 def test_each_key_has_a_type_and_a_sentence() -> None:
     rows = [
         (name, *re.split(r"(?<!\\) \| ", line[2:-2]))
@@ -119,11 +126,14 @@ def test_each_key_is_in_an_example() -> None:
         ("locality", [{}, {"tolerance": "redrawn"}]),
         ("reference", [{}]),
         ("properties", [{}]),
+        ("palette", [{}]),
+        ("codes", [{}]),
         ("video", [{}]),
     ],
 )
 def test_each_metric_of_a_grader_is_in_its_table(name: str, forms: list[dict[str, Any]]) -> None:
     expect = {"text": {"required": ["Sale"], "extra": "forbid"}, "size": "64x64", "format": "png", "alpha": True}
+    expect |= {"palette": ["#FFFFFF"], "codes": "none"}
     case = {
         "id": "one",
         "prompt": "A wall",

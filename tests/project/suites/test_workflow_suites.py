@@ -97,7 +97,7 @@ def test_a_judge_that_misreads_the_copy_is_counted_beside_the_measure(
     api.script.judge(lambda request: best(request, **{metric: False}))
     _, output, folder, records = run(name, "--limit", "2", "--model", "gemini*")
     assert [record.verdict for record in records] == [verdict, verdict]
-    (pair,) = json.loads((folder / "summary.json").read_text())["same_question"]
+    pair, _ = json.loads((folder / "summary.json").read_text())["same_question"]
     assert (pair["judge"], pair["measure"]) == (metric, "text_rendering_ocr")
     assert (pair["cells"], pair["only_judge_passes"], pair["only_measure_passes"]) == (2, 0, 2)
     assert f"{metric} text_rendering_ocr 2 0 2" in " ".join(output.split())

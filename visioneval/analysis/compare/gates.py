@@ -36,15 +36,46 @@ from visioneval.types import MUST_PASS, Verdict
 
 REGRESSED, MUST_DETECT = "regressed", "must_detect"
 CANNOT_TELL, UNMEASURED = "cannot-tell", "unmeasured"
-"""What ``--allow`` accepts beside losses: gates that cannot tell, and pairs that a gate leaves out as a side was not
-measured."""
+ALLOWED = (*LOSSES, UNMEASURED, CANNOT_TELL)
+"""What ``--allow`` accepts:
+
+- ``missing-metrics``: B lost a metric: it is missing, has another meaning, or over 5 % of its measurements in the pairs
+  are missing. Cells of B without an output count as errors only.
+- ``errors``: B lost a measurement: a cell is an ERROR or has a failed grader in B and not in A. `errors=0.02` accepts
+  up to 2 % of the pairs.
+- ``missing-cells``: B lost a cell: its case or model run was deleted or renamed, not left out by a flag.
+- ``excuses``: B lost a reason to fail: it excuses a cell that A does not.
+- ``unmeasured``: Over 5 % of a gate's pairs are not measured in A or on both sides (`null`, an ERROR in A only).
+  `unmeasured=0.1` or `errors=0.1` accepts up to 10 %.
+- ``cannot-tell``: A gate cannot tell. It then counts as passed.
+"""
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
 NAMES = ("broken", *DEFAULT)
+"""The gates of a comparison, and when each fails:
+
+- ``broken``: Any cell that passed now fails. New outputs and judges' answers differ, so one cell that broke is often
+  noise.
+- ``broken_same_output``: The same, for cells whose output is the same file: a grader or a rule changed its result.
+- ``regressed``: B is worse by more than chance: the pass rate, a single case, or a metric.
+- ``must_pass``: A case with the tag `must_pass` breaks: most of its samples passed in A, and most fail in B. For cases
+  that pass every time.
+- ``METRIC:NUMBER``: The metric, or `pass_rate` in 0..1, is worse by more than NUMBER.
+"""
 _UNMEASURED = "no pair with both cells measured"
 _ALL_FLAKY = "every case is flaky"
 _REPLACED = {"significant": f"it is now part of {REGRESSED}, which also tests each case: write --fail-on {REGRESSED}"}
 
-State = Literal["passed", "failed", "unmeasured", "cannot_tell", "not_applicable"]
+State = Literal["passed", "failed", "not_applicable", "cannot_tell", "unmeasured"]
+"""What a gate of a comparison says:
+
+- ``passed``: Tested, and nothing is wrong.
+- ``failed``: Tested, and something is wrong.
+- ``not_applicable``: It is about nothing here: no case is tagged, no output is the same file, every case is flaky.
+- ``cannot_tell``: B is worse, and so few cases and samples cannot show whether by chance. `--allow cannot-tell` makes
+  it `passed`.
+- ``unmeasured``: Printed as NOT MEASURED. What it is about was not measured, such as a cell that passed and is an ERROR
+  now, or there is no measured pair. Also where every gate would be `not_applicable`, so that nothing could fail.
+"""
 OverallState = Literal["passed", "failed", "unmeasured", "cannot_tell", "incomplete"]
 Allowed = Mapping[str, float]
 """The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
@@ -325,7 +356,7 @@ def decide(
 
 def parse_allowed(values: Iterable[str]) -> Allowed:
     """Parses the values of ``--allow``. Raises ``UsageError``."""
-    return parse_allow(values, (*LOSSES, CANNOT_TELL, UNMEASURED), rated=(ERRORS, UNMEASURED))
+    return parse_allow(values, ALLOWED, rated=(ERRORS, UNMEASURED))
 
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:

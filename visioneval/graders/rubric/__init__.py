@@ -165,7 +165,9 @@ class OneOf(_CaseMetric):
 
     type: Literal["one_of"]
     choices: tuple[Word, ...] = Field(
-        max_length=MOST_CHOICES, description="The words that the judge chooses from, 2 to 100."
+        max_length=MOST_CHOICES,
+        description="The words that the judge chooses from, 2 to 100. They may not differ only in case, and have at "
+        "most one kind of quotes. Answers of judges and raters are read in any case and Unicode form.",
     )
     description: Text = Field(description="What the judge answers with one of the choices.")
 
@@ -211,12 +213,12 @@ class Zoom(Frozen):
     """Lets a judge request crops of the images."""
 
     max_crops: Annotated[int, Field(ge=1, le=50)] = Field(
-        default=6, description="The most crops that a judge may ask for."
+        default=6, description="The most crops that a judge may ask for. Each has at most 1,024 pixels on a side."
     )
 
 
 class RubricGrader(ShowingGrader):
-    """A judge's scores against a rubric."""
+    """A judge's scores, by metrics that you describe."""
 
     model_config = ConfigDict(serialize_by_alias=True)
     grades_records: ClassVar[bool] = True
@@ -239,7 +241,11 @@ class RubricGrader(ShowingGrader):
         description="Number of times to ask, best odd; the score is the majority, the most frequent word or the "
         "median.",
     )
-    per_metric: bool = Field(default=False, description="true: one call, and one reason, for each metric.")
+    per_metric: bool = Field(
+        default=False,
+        description="`true`: one call, and one reason, for each metric and vote. Use it if scores that should differ "
+        "move together, or if a metric agrees less with raters than alone: an unreadable reply then loses one metric.",
+    )
     zoom: Zoom | None = Field(
         default=None, description="Let the judge ask for crops of any image, which are stored next to it."
     )

@@ -69,9 +69,12 @@ class TextGrader(BaseGrader, PanelOptions):
         ".cer": "edits between missing lines and the nearest readings, per character of the required lines, without "
         "white space",
         ".shown_s": "of a video: how many seconds in a row a line is shown, for the line with the shortest time",
-        ".word_accuracy": "with `measure`: the share of the words of the required lines that were read",
-        ".ned": "with `measure`: the normalized edit distance, 0 (equal) to 1",
-        ".complete": "with `measure`: whether that distance is 0",
+        ".word_accuracy": "with `measure`: the share of the words of the required lines that were read, in any order "
+        "(OneIG-Bench, LongText-Bench)",
+        ".ned": "with `measure`: the normalized edit distance, 0 (equal) to 1: Levenshtein between all required and "
+        "all read text, divided by the length of the longer one. AnyText and ICDAR report 1 minus it: "
+        "`metrics: {similarity: 1 - copy.ned}`",
+        ".complete": "with `measure`: whether that distance is 0. Its rate is OneIG-Bench's completion rate",
         ".doubtful_extra": "with `extra: forbid`: the number of signs that may be shapes",
     }
 
@@ -91,7 +94,9 @@ class TextGrader(BaseGrader, PanelOptions):
         "says whether the case's criteria are met, which they must be.",
     )
     min_confidence: Share = Field(
-        default=0.5, description="Readings of OCR with a lower confidence do not count. Compared with 4 decimals."
+        default=0.5,
+        description="Readings of OCR with a lower confidence do not count. Compared with 4 decimals: the last ones "
+        "differ between processors, so choose a value away from those in `details`.",
     )
     spaces: Literal["exact", "loose"] = Field(
         default="loose",
@@ -103,26 +108,32 @@ class TextGrader(BaseGrader, PanelOptions):
     other_scripts: Literal["tesseract"] | None = Field(
         default=None,
         exclude_if=lambda scripts: scripts is None,
-        description="`tesseract`: the installed program Tesseract reads lines of scripts that OCR does not know. With "
-        "`extract: ocr` and of images only.",
+        description="`tesseract`: the program Tesseract reads lines whose unreadable characters are all Greek, "
+        "Cyrillic (Russian, Ukrainian), Hebrew, Arabic, Hindi, Thai, Vietnamese or Korean. With "
+        "`extract: ocr` and of images only. Needs the program and its data, such as "
+        "`apt install tesseract-ocr tesseract-ocr-ell`. A line passes if it is read exactly at `min_confidence` or "
+        "more, fails if two sizes show the same one or two other characters at 0.8, and is `null` otherwise.",
     )
 
     measure: tuple[TextScore, ...] = Field(
         default=(),
         exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
-        description="More metrics, as benchmarks report them: `word_accuracy`, `ned`, `complete`.",
+        description="More metrics, as benchmarks report them. They compare words in Unicode NFKC, without case, "
+        "punctuation and white space (an ideograph or kana is one word), by OCR's first look; of a video, in the best "
+        "frame. Look-alikes are errors.",
     )
 
     frames: Annotated[int, Field(ge=2, le=64, strict=True)] = Field(
         default=8,
         exclude_if=lambda frames: frames == 8,  # the default: its hash stays the same
-        description="How many frames of a video OCR reads, each from the middle of an equal part of its duration.",
+        description="How many frames of a video OCR reads, each from the middle of an equal part of its duration. A "
+        "line that is there for less than the duration divided by `frames` can be missed: raise it.",
     )
     min_frames: Annotated[int, Field(ge=1, le=64, strict=True)] = Field(
         default=2,
         exclude_if=lambda frames: frames == 2,
-        description="How many of these frames must show a required line. With `extra: forbid`, other text in as "
-        "many frames is extra.",
+        description="How many of these frames must show a required line, in any place. With `extra: forbid`, other "
+        "text in as many frames is extra. A forbidden line must be in none.",
     )
 
     @model_validator(mode="after")

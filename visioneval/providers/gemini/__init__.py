@@ -127,7 +127,9 @@ class VeoParams(Frozen):
     """Parameters of Veo, which generates by operations on Vertex AI."""
 
     model: Text = Field(description="The model.")
-    duration_seconds: Duration | None = Field(default=None, description="Length of the video.")
+    duration_seconds: Duration | None = Field(
+        default=None, description="Length of the video. Without it, a budget counts 8 s."
+    )
     aspect_ratio: AspectRatio | None = Field(default=None, description="Width to height, such as `16:9`.")
     resolution: Resolution | None = Field(default=None, description="Such as `720p`, `1080p` or `4k`.")
     generate_audio: YesNo | None = Field(default=None, description="Whether the video has sound.")
@@ -150,7 +152,10 @@ class OmniParams(Frozen):
     """Parameters of Gemini Omni, which generates by interactions."""
 
     model: Text = Field(description="The model.")
-    duration_seconds: Duration | None = Field(default=None, description="Length of the video.")
+    duration_seconds: Duration | None = Field(
+        default=None,
+        description="Length of the video. Without it, a budget counts 10 s up to version 1.1, and 15 s for later ones.",
+    )
     aspect_ratio: AspectRatio | None = Field(default=None, description="Width to height, such as `16:9`.")
     resolution: Resolution | None = Field(default=None, description="Such as `720p`, `1080p` or `4k`.")
     seed: Seed | None = Field(default=None, description="The seed of the generation.")

@@ -125,7 +125,7 @@ def _edit(request: GenerationRequest) -> Generation:
 def _image(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
     dice = Dice(params.seed, sample, request.prompt)
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
-    page, art = draw_page(size, copy, dice)
+    page, art = draw_page(size, copy, dice, request.case.expect.palette or ())
     is_transparent = _alpha(request.case)
     if params.flaw == "blank":
         page = _blank_image(flat(size, dice), is_transparent)

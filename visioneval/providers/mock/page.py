@@ -54,6 +54,8 @@ class _Palette:
     sun: Color
     far_hill: Color
     near_hill: Color
+    card: Color = (255, 255, 255)
+    rule: Color = (226, 224, 222)
 
 
 def _parse_color(digits: str) -> Color:
@@ -61,9 +63,7 @@ def _parse_color(digits: str) -> Color:
     return red, green, blue
 
 
-_CARD: Color = (255, 255, 255)
 _ROOM_FOR_RULE = 6
-_RULE: Color = (226, 224, 222)
 _PALETTES = tuple(
     _Palette(*map(_parse_color, row.split()))
     for row in (
@@ -74,6 +74,26 @@ _PALETTES = tuple(
         "faf6e8 28282c b05810 fce2a0 e87038 d6a048 966228",
     )
 )
+
+
+_LUMA = np.array([0.299, 0.587, 0.114])
+_READABLE = 90
+"""The difference of luma, in levels, from which copy in one color is readable on another."""
+
+
+def _palette_of(colors: Sequence[str]) -> _Palette:
+    """The colors of a page from those of a case, ``#RRGGBB``: paper and cards in the lightest, copy in the darkest."""
+    by_light = sorted((_parse_color(color[1:]) for color in colors), key=_light, reverse=True)
+    light, dark, others = by_light[0], by_light[-1], by_light[1:-1] or by_light[-1:]
+    accent = next((color for color in reversed(others) if _light(light) - _light(color) >= _READABLE), dark)
+    hills = (others * 2)[1], dark
+    return _Palette(
+        light, dark, accent, sky=others[0], sun=light, far_hill=hills[0], near_hill=hills[1], card=light, rule=accent
+    )
+
+
+def _light(color: Color) -> float:
+    return float(_LUMA @ color)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,8 @@ class _Part:
     gap: int = 0
     pad: int = 0
     frame: Color | None = None
+    rule: Color | None = None
+    """The color of the lines between rows of a card; only a card has some."""
     columns: int = 1
 
     @property
@@ -111,13 +133,16 @@ class _Part:
         return max(line.width for line in self.lines) + 4 * self.pad
 
 
-def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice) -> tuple[Image.Image, Box]:
-    """An RGB page of ``size`` and the box of its landscape, in which there is no text.
+def draw_page(size: tuple[int, int], copy: PageCopy, dice: Dice, colors: Sequence[str] = ()) -> tuple[Image.Image, Box]:
+    """An RGB page of ``size`` in these colors, if any, and the box of its landscape, in which there is no text.
 
     Raises ``ProviderError`` if the copy does not fit at a readable size.
     """
-    palette = _PALETTES[dice.pick("palette", len(_PALETTES))]
+    palette = _palette_of(colors) if colors else _PALETTES[dice.pick("palette", len(_PALETTES))]
     page = Image.new("RGB", size, palette.paper)
+    if colors and not (copy.small or copy.required or copy.extra):
+        _draw_art(page, (0, 0, *size), palette, dice)
+        return page, (0, 0, *size)
     if not (copy.small or copy.required or copy.extra):
         _draw_art(page, (0, 0, *size), _hazy_palette(palette), dice)
         return page.filter(ImageFilter.GaussianBlur(min(size) * 0.03)), (0, 0, *size)
@@ -240,11 +265,14 @@ def _parts(
     end = len(lines) - 1 if has_action else len(lines)
     tight_unit = unit * spacing
     pad = round(tight_unit * 0.55)
+    card = _Part(
+        (), palette.ink, gap=round(tight_unit / 2), pad=pad, frame=palette.card, rule=palette.rule, columns=columns
+    )
     groups = (  # with a title, a body and a call to action
         (copy.small, 0.85, _Part((), palette.accent, gap=round(tight_unit / 6))),
         (lines[:1], 1.1 + spacing, _Part((), palette.ink)),
-        (lines[1:end], 1.0, _Part((), palette.ink, gap=round(tight_unit / 2), pad=pad, frame=_CARD, columns=columns)),
-        (lines[end:], 1.1, _Part((), _CARD, pad=round(tight_unit * 0.4), frame=palette.accent)),
+        (lines[1:end], 1.0, card),
+        (lines[end:], 1.1, _Part((), palette.card, pad=round(tight_unit * 0.4), frame=palette.accent)),
         (copy.extra, 0.85, _Part((), palette.ink, gap=round(tight_unit / 6))),
     )
     parts = []
@@ -261,7 +289,7 @@ def _parts(
 
 
 def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred: bool) -> None:
-    is_card = part.frame == _CARD
+    is_card = part.rule is not None
     width = column[2] - column[0] if is_card else part.width
     left = (column[0] + column[2] - width) // 2 if centred else column[0]
     if part.frame is not None:
@@ -275,7 +303,7 @@ def _draw_part(page: Image.Image, part: _Part, column: Box, top: int, *, centred
         if number and is_card and part.gap >= _ROOM_FOR_RULE:
             y = top - part.gap // 2
             rule = (text_left, y, left + width - part.pad * 2, y)
-            ImageDraw.Draw(page).line(rule, _RULE, max(1, part.pad // 10))
+            ImageDraw.Draw(page).line(rule, part.rule, max(1, part.pad // 10))
         for column_index, line in enumerate(row):
             x = text_left + step * (column_index + (0.5 if is_middle else 0))
             line.draw(page, x, top, "m" if is_middle else "l", part.colour)

@@ -127,7 +127,9 @@ class OpenAIVideoParams(Frozen):
     """Each is sent under its name; ``extra`` holds what only one server knows."""
 
     model: Text = Field(description="The model.")
-    seconds: _Seconds | _SecondsText | None = Field(default=None, description="Length of the video.")
+    seconds: _Seconds | _SecondsText | None = Field(
+        default=None, description="Length of the video. If no parameter says it, a budget counts 20 s."
+    )
     size: Size | None = Field(default=None, description="`WIDTHxHEIGHT`.")
     width: Count | None = Field(default=None, description="Width in pixels.")
     height: Count | None = Field(default=None, description="Height in pixels.")

@@ -22,12 +22,17 @@ from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records.stores.store import ObjectStore, StoredObject, no_exclusive_creation
 from visioneval.types import Frozen
 
-_SETTINGS = {
+SETTINGS = {
     "VISIONEVAL_CLAIM_EXPIRY_S": (120, 2, 86_400),
     "VISIONEVAL_SEGMENT_CELLS": (200, 1, 1_000_000),
     "VISIONEVAL_SEGMENT_S": (30, 1, 86_400),
 }
-"""The default, the minimum and the maximum of the whole numbers in these environment variables."""
+"""The default, the minimum and the maximum of the whole numbers in these environment variables:
+
+- ``VISIONEVAL_CLAIM_EXPIRY_S``: Seconds after which a claim expires that its writer does not renew. Default: 120.
+- ``VISIONEVAL_SEGMENT_CELLS``: A writer sends its outputs, then their records, after this many cells. Default: 200.
+- ``VISIONEVAL_SEGMENT_S``: It also sends them after this many seconds. Default: 30.
+"""
 _NAME = re.compile(r"(\d{6})\.json")
 _MAX_BYTES = 10_000
 _RENEWALS_PER_EXPIRY = 4
@@ -35,7 +40,7 @@ _RENEWALS_PER_EXPIRY = 4
 
 def setting(name: str) -> int:
     """The number in an environment variable, or its default. Raises ``UsageError`` if it is not in its range."""
-    default, minimum, maximum = _SETTINGS[name]
+    default, minimum, maximum = SETTINGS[name]
     text = os.environ.get(name)
     if not text:
         return default

@@ -46,6 +46,7 @@ from visioneval.suite.messages import Loc, SuiteNote, SuiteWarning, untrusted_co
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.plugins import version_warnings
+from visioneval.suite.relations import relation_problems
 from visioneval.suite.remote import Remote
 from visioneval.suite.runs import cell_problem
 from visioneval.types import MUST_PASS, Metric, ModelRun, TaskType
@@ -68,6 +69,7 @@ def problems(
     if not broken:
         yield from limit_problems(suite, [run for _, run in runs])
     yield from id_problems(suite)
+    yield from _layouts(suite)
     yield from _file_problems(suite, folder, trust)
     if "vars" not in broken:
         yield from text_problems(suite, texts, known_models="models" not in broken)
@@ -114,6 +116,14 @@ def _graders(suite: Suite, trust: Trust) -> Problems:
         keys.add(grader.key)
         if grader.needs_trust and not trust.everything:
             yield ("graders", index, "type"), untrusted_code_message(grader.type_name, getattr(grader, "options", None))
+
+
+def _layouts(suite: Suite) -> Problems:
+    for index, case in enumerate(suite.cases):
+        expect = case.expect
+        required = expect.text.required if expect.text else ()
+        for loc, message in relation_problems(expect.layout or (), required, expect.regions):
+            yield ("cases", index, "expect", *loc), message
 
 
 def _of_graders(function: str, suite: Suite, subject: Suite | SuiteContext) -> Problems:

@@ -38,7 +38,9 @@ class PanelOptions(Frozen):
         "default, or `mean` for numbers.",
     )
     quorum: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="How many judges of a panel must answer. Default: all."
+        default=None,
+        description="How many judges of a panel must answer. Default: all. If fewer do, because one is down, refuses, "
+        "or gives no usable reply, the grader fails.",
     )
 
 
@@ -55,6 +57,15 @@ def combinations_of(metric: Metric) -> tuple[Combine, ...]:
 
 
 ShownPart = Literal["prompt", "criteria", "inputs", "masks", "reference", "output"]
+"""What a judge can get, in the order of its message:
+
+- ``prompt``: The prompt that graders see, and the region, as variables of the template.
+- ``criteria``: The criteria, as a variable of the template.
+- ``inputs``: The case's input images, with their roles.
+- ``masks``: Its masks, in black and white.
+- ``reference``: The image of the correct result; not by default.
+- ``output``: The output, or both of a pair; required.
+"""
 ASKED = ("prompt", "criteria")
 """What was asked for, and what makes it good."""
 DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")

@@ -29,10 +29,13 @@ TEMPLATE_KEYS = ("prompt", "criteria")
 LISTS = {
     *("images", "tags", "turns", "verdict", "questions", "add_questions"),
     *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
+    *("expect.palette", "expect.layout"),
 }
-_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
-_STRUCTURED = QUESTION_KEYS | {"images", "turns", "verdict"}
-_DATA = LISTS | _MAPPINGS
+CODES = "expect.codes"
+"""A list in which an item may be repeated, or ``none``."""
+_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "expect.regions", "metadata"}
+_STRUCTURED = QUESTION_KEYS | {"images", "turns", "verdict", "expect.layout"}
+_DATA = LISTS | _MAPPINGS | {CODES}
 _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal", "flaky"}
 FlatCase = dict[str, Any]
 """The values of a case by dotted key, such as ``expect.text.required``."""
@@ -249,6 +252,9 @@ def converted(key: str, value: Any, row: Row) -> Any:
     """
     if key in _YES_OR_NO and isinstance(value, str):
         return parse_scalar(value)
+    if key == CODES and isinstance(value, str) and value != "none":
+        data = _listed(key, value, row)
+        return data if isinstance(data, list) else [data]
     if key in LISTS and isinstance(value, str):
         value = _listed(key, value, row)
     elif key in _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):

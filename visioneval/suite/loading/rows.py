@@ -17,6 +17,16 @@ from visioneval.suite.loading.cells import cell_data
 from visioneval.suite.messages import format_value
 
 KEY, VALUE, NUMBER = "_key", "_value", "_row"
+SOURCES: Mapping[str, str] = {
+    "caption": "the column of this name, else a path",
+    "objects[0].name": "a path into objects and lists, also in JSON inside text",
+    "objects[*].name": "a list with the value of each item, or `null`",
+    "{{ row.caption }}, studio light": "a template with the row and the suite's variables, except secret ones",
+    "[scene.n, scene.seed]": "for `id` the values, joined by `_`; for `tags` the tags of each column",
+    "{id: ..., question: ...}": "for `questions`, `add_questions` and `turns`, the source of each key",
+    NUMBER: "the number of the row, from 1",
+}
+"""What the source of a key can be, for the reference, by an example."""
 """Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""
 
 _PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[(?:\*|[0-9]{1,6})\])*")

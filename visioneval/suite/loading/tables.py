@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -223,6 +223,16 @@ _TEXT: dict[str, Callable[[str, str], Iterator[Row | Problem]]] = {
     ".ndjson": jsonl_rows,
     ".json": json_rows,
 }
+FORMATS: Mapping[str, str] = {
+    **dict.fromkeys((".jsonl", ".ndjson"), "an object per line"),
+    ".json": "items of an array, or members of an object, whose name is the column `_key` and the default ID; an item "
+    "that is no object is the column `_value`",
+    **dict.fromkeys((".csv", ".tsv"), "lines after a header, in UTF-8; a first line `sep=;` names the separator"),
+    ".parquet": "rows, where NaN is a missing value; binary columns cannot be used; needs the extra `parquet`",
+    "FOLDER": "the rows of its `metadata.jsonl`, `.csv` or `.parquet`, whose column `file_name` names an image; a "
+    "URL is a folder if its last part has no dot",
+}
+"""What the rows of each kind of file are, for the reference."""
 _NAMED_SEPARATOR = re.compile(r'"?sep=(\\t|[^"\r\n])?\1*"?[ \t]*(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
 """The first line of a table for Excel. It is no row, and names the separator of the others."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}

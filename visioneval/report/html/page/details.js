@@ -49,12 +49,21 @@ function renderField(name, value, detail) {
 
 function renderValue(value, detail) {
   if (typeof value === "string" && detail.files[value]) return el("figure", { class: "crop" }, imageElement(detail.files[value], value, { loading: "lazy" }));
-  if (typeof value === "string") return textOf(value);
+  if (typeof value === "string") return COLOR.test(value) ? colorOf(value) : textOf(value);
   if (value === null || typeof value !== "object") return el("span", { class: "value", text: value === null ? "\u2013" : formatValue(value) });
   if (!Array.isArray(value)) return pairsOf(value, detail);
   if (value.every((item) => item !== null && typeof item === "object" && !Array.isArray(item))) return tableOf(value, detail);
   if (value.every((item) => typeof item === "string")) return el("ul", { class: "plain" }, value.map((item) => el("li", {}, renderValue(item, detail))));
   return el("span", { class: "value", text: value.map((item) => (typeof item === "object" ? JSON.stringify(item) : formatValue(item))).join(", ") });
+}
+
+const COLOR = /^#[0-9A-F]{6}$/;
+
+/** A color with a square that shows it. */
+function colorOf(color) {
+  const square = el("i", { class: "swatch", "aria-hidden": "true" });
+  square.style.background = color;
+  return el("span", { class: "value" }, square, color);
 }
 
 /** Long texts are collapsed. */

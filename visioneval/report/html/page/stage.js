@@ -20,8 +20,9 @@ function modesOf(detail) {
       modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", fails: fails && !spot, render: () => difference(detail.files[map], grader) });
       if (spot) modes.push({ name: maps ? `Failure (${grader.key})` : "Failure", fails, render: () => marked(output, spot) });
     }
-    const boxed = textBoxesOf(grader);
-    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", fails, render: () => boxes(output, boxed, placesOf(grader), record) });
+    const [boxed, places] = [textBoxesOf(grader), placesOf(grader)];
+    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", fails, render: () => boxes(output, boxed, places, record) });
+    else if (places.length && output) modes.push({ name: `Places (${grader.key})`, fails, render: () => boxes(output, [], places, record) });
   }
   for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", render: () => plain(input, `input, ${input.role}`) });
   if (detail.reference) modes.push({ name: "Reference", render: () => plain(detail.reference, "reference") });
@@ -161,7 +162,7 @@ const DOUBTFUL = new Set(["doubtful_extra", "unsettled"]); // what is not certai
 function placesOf({ details }) {
   const tables = Object.entries(details).filter(([name, value]) => name !== "lines" && isTable(value));
   return tables.flatMap(([name, rows]) => rows.flatMap((row) => [row, ...(isTable(row?.parts) ? row.parts : [])]).filter((row) => isBox(row?.box))
-    .map((row) => ({ box: row.box, kind: DOUBTFUL.has(name) ? "spot weak" : "spot", title: `${spaced(name)}: ${row.line ?? row.text}` })));
+    .map((row) => ({ box: row.box, kind: DOUBTFUL.has(name) ? "spot weak" : "spot", title: `${spaced(name)}: ${row.line ?? row.text ?? row.content ?? row.color}` })));
 }
 
 /** A box around a place; with a light edge, so that it can be seen on any color. */
@@ -173,7 +174,7 @@ function outline(box, kind, title) {
 function boxes(output, lines, places, record) {
   const marks = [...lines.map((line) => outline(line.box, line.counted === false ? "read weak" : "read", `${line.text}  (${formatValue(line.confidence)})`)),
     ...places.map(({ box, kind, title }) => outline(box, kind, title))];
-  const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} text lines` }, marks);
+  const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": lines.length ? `${lines.length} text lines` : places.map(({ title }) => title).join("; ") }, marks);
   return sheet("", imageElement(output, "output"), layer);
 }
 
