@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, plugin_names
+from visioneval.settings import MAX_LAST
 from visioneval.suite.case import Name, PromptEntry, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
@@ -77,6 +78,10 @@ class CompareEntry(Frozen):
         default=None,
         description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power "
         "(`--must-detect`).",
+    )
+    drift: Annotated[int, Field(ge=1, le=MAX_LAST, strict=True)] | None = Field(
+        default=None,
+        description="The number of runs that `compare --experiment` tests together, unless `--last` replaces it.",
     )
 
 
