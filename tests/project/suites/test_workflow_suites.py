@@ -136,3 +136,44 @@ def test_a_flyer_with_the_brand_name_passes(api: FakeAPI, run: Any) -> None:
     (record,) = records
     assert (record.verdict, record.warned_rules) == (Verdict.PASS, ())
     assert record.scores["text_rendering_ocr"] is True
+
+
+def drawn(*lines: tuple[str, int, int, str]) -> bytes:
+    """A white image with lines: text, height from the top, font size and color."""
+    image = Image.new("RGB", (1024, 1024), "white")
+    pen = ImageDraw.Draw(image)
+    for text, top, px, color in lines:
+        pen.text((160, top), text, color, ImageFont.load_default(px))
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("between", "verdict"), [((), Verdict.PASS), ((("By paying you accept", 600, 40, "black"),), Verdict.FAIL)]
+)
+def test_a_note_between_the_total_and_the_button_fails_whatever_the_judge_says(
+    api: FakeAPI, run: Any, between: tuple[tuple[str, int, int, str], ...], verdict: Verdict
+) -> None:
+    api.script.judge(best)
+    screen = drawn(
+        ("Your order", 100, 60, "black"), ("Total", 480, 50, "black"), *between, ("Confirm and pay", 760, 60, "black")
+    )
+    flags = ("--case", "total_above_action", "--model", "*quality=high,size=1024x1024")
+    _, _, _, (record,) = run("ui_mockups", *flags, image=screen)
+    assert (record.verdict, record.failed_rules) == (verdict, ("order",) if between else ())
+    assert ("between" in record.reasons["order"]) is bool(between)
+
+
+@pytest.mark.parametrize(("color", "failed"), [("black", ()), ("#c9c9c9", ("contrast",))])
+def test_a_faint_notice_fails_whatever_the_judge_says(
+    api: FakeAPI, run: Any, color: str, failed: tuple[str, ...]
+) -> None:
+    api.script.judge(best)
+    notice = drawn(
+        ("Millbrook Library", 150, 90, "black"), ("Quiet Hour", 450, 90, color), ("Daily at 10", 750, 90, "black")
+    )
+    flags = ("--case", "high_contrast", "--model", "*quality=high,size=1024x1024")
+    _, _, _, (record,) = run("marketing", *flags, image=notice)
+    assert record.failed_rules == failed
+    assert record.scores["text_rendering_ocr"] is True, "OCR reads it"
