@@ -3,10 +3,12 @@
     python -m tests.calibration.lines shared [--images FILTER] [--fit | --state]
     python -m tests.calibration.lines drawn
     python -m tests.calibration.lines contrast [--fit | --state]
+    python -m tests.calibration.lines probe [--images FILTER]
 
 ``shared``: relations that a person wrote about the images of ``../shared/data/copy`` (``line_relations.yaml``), each as it is and
 reversed. ``drawn``: lines at known places, moved step by step over the boundary of each relation. ``contrast``: text in known
-colors, by size, typeface and background. Thresholds are fitted on the half ``--fit`` and figures stated on the half ``--state``.
+colors, by size, typeface and background. ``probe``: what both graders catch of lines that are
+faded, shrunk and swapped in shared images, and how often they fail harmless changes. Thresholds are fitted on the half ``--fit`` and figures stated on the half ``--state``.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import json
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ import numpy as np
 import yaml
 from PIL import Image, ImageColor, ImageDraw
 
+import visioneval as ve
 from tests.calibration.copy_cases import SHARED, half_of
 from tests.support.images.drawn_lines import ink_box
 from tests.support.images.typefaces import OWN, typeface
@@ -48,7 +52,7 @@ Entry = dict[str, Any]
 def main() -> int:
     """Prints the tables of a part."""
     parser = argparse.ArgumentParser(prog="python -m tests.calibration.lines")
-    parser.add_argument("part", choices=("shared", "drawn", "contrast"))
+    parser.add_argument("part", choices=("shared", "drawn", "contrast", "probe"))
     parser.add_argument("--images", default="", metavar="FILTER", help="only images whose name contains this")
     halves = parser.add_mutually_exclusive_group()
     halves.add_argument("--fit", dest="halves", action="store_const", const=("fit",))
@@ -62,6 +66,8 @@ def main() -> int:
     if not SHARED.is_dir():
         print(f"skipped, as there is no {SHARED}")
         return 0
+    if options.part == "probe":
+        return _probe(options.images)
     return asyncio.run(_shared(options.images, options.halves))
 
 
@@ -217,6 +223,71 @@ def _questions(lines: Mapping[str, Drawn]) -> Iterator[tuple[Entry, str, bool]]:
             row = "aligned, up to 10 px apart" if is_aligned else "aligned, 15 px apart or more"
             yield {"aligned": [one, two], "edge": "left"}, row, is_aligned
 
+
+_PROBED = {
+    "drawn_font_caveat.png": None,
+    "drawn_lang_de.png": None,
+    "drawn_lang_cz.png": None,
+    "drawn_lang_pt.png": None,
+    "drawn_small_12_dark.png": None,
+    "drawn_smallq_14.jpg": None,
+    "gpt4o_37.png": "GitHub",
+    "gpt4o_59.png": "LONDON",
+    "gpt4o_68.png": None,
+    "any_ref16.jpeg": None,
+    "nano_pro_case32_output.jpg": "Sam Altman",
+    "easy_chinese.jpg": None,
+}
+"""Images whose lines are listed from top to bottom, with the line that is larger than all others, if one is."""
+_MOST_LINES = 6
+
+
+def _probe(name: str) -> int:
+    """The rates of each kind and strength of change, by both graders."""
+    truth = {row["file"]: row["lines"] for row in json.loads((SHARED / "truth.json").read_text(encoding="utf-8"))}
+    cases = []
+    for file, largest in _PROBED.items():
+        lines = [line for line in truth[file] if truth[file].count(line) == 1][:_MOST_LINES]
+        if name not in file:
+            continue
+        layout: list[Entry] = [{"above": pair} for pair in pairwise(lines)] if file not in _NOT_IN_ROWS else []
+        layout += [{"larger_than": [largest, *(line for line in lines if line != largest)]}] if largest else []
+        expect = {"text": {"required": lines}, **({"layout": layout} if layout else {})}
+        output = str(SHARED / "images" / file)
+        cases.append({"id": file.partition(".")[0], "prompt": "x", "outputs": {"shown": [output]}, "expect": expect})
+    suite = {
+        "name": "lines",
+        "cases": cases,
+        "models": [{"provider": "files"}],
+        "graders": [
+            {"key": "copy", "type": "text"},
+            {"key": "layout", "type": "layout"},
+            {"key": "contrast", "type": "contrast", "min_ratio": 1.2, "min_ratio_large": 1.2},
+        ],
+        "verdict": ["copy", "layout", "contrast"],
+    }
+    for limit in (1.2, 3.0):
+        suite["graders"][2] |= {"min_ratio": limit, "min_ratio_large": limit}  # type: ignore[index]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "suite.yaml"
+            path.write_text(yaml.safe_dump(suite, allow_unicode=True), encoding="utf-8")
+            kinds = ["copy.faded"] if limit > 2 else ["copy.faded", "copy.smaller", "copy.swapped", "harmless"]
+            result = ve.probe(path, kinds=kinds, trust_suite=True).findings
+        print(f"\ncontrast of at least {limit:g}:1")
+        rates = [rate for rate in (*result.detections, *result.false_alarms) if rate.metric in ("layout", "contrast")]
+        rows: dict[str, dict[str, str]] = {}
+        for rate in rates:
+            rows.setdefault(f"{rate.kind} {rate.strength}", {})[str(rate.metric)] = f"{rate.failed} of {rate.outputs}"
+        _print_table(
+            ["change", "layout", "contrast"],
+            ([row, found.get("layout", "-"), found.get("contrast", "-")] for row, found in rows.items()),
+        )
+        print("\n".join(result.notes))
+    return 0
+
+
+_NOT_IN_ROWS = ("gpt4o_68.png", "nano_pro_case32_output.jpg", "easy_chinese.jpg")
+"""Images with lines beside each other."""
 
 COLORS = (
     ("#000000", "#ffffff"),

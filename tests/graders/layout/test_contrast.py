@@ -8,12 +8,12 @@ from typing import Any
 import grading
 import numpy as np
 import pytest
-from drawn_lines import DrawnLines
-from PIL import Image
+from drawn_lines import DrawnLines, ink_box
+from PIL import Image, ImageDraw, ImageFont
 
 from visioneval import Grade, TestCase
 from visioneval.graders.layout import ContrastGrader
-from visioneval.graders.layout.ink import contrast_ratio
+from visioneval.graders.layout.ink import contrast_ratio, ink_of
 
 CONFIG = ContrastGrader(type="contrast", key="seen")
 
@@ -116,13 +116,26 @@ def test_an_outline_counts_as_what_is_around_the_letters(tmp_path: Path) -> None
     plain = graded(tmp_path, page.write("SALE", (40, 60), 90, "white"))
     assert plain.scores["seen"] is False
     outlined = DrawnLines.on("#eeeeee").write("SALE", (40, 60), 90, "white")
-    from PIL import ImageDraw, ImageFont
-
     font = ImageFont.load_default(90)
     left, top, _, _ = ImageDraw.Draw(outlined.image).textbbox((0, 0), "SALE", font=font)
     pen = ImageDraw.Draw(outlined.image)
     pen.text((40 - left, 60 - top), "SALE", "white", font, stroke_width=14, stroke_fill="black")
     assert graded(tmp_path, outlined).scores["seen.lowest"] > 10
+
+
+def test_a_dark_outline_on_a_dark_background_is_no_faint_letter(tmp_path: Path) -> None:
+    page = DrawnLines.on("#a52b04").write("OFFER", (60, 60), 100, "#f0b030")
+    font = ImageFont.load_default(100)
+    left, top, _, _ = ink_box("OFFER", font)
+    pen = ImageDraw.Draw(page.image)
+    pen.text((60 - left, 60 - top), "OFFER", "#f0b030", font, stroke_width=6, stroke_fill="#18110b")
+    assert graded(tmp_path, page).scores["seen.lowest"] > 4
+
+
+def test_what_is_no_text_is_not_measured() -> None:
+    box = ((0, 0), (60, 0), (60, 20), (0, 20))
+    assert ink_of(Image.new("RGB", (60, 20), "red"), "x", box) is None
+    assert ink_of(Image.new("RGB", (60, 3), "red"), "x", ((0, 0), (60, 0), (60, 3), (0, 3))) is None
 
 
 @pytest.mark.parametrize(("ink", "lowest"), [("black", 21), ("white", 21), ("#777777", 4.5)])

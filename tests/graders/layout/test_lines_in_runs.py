@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from visioneval import Verdict, read_records
 from visioneval.cli import app
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_readings")]
 
 LINES = ["Harbor Market", "Fresh fish daily", "Open now"]
 

@@ -48,6 +48,8 @@ _CORE = 0.85
 """Ink that differs from the background by this share of the most is the core of letters."""
 _RING = 0.1
 """The width of the ring around letters, as a share of the box's height."""
+_INNER, _EDGE_PX = 0.7, 3.0
+"""What is inside of strokes, as a share of their largest depth, and the depth of their edge in pixels."""
 _LEAST_INK = 0.3
 """A part with less than this share of the ink of most parts is skipped, such as one of a space."""
 _UNCLEAR = 3.0
@@ -120,7 +122,9 @@ def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
     if not ink.any():
         return None
     most = float(np.percentile(distance[ink], 95))
-    worst = min(_blocks(pixels, distance, ink), key=lambda found: found[0])
+    worst = min(_blocks(pixels, distance, ink), key=lambda found: found[0], default=None)
+    if worst is None:
+        return None
     strokes = cv2.distanceTransform(np.pad(ink, 1).astype(np.uint8), cv2.DIST_L2, 3)
     stroke = round(float(2 * np.percentile(strokes[strokes > 0], 90)), 1)
     shown = Ink(round(worst[0], RATIO_DIGITS), worst[1], worst[2], stroke)
@@ -192,6 +196,7 @@ def _blocks(pixels: Array, distance: Array, ink: Array) -> Iterator[tuple[float,
     near = cv2.dilate(ink.astype(np.uint8), np.ones((3, 3), np.uint8))
     reach = 2 * max(2, round(_RING * height)) + 1
     ring = (cv2.dilate(near, np.ones((reach, reach), np.uint8)) - near).astype(bool)
+    depth = cv2.distanceTransform(np.pad(ink, 1).astype(np.uint8), cv2.DIST_L2, 3)[1:-1, 1:-1]
     size = max(8, round(_BLOCK * height))
     count = max(1, round(2 * width / size) - 1)
     starts = [round(at * max(0, width - size) / max(1, count - 1)) for at in range(count)]
@@ -204,8 +209,19 @@ def _blocks(pixels: Array, distance: Array, ink: Array) -> Iterator[tuple[float,
             continue
         of_ink = distance[:, part] * ink[:, part]
         core = of_ink >= _CORE * np.percentile(of_ink[ink[:, part]], 95)
-        color, behind = np.median(pixels[:, part][core], axis=0), np.median(around, axis=0)
+        pairs = [(np.median(pixels[:, part][core], axis=0), np.median(around, axis=0))]
+        pairs += _outlined(pixels[:, part], depth[:, part])
+        color, behind = max(pairs, key=lambda pair: contrast_ratio(*pair))
         yield contrast_ratio(color, behind), _hex(color), _hex(behind)
+
+
+def _outlined(pixels: Array, depth: Array) -> list[tuple[Array, Array]]:
+    """The colors inside of wide strokes and at their edge: an outline counts as what is around the letters. Of letters
+    without one, both are the same, or nearly so by antialiasing."""
+    inner, edge = depth >= _INNER * depth.max(), (depth > 1) & (depth <= _EDGE_PX)
+    if depth.max() < 2 * _EDGE_PX or not edge.any():
+        return []
+    return [(np.median(pixels[inner], axis=0), np.median(pixels[edge], axis=0))]
 
 
 def contrast_ratio(first: Sequence[float] | Array, second: Sequence[float] | Array) -> float:
