@@ -122,11 +122,11 @@ def test_too_few_cases_and_runs_cannot_tell() -> None:
         (run(4, BAD, state="interrupted"), "incomplete: interrupted"),
         (run(4, BAD, state="running"), "incomplete: running"),
         (SeriesRun("run-4", "2026-01-04", None, "cannot be read: damaged"), "cannot be read: damaged"),
-        (run(4, BAD, run_ids=(("key-2", "run-2"),)), "is the same run as run-2"),
-        (run(4, BAD, run_ids=(("base", "base"),)), "is one of the runs of A"),
+        (run(4, BAD, run_ids=(("key-2", "run-2"),)), "it is the same run as run-2"),
+        (run(4, BAD, run_ids=(("base", "base"),)), "it is one of the runs of A"),
         (run(4, "P" * 28 + "!!"), "2 of 30 cells were not measured, more than 5%"),
-        (run(4, [cell("other")]), "has no cell in common with A"),
-        (run(4, verdicts(BAD, grade_key="case:1 rules:2")), "graded in another way than A: verdict rules"),
+        (run(4, [cell("other")]), "it has no cell in common with A"),
+        (run(4, verdicts(BAD, grade_key="case:1 rules:2")), "it was graded in another way than A: verdict rules"),
         (run(4, verdicts("F" * 30, flaky=True)), ""),
     ],
 )
@@ -165,7 +165,7 @@ def test_cells_that_are_graded_in_another_way_are_left_out_of_a_run() -> None:
     hashed = [replace(item, graders=(mark(config_sha256="d" * 64),)) for item in cells]
     assert (
         drift(run(1, hashed), a=side(cells)).nights[0].left_out
-        == "graded in another way than A: rubric: options of the grader"
+        == "it was graded in another way than A: rubric: options of the grader"
     )
 
 
@@ -174,7 +174,7 @@ def test_cases_of_one_side_are_said() -> None:
     assert night.remarks == ("2 cells not in this run: c28, c29", "1 cell not in A: new")
     half = drift(run(1, verdicts(GOOD)[:15])).nights[0]
     assert (half.left_out, half.remarks) == ("", ("15 cells not in this run: c15, c16, c17 and 12 more",))
-    assert drift(run(1, verdicts(GOOD)[:14])).nights[0].left_out == "has only 14 of 30 cells of A"
+    assert drift(run(1, verdicts(GOOD)[:14])).nights[0].left_out == "it has only 14 of 30 cells of A"
     (lost,) = drift(run(1, "P" * 29 + "!")).nights
     assert lost.remarks == ("1 of 30 cells was not measured",)
 
@@ -227,7 +227,7 @@ def test_model_runs_are_paired_by_label_and_by_map() -> None:
     renamed = drift(run(1, both(BAD, "new")), run(2, verdicts(BAD)), a=a, renamed=("n=new", "m=m"))
     assert renamed.nights[0].evidence is not None
     assert renamed.nights[0].evidence.change == pytest.approx(-8 / 30)
-    assert renamed.nights[1].left_out == "has no cell in common with A"
+    assert renamed.nights[1].left_out == "it has no cell in common with A"
 
 
 def test_samples_of_a_case_are_one_case() -> None:

@@ -113,6 +113,7 @@ def _cases() -> Iterator[Case]:
         for last in (7, NIGHTS):
             yield Case(plain, runs, last)
             yield Case(plain, runs, last, TEN, nights=7)
+    yield Case(shared, 1, 7)
     for last in (7, NIGHTS):
         yield Case(plain, 5, last, TEN, first=11, nights=17)
         yield Case(shared, 5, last)

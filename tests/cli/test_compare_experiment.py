@@ -174,7 +174,7 @@ def test_a_run_that_is_there_twice_counts_once() -> None:
     for name in ("run.json", "results.jsonl"):
         (again / name).write_bytes((RUNS / "night-02" / name).read_bytes())
     found = data("--last", "5")["drift"]
-    assert [run["left_out"] for run in found["runs"]] == ["", "", "is the same run as night-02"]
+    assert [run["left_out"] for run in found["runs"]] == ["", "", "it is the same run as night-02"]
     assert found["state"] == "unmeasured"
 
 
@@ -182,7 +182,7 @@ def test_the_run_of_the_baseline_is_no_evidence_against_it() -> None:
     nights(3)
     baseline_of(RUNS / "night-01")
     runs = data("--last", "5")["drift"]["runs"]
-    assert [run["left_out"] for run in runs] == ["is one of the runs of A", "", ""]
+    assert [run["left_out"] for run in runs] == ["it is one of the runs of A", "", ""]
 
 
 def test_a_changed_suite_is_said_and_what_is_not_comparable_left_out() -> None:
@@ -195,7 +195,9 @@ def test_a_changed_suite_is_said_and_what_is_not_comparable_left_out() -> None:
     nights(1, first=6, judge="judge-2")
     result = experiment("--last", "5")
     assert result.exit_code == 3
-    assert "graded in another way than A: look: judge model judge-1 -> judge-2" in " ".join(result.stdout.split())
+    assert "it was graded in another way than A: look: judge model judge-1 -> judge-2" in " ".join(
+        result.stdout.split()
+    )
 
 
 def test_nothing_comparable_exits_3() -> None:
@@ -240,6 +242,10 @@ def test_runs_of_other_suites_are_said_and_cannot_hide_that_the_suite_ended() ->
         (["night-01", "--last", "3"], "--last: of which experiment? Add --experiment NAME"),
         ([], "name the run B, or the experiment of the last runs with --experiment NAME"),
         (["--experiment", "nigthly", "--last", "3"], "no run in runs is of it (did you mean 'nightly'?)"),
+        (
+            ["--experiment", "nightly", "--last", "3", "--fail-on", "drift", "--confirm", "2"],
+            "--confirm is for the gates",
+        ),
         (["--experiment", "", "--last", "3"], "--experiment '': no run in runs is of it"),
     ],
 )

@@ -54,7 +54,7 @@ Stamp = tuple[int, int]
 """Time in ns and size of a file; zeros if it does not exist."""
 _LEFT_OUT: dict[str, Any] = {
     **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
-    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
+    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments", "same_question"), ()),
 }
 
 

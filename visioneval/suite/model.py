@@ -139,6 +139,12 @@ class Suite(Frozen):
         "0` and `unmeasured_rate == 0` are always implied, unless a gate without a scope replaces them.",
         json_schema_extra={"minItems": 1},
     )
+    same_question: Annotated[dict[Text, Text], Field(max_length=200)] = Field(
+        default_factory=dict,
+        exclude_if=lambda pairs: not pairs,
+        description="Metrics of judges, each with the local measure that answers the same question: the summary lists "
+        "the cells in which one passes and the other fails, and `agreement` compares them. No verdict depends on it.",
+    )
     limits: dict[LimitName, Limits] = Field(
         default_factory=dict,
         description="Call rates, attempts and time limits, by provider (all its models together) or `provider:model`, "

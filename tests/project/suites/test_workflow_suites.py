@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,23 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(name: str, api: 
     assert {record.verdict for record in records} == {Verdict.FAIL}
     assert {record.failed_rules for record in records} == {("layout_hierarchy >= 3",)}
     assert "disagree in 2 of 2" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "verdict"),
+    [("marketing", "text_rendering", Verdict.PASS), ("ui_mockups", "in_image_text_rendering", Verdict.FAIL)],
+)
+def test_a_judge_that_misreads_the_copy_is_counted_beside_the_measure(
+    name: str, metric: str, verdict: Verdict, api: FakeAPI, run: Any
+) -> None:
+    """All text that a flyer may have is measured; a screen also has text that only the judge reads."""
+    api.script.judge(lambda request: best(request, **{metric: False}))
+    _, output, folder, records = run(name, "--limit", "2", "--model", "gemini*")
+    assert [record.verdict for record in records] == [verdict, verdict]
+    pair, _ = json.loads((folder / "summary.json").read_text())["same_question"]
+    assert (pair["judge"], pair["measure"]) == (metric, "text_rendering_ocr")
+    assert (pair["cells"], pair["only_judge_passes"], pair["only_measure_passes"]) == (2, 0, 2)
+    assert f"{metric} text_rendering_ocr 2 0 2" in " ".join(output.split())
 
 
 def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) -> None:

@@ -55,5 +55,5 @@ def test_the_last_runs_of_a_store_are_tested_together(runner: SuiteRunner, runs:
     compared = runner("compare", f"{runs}/first", "--experiment", "nightly", "--last", "5", "--runs", runs)
     assert compared.exit_code == 3
     text = " ".join(compared.stdout.split())
-    assert "first is left out: is one of the runs of A" in text
+    assert "first is left out: it is one of the runs of A" in text
     assert "second is left out: its outputs are those of A: nothing new was generated" in text

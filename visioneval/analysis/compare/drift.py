@@ -177,7 +177,7 @@ def _why_no_new_run(side: Side, known: Mapping[str, str]) -> str:
     if side.state not in (None, "complete"):
         return f"incomplete: {side.state}"
     if (same := next((known[key] for key, _ in side.run_ids if key in known), None)) is not None:
-        return f"is the same run as {same}" if same else "is one of the runs of A"
+        return f"it is the same run as {same}" if same else "it is one of the runs of A"
     return ""
 
 
@@ -196,10 +196,10 @@ def _read_night(
     try:
         pairing = pair_cells(a, b, parse_map(renamed, a, b))
     except UsageError:
-        night.left_out = "has no cell in common with A"
+        night.left_out = "it has no cell in common with A"
         return
     if 2 * len(pairing.pairs) < len(a.cells):
-        night.left_out = f"has only {len(pairing.pairs):,} of {count_of(len(a.cells), 'cell')} of A"
+        night.left_out = f"it has only {len(pairing.pairs):,} of {count_of(len(a.cells), 'cell')} of A"
         return
     changes: list[tuple[str, ...]] = []
     outputs: list[set[str]] = [set() for _ in range(1 + a.runs)]
@@ -226,7 +226,7 @@ def _compare_rows(night: _Read, rows: Sequence[tuple[int, PairRow, tuple[str, ..
     if differing := [changed for _, _, changed in rows if changed]:
         what = _named([name for name, _ in Counter(name for names in differing for name in names).most_common()])
         if len(differing) == len(rows):
-            night.left_out = f"graded in another way than A: {what}"
+            night.left_out = f"it was graded in another way than A: {what}"
             return
         night.remarks.append(f"{count_of(len(differing), 'cell')} graded in another way than in A: {what}")
     in_a = [(at, row) for at, row, changed in rows if not changed and row.verdict_a in MEASURED]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +47,8 @@ from visioneval.analysis.summary.judges import (
     Panels,
     read_pair_cards,
 )
+from visioneval.analysis.summary.same_question import SameQuestion, SameQuestions
+from visioneval.analysis.summary.until import sampled_gates
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.between_cells import CaseDiversity, read_diversity
@@ -159,6 +161,17 @@ def unmeasured_groups(findings: Iterable[DiversityFinding]) -> int:
     return sum(finding.failed for finding in findings if not finding.is_optional)
 
 
+class SamplesFinding(Frozen):
+    """The cells of a run with ``--until-decided``, and those that it would have with a fixed number of samples."""
+
+    cells: int
+    """Its cells."""
+    max_samples: int
+    """The most samples of a case."""
+    most_cells: int
+    """The cells with so many samples of every case."""
+
+
 ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
 
@@ -198,6 +211,10 @@ class Summary(Frozen):
     """How many cells broke each rule of the level ``warn``."""
     judge_disagreements: dict[str, Disagreement]
     """By rubric: cells that it judged, and those of them in which its own verdict differs from the rules."""
+    same_question: tuple[SameQuestion, ...] = ()
+    """Metrics of judges beside local measures: ``cells`` that have both, those that ``only_judge_passes`` and
+    ``only_measure_passes``, which ``contradicted`` lists.
+    """
     judges: tuple[JudgeCard, ...] = ()
     """What the records contain about the judge of each grader."""
     pair_judges: tuple[PairCard, ...] = ()
@@ -221,6 +238,8 @@ class Summary(Frozen):
     """How many more cells have an alignment."""
     gates: tuple[GateFinding, ...]
     """The gates."""
+    until_decided: SamplesFinding | None = None
+    """With ``--until-decided``: what it saved against a fixed number of samples."""
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
     never_asked: tuple[NeverAsked, ...] = ()
@@ -274,13 +293,24 @@ def summarize(
         partial(Model, without, words), {str(entry.label): Model(without, words) for entry in suite.models}
     )
     tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
-    gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
+    entries, sampled = gates_of(info.suite), sampled_gates(info)
+    gate_counters = [GateAccumulator(entry, info, due, of) for entry, of in zip_longest(entries, sampled)]
     failing = FailingCells(info, gate_counters)
     disagreements, reroutings = Disagreements(suite), Reroutings(info)
     separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
     judges, panels, alignments = JudgeCards(info), Panels(info), Alignments(info)
     costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, compared.samples)
-    counters: list[_Counter] = [all_cells, disagreements, separations, questions, noises, judges, panels]
+    same_questions = SameQuestions(info)
+    counters: list[_Counter] = [
+        all_cells,
+        disagreements,
+        same_questions,
+        separations,
+        questions,
+        noises,
+        judges,
+        panels,
+    ]
     counters += [alignments, failing, costs, asked, diversities, *gate_counters]
     warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
     for cell in records:
@@ -323,6 +353,7 @@ def summarize(
         failure_tags=most_common(sum((model.failure_tags for model in models.values()), Counter())),
         warned_rules=most_common(warned_rules),
         judge_disagreements=disagreed,
+        same_question=same_questions.result(),
         judges=judges.result(disagreed),
         pair_judges=tuple(compared.judges),
         separations=separations.result(models),
@@ -336,6 +367,7 @@ def summarize(
         alignments=alignments.result(),
         alignments_left_out=alignments.left_out,
         gates=gates,
+        until_decided=_samples_finding(info, counts.cells),
         optional_unmeasured=dict(optional_unmeasured),
         never_asked=never_asked,
         panels=panels.result(),
@@ -356,6 +388,13 @@ def summarize(
             never_asked=bool(never_asked),
         ),
     )
+
+
+def _samples_finding(info: RunInfo, cells: int) -> SamplesFinding | None:
+    until = info.until_decided
+    if until is None or not info.samples_itself:
+        return None
+    return SamplesFinding(cells=cells, max_samples=until.max_samples, most_cells=until.most_cells)
 
 
 class _Counter(Protocol):

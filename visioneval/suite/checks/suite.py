@@ -37,6 +37,7 @@ from visioneval.suite.checks.generation import (
 )
 from visioneval.suite.checks.judges import judge_problems, panel_warnings, recorded_answer_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, idle_rules, rule_problems
+from visioneval.suite.checks.same_question import same_question_problems
 from visioneval.suite.entries.graders import BaseGrader, rubric_scale
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.files import RunLabels, Trust
@@ -97,6 +98,7 @@ def problems(
         yield from recorded_answer_problems(suite_context, folder, trust)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
+        yield from same_question_problems(suite_context, broken)
         warnings = (
             *(idle_rules(suite_context), prompt_warnings(suite), brace_warnings(suite), panel_warnings(suite)),
             *(_idle_gates(suite), _missing_references(suite), _misspelled_tags(suite), _of_servers(suite)),
