@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
 from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
+from session_measures import session_measures
 from suite_runner import SuiteRunner
 from suite_text import forget_modules, no_runs, suite_problems
 from toys import Toy
@@ -51,6 +52,7 @@ __all__ = [
     "reduced_readings",
     "script",
     "serve",
+    "session_measures",
 ]
 
 ROOT = Path(__file__).parent.parent
