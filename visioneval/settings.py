@@ -233,7 +233,8 @@ class GradeKeywords(SelectionKeywords, total=False):
         Setting(
             "--redact",
             "TAG",
-            "Leave out the images of cases with this tag, and text about them. For photos of people. Repeatable.",
+            "Leave out the images of cases with this tag, or of one case (case:ID), and text about them. For photos of"
+            " people. Repeatable.",
             OUTPUT,
             resumed="always",
         ),
