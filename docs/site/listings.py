@@ -137,6 +137,14 @@ def errors() -> str:
     return markdown(("error", "raised for", "`exit_code`"), rows)
 
 
+def source(name: str) -> str:
+    """A class of an example, as its file has it: ``acme_circles.CountGrader``."""
+    module, _, of = name.partition(".")
+    text = (ROOT / "docs" / "examples" / module / f"{module}.py").read_text(encoding="utf-8")
+    (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == of)
+    return f"```python\nimport visioneval as ve\n\n\n{ast.get_source_segment(text, found)}\n```"
+
+
 def layers() -> str:
     """The layers that import-linter enforces, from the top, each package with the first paragraph of its docstring."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

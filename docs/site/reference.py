@@ -166,7 +166,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 BLOCK = re.compile(
     r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
-    r"layers|action)"
+    r"layers|source|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -199,7 +199,12 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
+        elif maker := {
+            "metrics": metrics,
+            "members": listings.members,
+            "action": listings.action,
+            "source": listings.source,
+        }.get(block["kind"]):
             body = maker(block["name"])
         elif block["kind"] == "table":
             body = TABLES[block["name"]]()

@@ -174,9 +174,9 @@ WITH_MODELS = ("from_promptfoo", "real_model")
 HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
     "claims": [("init", 0), ("run", 0), ("show", 0), ("questions", 0), ("run", 0)],
-    "copy_ocr_cannot_read": [("run", 3), ("validate", 0), ("grade", 0)],
+    "copy_ocr_cannot_read": [("run", 3), ("grade", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
-    "dataset": [("validate", 0), ("run", 0), ("run", 0)],
+    "dataset": [("validate", 0), ("run", 0)],
     "from_promptfoo": [("validate", 0), ("run", 0)],
     "gitlab": [("init", 0)],
     "install": [("init", 0), ("run", 0)],
@@ -186,7 +186,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "nightly": [("init", 0), ("run", 0), ("baseline", 0), ("run", 0), ("baseline", 2)],
     "probe_graders": [("init", 0), ("run", 0), ("probe", 0), ("probe", 0), ("probe", 1)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0)],
-    "published_questions": [("validate", 0), ("run", 0), ("show", 0)],
+    "published_questions": [("run", 0), ("show", 0)],
     "pull_request": [
         *[("init", 0), ("init", 0), ("run", 0), ("baseline", 0)],
         *[("run", 1), ("compare", 1), ("run", 0), ("compare", 0)],
