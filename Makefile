@@ -112,7 +112,7 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
 
-reference: $(READY)  ## Fills the tables of keys and commands in docs/ from the code
+reference: $(READY)  ## Fills the tables in docs/ that come from the code
 	$(BIN)/python docs/site/fill.py
 
 docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network

@@ -1,9 +1,10 @@
 """The settings of runs. Each is declared here, once, beside its keyword in the Python API and its type.
 
-All else follows: the flags of every command (``cli/options.py``), the checks of the API (``api/options.py``), bounds
-(``bounds.py``), what the command that resumes a run repeats (``records/runs.py``) and the table in
-``docs/reference/api.md``. A setting that the table lacks cannot be a flag. ``_COMPLETIONS`` in ``cli/options.py``
-completes its values, and ``scale/ray/jobs.py`` makes a path absolute, as workers run in another folder.
+A new one also has a field of its name, or a conversion, in ``api/options.py``. All else follows: the flags of every
+command (``cli/options.py``), the checks of the API (``api/options.py``), bounds (``bounds.py``), what the command that
+resumes a run repeats (``records/runs.py``) and the table in ``docs/reference/api.md``. A setting that the table lacks
+cannot be a flag. ``_COMPLETIONS`` in ``cli/options.py`` completes its values, and ``scale/ray/jobs.py`` makes a path
+absolute, as workers run in another folder.
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ class GradeKeywords(SelectionKeywords, total=False):
         Setting(
             "--redact",
             "TAG",
-            "Leave out the images of cases with this tag, and text about them. For photos of people. Repeatable.",
+            "Leave out the images of cases with this tag, or of one case (case:ID), and text about them. For photos of"
+            " people. Repeatable.",
             OUTPUT,
             resumed="always",
         ),

@@ -39,12 +39,13 @@ def _grader(options: type[BaseGrader]) -> tuple[str, str]:
     if options.runs_code:
         needs.append("`--trust-suite`, or its package")
     text = " ".join((options.__doc__ or "").split()).replace("``", "`")
-    return text, ", ".join(filter(None, needs))
+    return text, "; ".join(filter(None, needs))
 
 
 def _extra(options: type[BaseGrader], task: TaskType) -> str | None:
     entry: dict[str, Any] = {"id": "one", "prompt": "x", "task": task, "expect": {"text": {"required": ["x"]}}}
-    return options.model_construct(extract="ocr").extra_for(TestCase.model_validate(entry))
+    defaults: dict[str, Any] = {name: field.get_default() for name, field in options.model_fields.items()}
+    return options.model_construct(**defaults).extra_for(TestCase.model_validate(entry))
 
 
 def gates() -> str:
@@ -71,7 +72,10 @@ def _size(number: int | None) -> str:
 
 def rater_questions() -> str:
     """The questions of each preset, and those of a suite without ``labels`` that depend on the task."""
-    rows = [(name, question) for name, labels in READY.items() for question in (*labels.questions, *labels.pairs)]
+    rows: list[tuple[str, LabelQuestion | LabelPair]] = []
+    for name, labels in READY.items():
+        rows += [(name, question) for question in labels.questions]
+        rows += [(name, pair) for pair in labels.pairs]
     rows += [(task, question) for task in TaskType for question in BY_TASK if task in question.tasks]
     return markdown(("preset or task", "key", "answers", "question"), [_question(*row) for row in rows])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
@@ -21,7 +22,8 @@ from pydantic import BaseModel
 
 import visioneval
 
-ACTION = Path(__file__).parents[2] / "action.yml"
+ROOT = Path(__file__).parents[2]
+ACTION = ROOT / "action.yml"
 FUNCTIONS = (
     *("run", "run_async", "grade", "merge", "load_run", "read_info", "read_records", "validate", "plan", "compare"),
     *("agreement", "probe", "rank", "pairwise", "track", "grading_context"),
@@ -133,6 +135,29 @@ def errors() -> str:
     classes.sort(key=lambda error: (error.exit_code, len(error.__mro__), error.__name__))
     rows = [(f"`{error.__name__}`", inspect.getdoc(error) or "", str(int(error.exit_code))) for error in classes]
     return markdown(("error", "raised for", "`exit_code`"), rows)
+
+
+def source(name: str) -> str:
+    """A class of an example, as its file has it: ``acme_circles.CountGrader``."""
+    module, _, of = name.partition(".")
+    text = (ROOT / "docs" / "examples" / module / f"{module}.py").read_text(encoding="utf-8")
+    (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == of)
+    return f"```python\nimport visioneval as ve\n\n\n{ast.get_source_segment(text, found)}\n```"
+
+
+def layers() -> str:
+    """The layers that import-linter enforces, from the top, each package with the first paragraph of its docstring."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (item for item in project["tool"]["importlinter"]["contracts"] if item["type"] == "layers")
+    packages = [(str(at), name) for at, layer in enumerate(contract["layers"], 1) for name in layer.split(" | ")]
+    return markdown(("layer", "package", "what it has"), [(at, f"`{name}`", _about(name)) for at, name in packages])
+
+
+def _about(name: str) -> str:
+    path = ROOT / name.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n\n")[0]
 
 
 def action(part: str) -> str:

@@ -22,8 +22,11 @@ from code_tables import TABLES, kinds_of_change, templates
 from pydantic import BaseModel
 
 import visioneval
+from visioneval.analysis.agreement.graders import GraderAgreement
+from visioneval.analysis.agreement.judges import AnchorMatch
 from visioneval.analysis.preferences import RankedRun
 from visioneval.analysis.summary.gates import GateFinding
+from visioneval.analysis.summary.judges import JudgeCard, PairCard
 from visioneval.cli import app
 from visioneval.cli.help import EXAMPLES
 from visioneval.label.work import LabelSession, LabelStep
@@ -58,6 +61,10 @@ RECORDS = (
     GateFinding,
     RankedRun,
     BaselineHeader,
+    GraderAgreement,
+    JudgeCard,
+    PairCard,
+    AnchorMatch,
 )
 """The models of a run's files, as docs/reference describes them."""
 PARAMETERS = (MockParams, VeoParams, OmniParams, OpenAIVideoParams)
@@ -159,7 +166,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 BLOCK = re.compile(
     r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
-    r"action)"
+    r"layers|source|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -192,7 +199,12 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
+        elif maker := {
+            "metrics": metrics,
+            "members": listings.members,
+            "action": listings.action,
+            "source": listings.source,
+        }.get(block["kind"]):
             body = maker(block["name"])
         elif block["kind"] == "table":
             body = TABLES[block["name"]]()
@@ -205,6 +217,7 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
                 "templates": templates,
                 "functions": listings.functions,
                 "errors": listings.errors,
+                "layers": listings.layers,
             }
             body = makers[block["kind"]]()
         return f"{head}\n\n{body.strip()}\n\n<!-- end of {block['kind']} -->\n"

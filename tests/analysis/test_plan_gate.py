@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from toys import Toy
 
 import visioneval as ve
@@ -249,3 +250,31 @@ def test_suites_that_are_too_small_for_compare_are_noted(
     assert "note:" not in toy("run", path, "--trust-suite").output
     if cases > 1:
         assert "note:" not in toy("plan", path, "--trust-suite", "--case", "c1").stderr, "flags leave out cases"
+
+
+@pytest.mark.parametrize(
+    ("turns", "samples", "note"),
+    [
+        (
+            2,
+            1,
+            "1 case x 2 turns cannot show a regression in 'compare', even if everything breaks: 2 cases, or 2 samples",
+        ),
+        (2, 2, ""),
+        (
+            3,
+            1,
+            "1 case x 3 turns cannot show a regression in 'compare', even if everything breaks: 2 cases, or 2 samples",
+        ),
+    ],
+)
+def test_turns_are_not_samples_of_a_suite_that_is_too_small(toy: Toy, turns: int, samples: int, note: str) -> None:
+    steps = ", ".join("{prompt: x}" for _ in range(turns))
+    Image.new("RGB", (32, 32)).save(toy.folder / "sign.png")
+    path = toy.folder / "suite.yaml"
+    rest = SUITE.replace("samples: 2", f"samples: {samples}").split("\n", 2)[2]
+    path.write_text(f"name: sized\ncases:\n  - {{id: sign, images: [sign.png], turns: [{steps}]}}\n{rest}")
+    plan = toy("plan", path, "--trust-suite")
+    assert plan.exit_code == 0, plan.output
+    assert note in plan.stderr.replace("\n", " ")
+    assert ("note: " in plan.stderr) == bool(note)

@@ -1,19 +1,22 @@
 """``make weight``: the megabytes that visioneval and each extra take, with all that they require, as pip leaves them.
 
-It writes the table of docs/how_to/install.md. Not a test: the sizes differ between machines and versions.
+It prints the table of docs/how_to/install.md. Not a test: the sizes differ between machines and versions.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+_PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+_EXTRAS = _PROJECT.partition("\n[project.optional-dependencies]\n")[2].partition("\n[")[0]
+USES: dict[str, str] = dict(re.findall(r"^(\w+) = \[.*\]  # (.+)$", _EXTRAS, re.MULTILINE))
+"""What each extra is for, as the comment beside it says."""
 
 
 def size(folder: Path) -> int:
@@ -36,9 +39,9 @@ def main() -> None:
     """Prints a row for no extra, then what each extra adds to that."""
     with tempfile.TemporaryDirectory() as folder:
         base = megabytes(Path(folder, "base"))
-        print(f"| without extras | {base} MB |")
-        for extra in EXTRAS:
-            print(f"| `{extra}` | {megabytes(Path(folder, extra), extra) - base} MB |", flush=True)
+        print(f"| extra | for | adds |\n|---|---|---|\n| none | everything else, with OpenAI and Gemini | {base} MB |")
+        for extra, use in USES.items():
+            print(f"| `{extra}` | {use} | {megabytes(Path(folder, extra), extra) - base} MB |", flush=True)
             shutil.rmtree(Path(folder, extra))
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,26 @@ def test_variables_reach_every_command_that_reads_the_suite(suites: Callable[...
     assert "--var" not in compare
 
 
+def test_new_samples_get_the_secret_variables_and_no_others(
+    suites: Callable[..., None], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those named or valued like a secret: the run stores all other values."""
+    suites("logos")
+    monkeypatch.setenv("SHOP_TOKEN", "open-sesame-123")
+    text = Path("logos.yaml").read_text()
+    text = "vars: {food: bread, shop: none, api_key: none}\n" + text
+    Path("logos.yaml").write_text(text.replace("A flyer for bread.", "'{{ food }} of {{ shop }} {{ api_key }}'"))
+    flags = "--var food=rye --var shop=open-sesame-123 --var=api_key=open-sesame-456"
+    assert run(suites="logos.yaml", offline="false", confirm="3", run_flags=flags)[0] == 0
+    assert run(suites="logos.yaml", offline="false", run_flags=flags)[0] == 0
+    given = [
+        [word for before, word in pairwise(words) if before == "--var"]
+        for words in run.commands
+        if words[0] == "compare"
+    ]
+    assert given == [["shop=open-sesame-123", "api_key=open-sesame-456"], []]
+
+
 def test_live_runs_have_a_budget_and_new_samples(suites: Callable[..., None], run: Any) -> None:
     suites("logos")
     code, _ = run(
@@ -291,7 +312,8 @@ def test_only_suites_with_the_tag_are_redacted(suites: Callable[..., None], run:
     assert "`bread`" not in Path("visioneval-results/visioneval/comment.md").read_text()
 
 
-def test_a_tag_that_a_suite_has_lost_is_redacted_in_its_comparison(suites: Callable[..., None], run: Any) -> None:
+def test_a_tag_that_a_suite_has_lost_is_redacted(suites: Callable[..., None], run: Any) -> None:
+    """In the comparison by the tag of the baseline; in the run's own report and in the site by the case."""
     suites("faces", "logos")
     for name in ("faces", "logos"):
         break_suite(name)
@@ -300,9 +322,16 @@ def test_a_tag_that_a_suite_has_lost_is_redacted_in_its_comparison(suites: Calla
     Path("faces.yaml").write_text(Path("faces.yaml").read_text().replace("tags: [faces]", "tags: [faces, logos]"))
     code, _ = run(suites="faces.yaml\nlogos.yaml", redact="logos", images="true")
     assert code == 1
-    redacted = {words[:3] for words in run.commands if "--redact" in words}
-    assert ("compare", "baseline:logos", "logos-visioneval") in redacted
-    assert ("run", "logos.yaml", "--run-id") not in redacted
+    redacted = {
+        (words[0], words[1]): words[words.index("--redact") + 1 :] for words in run.commands if "--redact" in words
+    }
+    assert redacted["run", "logos.yaml"] == ("case:bread",)
+    assert redacted["run", "faces.yaml"] == ("logos",)
+    assert redacted["site", "--output"] == ("logos", "--redact", "case:bread")
+    by_suite = {words[1:3]: words for words in run.commands if words[0] == "compare"}
+    assert "logos" in by_suite["baseline:logos", "logos-visioneval"]
+    site = Path("visioneval-results/visioneval/site/run/logos-visioneval")
+    assert len(list(site.rglob("images/**/*.png"))) == 1
     compared = Path("visioneval-results/visioneval/logos-compare.md").read_text()
     assert (compared.count("left out by --redact"), compared.count("](thumbnails/soup-")) == (1, 1)
 

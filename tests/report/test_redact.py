@@ -100,12 +100,26 @@ def raises_os_error(*_: Any, **__: Any) -> None:
 def test_the_page_says_that_cases_are_redacted(flags: str, root: Path) -> None:
     assert visioneval("report first --output out --trust-suite" + flags).exit_code == 0
     page = (root / "out" / "index.html").read_text(encoding="utf-8")
-    assert ("cases with a tag of --redact have no images here" in page) == bool(flags)
+    assert ("cases that --redact names have no images here" in page) == bool(flags)
 
 
 def test_the_flag_is_repeatable(root: Path) -> None:
     assert visioneval("report first --single-file --redact person --redact plain --trust-suite").exit_code == 0
     assert found(root / "runs" / "first" / "report.html") == set()
+
+
+@pytest.mark.parametrize("words", ["report first --output out --trust-suite", "site --output out --trust-suite"])
+def test_a_case_can_be_named_by_its_id(words: str, root: Path) -> None:
+    people = ("face", "steps/2", "film", "refusal", "broken")  # a turn names its case
+    assert visioneval(words, *(f"--redact=case:{name}" for name in people)).exit_code == 0
+    of_people = found(root / "out")
+    assert visioneval(f"{words} --redact case:open").exit_code == 0
+    assert (of_people, found(root / "out")) == (SHOWN, HIDDEN)
+    result = visioneval(f"{words} --redact case:opne")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "--redact 'case:opne': there is no such case (did you mean 'case:open'?)\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_the_docs_list_the_presets() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE)
     for name, preset in READY.items():
         listed = {key: answers for owner, key, answers in rows if owner == name}
-        assert [*listed] == [item.key for item in (*preset.questions, *preset.pairs)]
+        assert [*listed] == [*(item.key for item in preset.questions), *(pair.key for pair in preset.pairs)]
         for question in preset.questions:
             assert all(choice in listed[question.key] for choice in question.choices)
             assert ("compared with the verdict" in listed[question.key]) == (question.metric == "verdict")

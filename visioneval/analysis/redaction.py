@@ -33,6 +33,8 @@ _DETAILS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "
 _ASKED = ("id", "question", "type")
 _OF_FILES = ("path", "row", "problem")
 """The parameters that an existing output is recorded with."""
+CASE = "case:"
+"""Begins a value of ``--redact`` that is the id of a case; a tag can begin with it too."""
 Tagged = tuple[str, Sequence[str], str | None]
 """A case: its id, its tags, and the case whose images it uses (``output_of``)."""
 
@@ -48,9 +50,10 @@ class Redaction:
     cases: frozenset[str] = frozenset()
 
     @classmethod
-    def by(cls, tags: Iterable[str] | None) -> Redaction:
-        """Of the cases with these tags, none of which are known yet."""
-        return cls(frozenset(tags or ()))
+    def by(cls, values: Iterable[str] | None) -> Redaction:
+        """Of the cases with these tags, none of which are known yet, and of those named as ``case:ID``."""
+        tags = frozenset(values or ())
+        return cls(tags, frozenset(chain_of(tag.removeprefix(CASE)) for tag in tags if tag.startswith(CASE)))
 
     def over(self, *sources: Suite | Side) -> Redaction:
         """Also of the cases of these suites, and of the runs, files and baselines that are compared."""
@@ -131,13 +134,15 @@ def redacted_sides(a: Side, b: Side, redact: Redaction) -> tuple[Side, Side]:
 
 
 def check_redact(tags: Iterable[str] | None, *sources: Suite | Side) -> None:
-    """Raises ``UsageError`` for a tag that no case has: a misspelled one would redact nothing."""
+    """Raises ``UsageError`` for a tag or ``case:ID`` that no case has: a misspelled one would redact nothing."""
     if not tags:
         return
-    known = {tag for source in sources for _, of_case, _ in _cases(source) for tag in of_case}
-    for tag in sorted(set(tags)):
-        if tag not in known:
-            raise UsageError(f"--redact {tag!r}: no case has this tag{did_you_mean(tag, known)}")
+    cases = [case for source in sources for case in _cases(source)]
+    known = {tag for _, of_case, _ in cases for tag in of_case}
+    named = {f"{CASE}{name}" for id_, _, _ in cases for name in (id_, chain_of(id_))}
+    for tag in sorted(set(tags) - known - named):
+        choices, problem = (named, "there is no such case") if tag.startswith(CASE) else (known, "no case has this tag")
+        raise UsageError(f"--redact {tag!r}: {problem}{did_you_mean(tag, choices)}")
 
 
 def _cases(source: Suite | Side) -> Iterable[Tagged]:

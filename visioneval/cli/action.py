@@ -13,14 +13,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from visioneval.analysis.redaction import CASE
 from visioneval.cli.options import pairs
 from visioneval.cli.workflows import baseline_names
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
+from visioneval.records.model import read_info
 
 RUNS, RESULTS, SHARDS = Path("visioneval-runs"), Path("visioneval-results"), Path("visioneval-shards")
 """Each has a folder for each use of the action in a job, so that none publishes what another redacts."""
@@ -188,14 +191,15 @@ def run(values: Mapping[str, str]) -> ExitCode:
     try:
         inputs = Inputs.read(values)
         _clear(inputs)
-        redact = _redacted_tags(inputs)
+        redact = _redacted(inputs)
     except UsageError as error:
         print(f"::error title=visioneval::{error}")
         _output(values, code=ExitCode.USAGE, outcome=str(error))
         return ExitCode.USAGE
     done = [_evaluate(suite, inputs, redact[suite]) for suite in inputs.suites]
-    if not inputs.shard and any((inputs.runs / inputs.run_id(suite)).is_dir() for suite in inputs.suites):
-        tags = dict.fromkeys(tag for of_suite in redact.values() for tag in of_suite)
+    with_run = [suite for suite in inputs.suites if (inputs.runs / inputs.run_id(suite)).is_dir()]
+    if with_run and not inputs.shard:
+        tags = dict.fromkeys(tag for suite in with_run for tag in redact[suite].of_run)
         site = ("site", "--output", inputs.results / "site", "--runs", inputs.runs)
         if _visioneval(*site, *_flags("--redact", list(tags))):
             _notice("the site was not written: see the log")
@@ -220,48 +224,83 @@ def _clear(inputs: Inputs) -> None:
         raise UsageError(f"{error.filename}: cannot empty this folder: {error.strerror or error}") from None
 
 
-def _redacted_tags(inputs: Inputs) -> dict[str, list[str]]:
-    """The tags to redact of each suite, as a command refuses one that no case has.
+@dataclass(frozen=True)
+class _Redacted:
+    """The values of ``--redact`` for a suite's commands, which refuse one that no case has."""
 
-    A suite that cannot be loaded gets all of them: its commands fail too. Raises ``UsageError`` for a tag that no
-    loaded suite has, as a mistyped one would hide nothing.
+    of_run: tuple[str, ...]
+    """Tags of the suite, and as ``case:ID`` the cases that have lost one since the baseline."""
+    of_comparison: tuple[str, ...]
+    """Tags of the suite or of its baseline."""
+
+
+def _redacted(inputs: Inputs) -> dict[str, _Redacted]:
+    """What is redacted of each suite.
+
+    A suite that cannot be loaded gets all tags: its commands fail too. Raises ``UsageError`` for a tag that neither a
+    loaded suite nor its baseline has, as a mistyped one would hide nothing.
     """
     from visioneval.suite.load import load_suite
 
     flags = {flag: pairs(flag, "NAME=VALUE", inputs.overrides(flag)) for flag in ("--var", "--judge")}
-    known: dict[str, set[str]] = {}
+    known: dict[str, dict[str, set[str]]] = {}
+    before = {suite: _baseline_cases(inputs, suite) for suite in inputs.suites if inputs.redact}
     broken: list[str] = []
-    for suite in inputs.suites if inputs.redact else ():
+    for suite in before:
         try:
             loaded = load_suite(Path(suite), variables=flags["--var"], judges=flags["--judge"], run_labels=lambda _: [])
-            known[suite] = {tag for case in loaded.suite.cases for tag in case.tags}
+            known[suite] = {case.id: set(case.tags) for case in loaded.suite.cases}
         except SuiteError:
             broken.append(suite)
     for tag in inputs.redact:
-        if known and not any(tag in tags for tags in known.values()):
+        if known and not any(tag in tags for suite in known for tags in _tags(known[suite], before[suite])):
             but = f"; {', '.join(broken)} cannot be read: see 'visioneval validate'" if broken else ""
             raise UsageError(f"redact: {tag!r}: no case of any suite has this tag{but}")
-    return {suite: [tag for tag in inputs.redact if tag in known.get(suite, (tag,))] for suite in inputs.suites}
+    return {suite: _redacted_of(inputs.redact, known.get(suite), before.get(suite, {})) for suite in inputs.suites}
 
 
-def _baseline_tags(inputs: Inputs, suite: str) -> set[str]:
-    """The tags of the cells of a suite's baseline, as the suite may have lost one. A broken baseline has none."""
+def _redacted_of(
+    chosen: Sequence[str], cases: Mapping[str, set[str]] | None, before: Mapping[str, set[str]]
+) -> _Redacted:
+    """What is redacted of a suite with these tags of cases, which are ``None`` if it is broken, and of its baseline."""
+    if cases is None:
+        return _Redacted(tuple(chosen), tuple(chosen))
+    of_run = [tag for tag in chosen if any(tag in tags for tags in cases.values())]
+    lost = [f"{CASE}{name}" for name in cases if (before.get(name, set()) - cases[name]).intersection(chosen)]
+    of_comparison = [tag for tag in chosen if any(tag in tags for tags in _tags(cases, before))]
+    return _Redacted((*of_run, *lost), tuple(of_comparison))
+
+
+def _tags(*sides: Mapping[str, set[str]]) -> Iterator[set[str]]:
+    return (tags for side in sides for tags in side.values())
+
+
+def _baseline_cases(inputs: Inputs, suite: str) -> dict[str, set[str]]:
+    """The tags of the cases of a suite's baseline, as the suite may have lost one. A broken baseline has none."""
     from visioneval.analysis.run_lookup import read_side
 
-    try:
-        side = read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs)
-        return {tag for cell in side.cells for tag in cell.tags}
-    except VisionEvalError:
-        return set()
+    cases: dict[str, set[str]] = {}
+    with suppress(VisionEvalError):
+        for cell in read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs).cells:
+            cases.setdefault(cell.test_id, set()).update(cell.tags)
+    return cases
 
 
-def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
+def _secret_variables(inputs: Inputs, run_id: str) -> list[str]:
+    """``--var`` of ``run-flags`` for the variables whose values the run does not store, as new samples need them."""
+    with suppress(VisionEvalError):
+        hidden = read_info(inputs.runs / run_id).hidden_vars
+        return [value for value in inputs.overrides("--var") if value.partition("=")[0] in hidden]
+    return []
+
+
+def _evaluate(suite: str, inputs: Inputs, redact: _Redacted) -> Evaluated:
     """Runs a suite or merges its shards, and compares the run with the baseline."""
     name, run_id, results = inputs.suites[suite], inputs.run_id(suite), inputs.results
     files = {
         kind: results / f"{name}-{kind}" for kind in ("run.md", "run.xml", "compare.md", "compare.xml", "compare.html")
     }
-    runs, hidden = ("--runs", inputs.runs), _flags("--redact", redact)
+    runs, hidden = ("--runs", inputs.runs), _flags("--redact", redact.of_run)
     report = ("--run-id", run_id, *runs, "--markdown", files["run.md"], "--junit", files["run.xml"])
     calls = () if inputs.is_offline else ("--budget", inputs.budget)
     validated = ExitCode.PASSED
@@ -282,13 +321,13 @@ def _evaluate(suite: str, inputs: Inputs, redact: list[str]) -> Evaluated:
         evaluated = _visioneval("run", suite, *report, *shard, *replay, *calls, *inputs.run_flags, *hidden)
     compared = ExitCode.PASSED
     if not inputs.shard:
-        old_tags = _baseline_tags(inputs, suite) if inputs.redact else set()
+        secrets = _flags("--var", _secret_variables(inputs, run_id))
         compared = _visioneval(
             *("compare", f"baseline:{inputs.baselines[suite]}", run_id),
-            *_flags("--redact", [tag for tag in inputs.redact if tag in redact or tag in old_tags]),
+            *_flags("--redact", redact.of_comparison),
             *(*_flags("--fail-on", inputs.fail_on), *_flags("--allow", inputs.allow)),
             *runs,
-            *(("--confirm", inputs.confirm, *calls) if inputs.confirm else ()),
+            *(("--confirm", inputs.confirm, *calls, *secrets) if inputs.confirm else ()),
             *("--markdown", files["compare.md"], "--junit", files["compare.xml"], "--html", files["compare.html"]),
             *(("--thumbnails", results / "thumbnails") if inputs.has_images else ()),
             *(("--cache", inputs.cache) if inputs.has_images and inputs.is_offline else ()),

@@ -19,14 +19,13 @@ _IMAGES = re.compile(r"# images \{\n(.*?)# \}\n", re.DOTALL)
 _REDACTED_IMAGES = """\
 # Images that leave the machine of a job: models get the input images, and judges the outputs too; replay calls neither.
 # Artifacts have the reports, where cases with the tag {tags} have no image and no text about one, as in
-# comments and summaries.{shards}
+# comments and summaries. Only the shards of a night have all of their outputs, for a day, so that they can be merged.
 """
-_REDACTED_SHARDS = " Only the shards of a night have all of their outputs, for a day, so that they can be merged."
 _REDACTABLE = re.compile(r"(visioneval (?:run|merge|compare|report) .*?)( \|\| code=\$\?)?$", re.MULTILINE)
 _GITHUB = re.compile(r"git\+https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?@([0-9a-f]{40})")
-_ANY_ACTION = """\
-# Replace OWNER by the owner of visioneval's repository, and v0 by a full commit hash: its code runs next to your keys.
-"""
+_ANY_ACTION = "OWNER/visioneval@v0"
+_REPLACED = " # put its owner, and a full commit hash for v0: this code runs next to your keys"
+_INPUTS = re.compile(r"( *)with: \{suites: SUITES(?:, )?(.*)\}\n")
 
 
 class Ci(StrEnum):
@@ -55,7 +54,7 @@ def filled_workflow(ci: Ci, suites: Sequence[str], budget: float, redact: Mappin
 def print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
     if ci is Ci.gitlab:
         print("next: set the CI/CD variable VISIONEVAL_SOURCE (docs/how_to/gitlab.md)")
-    elif "OWNER/" in filled:
+    elif _ANY_ACTION in filled:
         print(f"next: in {WORKFLOWS[ci][1]}, replace OWNER/visioneval@v0 by the repository and a commit of visioneval")
     print("next: fill the cache and set the baselines:")
     for path, name in baseline_names(suites).items():
@@ -86,21 +85,24 @@ def github_workflow(
     text: str, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]], address: str | None
 ) -> str:
     """A workflow of GitHub for suites. ``redact`` are tags by suite, and ``address`` is that of visioneval itself."""
-    tags = _all_tags(redact)
-    inputs = f"suites: {_block(suites)}"
-    if tags:
-        inputs += f"          redact: {_block(tags)}"
-    text = text.replace("suites: SUITES\n", inputs).replace("budget: BUDGET", f"budget: {budget:g}")
+    lists = {"suites": suites, "redact": _all_tags(redact)}
+    text = _INPUTS.sub(lambda match: _inputs(match[1], lists, match[2]), text).replace("BUDGET", f"{budget:g}")
     if repository := _GITHUB.fullmatch(address or ""):
-        text = text.replace("OWNER/visioneval@v0", f"{repository[1]}@{repository[2]}")
-    else:
-        text = text.replace("name: visioneval\n", f"{_ANY_ACTION}name: visioneval\n", 1)
-    return _IMAGES.sub(_REDACTED_IMAGES.format(tags=" or ".join(tags), shards="") if tags else r"\1", text)
+        return text.replace(_ANY_ACTION, f"{repository[1]}@{repository[2]}")
+    return text.replace(_ANY_ACTION, f"{_ANY_ACTION}{_REPLACED}")
 
 
-def _block(values: Sequence[str]) -> str:
-    """One value, or several in lines of their own, as an input of the action."""
-    return f'"{values[0]}"\n' if len(values) == 1 else "|\n" + "".join(f"            {value}\n" for value in values)
+def _inputs(indent: str, lists: Mapping[str, Sequence[str]], others: str) -> str:
+    """The inputs of the action, in one line if each list has one value at most."""
+    lists = {name: values for name, values in lists.items() if values}
+    if all(len(values) == 1 for values in lists.values()):
+        fields = [f'{name}: "{value}"' for name, (value,) in lists.items()]
+        return f"{indent}with: {{{', '.join([*fields, *filter(None, [others])])}}}\n"
+    lines = ["with:"]
+    for name, values in lists.items():
+        lines += [f"  {name}: |", *(f"    {value}" for value in values)]
+    lines += [f"  {field}" for field in others.split(", ") if field]
+    return "".join(f"{indent}{line}\n" for line in lines)
 
 
 def gitlab_pipeline(text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
@@ -121,7 +123,7 @@ def gitlab_pipeline(text: str, names: Mapping[str, str], budget: float, redact: 
         text = re.sub(r"visioneval report (\S+)", r"visioneval report \1 --output reports/\1", text)
         text = re.sub(r"(paths: \[)runs/[^,\]]*(?=,)", r"\1reports/", text)
         text = text.replace("paths: [runs/]", "paths: [runs/]\n    expire_in: 1 day")
-    images = _REDACTED_IMAGES.format(tags=" or ".join(tags), shards=_REDACTED_SHARDS) if tags else r"\1"
+    images = _REDACTED_IMAGES.format(tags=" or ".join(tags)) if tags else r"\1"
     text = _IMAGES.sub(images, text)
     return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
 

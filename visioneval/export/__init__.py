@@ -1,1 +1,1 @@
-"""Exports records as tables for spreadsheets and other programs."""
+"""Exports records as tables for other programs, and sends runs to experiment trackers."""

@@ -47,7 +47,7 @@ class FilesProvider(BaseProvider):
 
     provider: Literal["files"]
     path: FilePath | None = Field(
-        default=None, description="A pattern with `{case}`, `{model}` (the label) and `{sample}`."
+        default=None, description="A pattern with `{case}` (`sign/2` for a turn), `{model}` (the label) and `{sample}`."
     )
     run: FilePath | None = Field(
         default=None,

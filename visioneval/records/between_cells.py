@@ -46,7 +46,9 @@ class Preference(Frozen):
     b: str
     """``RUN_ID@label``."""
     first: Literal["a", "b"]
-    """``a`` or ``b``: the image that the judge saw first."""
+    """``a`` or ``b``: the image that the judge saw first. Each order of a pair has a line; the last line of a pair,
+    judge and order counts.
+    """
     answer: Literal["a", "b", "tie"] | None
     """``a``, ``b`` or ``tie``, independent of the order; ``null`` if there is an ``error``."""
     reason: str | None
@@ -54,7 +56,7 @@ class Preference(Frozen):
     judge: str
     """``provider:model``."""
     error: str | None
-    """``null``, or why there is no answer."""
+    """``null``, or why there is no answer: the judge is then asked again."""
     template_sha256: str | None = None
     """Hash of the grader's templates; absent in older lines. A line of other templates is asked again."""
     extra_keys: dict[str, str] | None = None
@@ -145,7 +147,9 @@ class CaseDiversity(Frozen):
     model_label: str
     """The model run."""
     outputs: tuple[str, ...]
-    """``artifact_sha256`` of the images that were compared, in the order of the samples."""
+    """``artifact_sha256`` of the images that were compared, in the order of the samples. The line counts while these
+    are the images of the run's cells.
+    """
     distance: Annotated[Number, Field(ge=0, le=2)] | None
     """Mean over all pairs of 1 - SSIM, after one image is scaled and aligned to the other: 0 (identical) to 2. It
     compares brightness, not color. ``null`` if there is an ``error``."""

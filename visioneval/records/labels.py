@@ -85,11 +85,15 @@ class Label(OfCell, Frozen):
     seconds: Duration | None = None
     """How long the rater looked, or ``null``."""
     at: Moment
-    """Time of the answer, in UTC."""
+    """Time of the answer, in UTC. Of several answers of a rater to a question about a cell, the latest counts. Earlier
+    ones stay, unless withdrawn, and measure the rater's consistency.
+    """
     source: Literal["page", "import", "anchor"]
     """``page``, ``import``, or ``anchor`` for an item with an agreed answer."""
     artifact_sha256: Digest | None = None
-    """Hash of the image that the rater saw, or ``null`` if it was not recorded."""
+    """Hash of the image that the rater saw. The label counts for this image only: after the cell was generated again,
+    ``label`` asks again. ``null`` if it was not recorded: the label counts for any image of the cell.
+    """
     other_sha256: Digest | None = None
     """For a pair: hash of the image ``b``."""
 
@@ -200,7 +204,9 @@ class DrawnCell(OfCell, Frozen):
     stratum: Line
     """``all``, or the verdict when it was drawn."""
     probability: Annotated[float, Field(gt=0, le=1)]
-    """The drawn share of the cells of its stratum, above 0 and at most 1."""
+    """The drawn share of the cells of its stratum, above 0 and at most 1. ``agreement --correct`` weighs a label by 1 /
+    ``probability``.
+    """
 
 
 class DrawEntry(Frozen):

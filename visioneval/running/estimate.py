@@ -455,9 +455,14 @@ def size_notes(plan: Plan) -> tuple[Problem, ...]:
     most, number = max(samples), _count(counted)
     more = next(times for times in count(2) if can_show_regression([times * each for each in samples]))
     cases = next(new for new in count(number + 1) if can_show_regression([most] * (new * len(samples) // number)))
+    turns = Counter(chain_of(case.id) for case in counted)[max(by_case, key=by_case.__getitem__)[0]]
+    each = max(1, most // turns)
+    parts = [count_of(number, "case"), *([count_of(turns, "turn")] if turns > 1 else [])]
+    if turns == 1 or each > 1:
+        parts.append(count_of(each, "sample"))
     message = (
-        f"note: {count_of(number, 'case')} x {count_of(most, 'sample')} cannot show a regression in 'compare', even if"
-        f" everything breaks: {count_of(cases, 'case')}, or {count_of(most * more, 'sample')} of each, could"
+        f"note: {' x '.join(parts)} cannot show a regression in 'compare', even if"
+        f" everything breaks: {count_of(cases, 'case')}, or {count_of(each * more, 'sample')} of each, could"
     )
     return (Problem(plan.loaded.name, 0, 0, message),)
 

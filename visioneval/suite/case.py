@@ -52,7 +52,9 @@ class InputImage(Frozen):
     role: Name = Field(
         default=BASE_ROLE,
         description="What the image is for, such as garment. People and judges see further images with the role base "
-        "as `image 2`, `image 3`.",
+        "as `image 2`, `image 3`. For a video, the first image is the first frame, and one with the role `last_frame` "
+        "the last (Veo and Gemini Omni); further images, and the roles `reference` and `style`, show what is to appear "
+        "or how it looks.",
     )
 
 
@@ -403,7 +405,7 @@ class PromptEntry(Frozen):
     when: When | None = Field(
         default=None,
         description="Only these cases have cells with this prompt. Default: all. Every case must match one of the "
-        "entries.",
+        "entries. For a comparison, the other cells are missing: use `--tag`, or `--allow missing-cells`.",
     )
     graded_as: Literal["case", "sent"] = Field(
         default="case",

@@ -264,8 +264,8 @@ class GeckoQuestion(Frozen):
     """One claim of a prompt as a question, with its choices, the correct answer, and its dependencies."""
 
     id: QuestionId = Field(
-        description="Unique in its case. Default: its number, `q1`, `q2`, past the IDs of other questions; those of "
-        "`add_questions` go on from `questions`."
+        description="Unique in its case. Also `question_id`. Default: its number, `q1`, `q2`, past the IDs of other "
+        "questions; those of `add_questions` go on from `questions`."
     )
     question: Line = Field(description="The question, on one line.")
     choices: tuple[Line, ...] = Field(
@@ -277,7 +277,10 @@ class GeckoQuestion(Frozen):
     answer: Line = Field(default="yes", description="The choice that matches the prompt.")
     type: QuestionType = Field(
         default="other",
-        description="The type of claim, which has a score of its own: any word without quotes.",
+        description="The type of claim, which has a score of its own: any word without quotes. Also `question_type`. "
+        "Generated ones are, for images, `object`, `human`, `animal`, `food`, `activity`, `attribute`, `counting`, "
+        "`color`, `material`, `spatial`, `location`, `shape` and `other`; for videos `entity`, `object`, `attribute`, "
+        "`action`, `color`, `spatial relation`, `temporal relation`, `style` and `scene`.",
     )
     justification: str = Field(
         default="",
@@ -291,9 +294,9 @@ class GeckoQuestion(Frozen):
         ),
     ] = Field(
         default=(),
-        description="IDs of parent questions, as a list or as text such as `1, 2`; 0 means none, unless a question has "
-        "this ID. Unless each is answered correctly, this one scores 0, and stays in the denominator. A parent's own "
-        "answer counts; a grandparent's has no effect.",
+        description="IDs of parent questions (also `dependencies` or `dependency_id`), as a list or as text such as "
+        "`1, 2`; 0 means none, unless a question has this ID. Unless each is answered correctly, this one scores 0, "
+        "and stays in the denominator. A parent's own answer counts; a grandparent's has no effect.",
     )
 
     @field_validator("choices")

@@ -57,4 +57,4 @@ def test_examples_use_inputs_that_exist(page: str, block: tuple[str, str]) -> No
 
 
 def test_pages_have_examples() -> None:
-    assert [page for page, _ in BLOCKS] == ["nightly.md", "nightly.md", "action.md"]
+    assert [page for page, _ in BLOCKS] == ["nightly.md", "action.md"]

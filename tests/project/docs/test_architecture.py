@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,15 +28,6 @@ def test_every_target_exists(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"(?:^    |`)make ([\w-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
     assert [target for target in targets if f"\n{target}:" not in makefile] == []
-
-
-def test_the_layers_are_those_that_are_enforced() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    block = re.search(r"^    cli > .*\n(?:    .*\n)*", text, re.MULTILINE)
-    assert block is not None
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    layers = next(item["layers"] for item in project["tool"]["importlinter"]["contracts"] if item["type"] == "layers")
-    assert " ".join(block[0].split()) == " > ".join(layers).replace("visioneval.", "")
 
 
 def test_the_page_is_short() -> None:

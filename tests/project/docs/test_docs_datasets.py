@@ -34,7 +34,7 @@ def _part(page: str, start: str, end: str) -> str:
 
 
 DATASETS = (ROOT / "docs/reference/suite/datasets.md").read_text(encoding="utf-8")
-FORMS = _part("reference/graders/gecko.md", "\n## Questions\n", "\n## Templates of the published Gecko\n")
+FORMS = _part("reference/graders/gecko.md", "\n## Questions\n", "\n<!-- keys: QuestionRows")
 EXAMPLES = [*_YAML.findall(DATASETS), *_YAML.findall(FORMS)]
 
 

@@ -83,3 +83,17 @@ def test_every_error_that_a_function_raises_is_listed() -> None:
     assert {*codes, *listings.OF_PLUGINS, "VisionEvalError"} == {
         name for name in visioneval.__all__ if name.endswith("Error") and name != "CellError"
     }
+
+
+def test_every_package_is_in_a_layer_with_the_beginning_of_its_docstring() -> None:
+    table = rows(listings.layers())
+    packages = {
+        f"`visioneval.{path.stem}`"
+        for path in (listings.ROOT / "visioneval").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert {name for _, name, _ in table} == packages - {"`visioneval.__init__`", "`visioneval.__main__`"}
+    assert table[0][:2] == ["1", "`visioneval.cli`"]
+    assert [about for *_, about in table if not about.endswith(".")] == []
+    scale = "Many engines, one run: shards that several machines run, and `merge`, which unites them."
+    assert ["3", "`visioneval.scale`", scale] in table

@@ -27,14 +27,14 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def run_page(text: str, folder: Path) -> list[tuple[str, int]]:
-    """Copies the examples that a page downloads, writes the files that it names before a block, and runs its
+    """Copies the examples that a page links, writes the files that it names before a block, and runs its
     ``$ visioneval`` and ``$ git`` lines. Returns the exit codes of the first.
 
     A line that ends in ``# exits N`` must exit with N; every other line with 0. The lines below it must be in its
     output, in this order; ``...`` stands for what is left out, and must follow where the output goes on.
     """
     ran = []
-    for name in re.findall(r"/docs/examples/(\w+\.py)$", text, re.MULTILINE):
+    for name in re.findall(r"\(\.\./examples/(\w+\.py)\)", text):
         shutil.copy(ROOT / "docs" / "examples" / name, folder)
     for name, language, block in _BLOCK.findall(text):
         if name:
@@ -174,22 +174,19 @@ WITH_MODELS = ("from_promptfoo", "real_model")
 HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
     "claims": [("init", 0), ("run", 0), ("show", 0), ("questions", 0), ("run", 0)],
-    "copy_ocr_cannot_read": [("run", 3), ("validate", 0), ("grade", 0)],
+    "copy_ocr_cannot_read": [("run", 3), ("grade", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
-    "dataset": [("validate", 0), ("run", 0), ("run", 0)],
+    "dataset": [("validate", 0), ("run", 0)],
     "from_promptfoo": [("validate", 0), ("run", 0)],
     "gitlab": [("init", 0)],
     "install": [("init", 0), ("run", 0)],
     "keys_and_trust": [("validate", 2)],
     "label": [("run", 0)],
-    "local_model": [("validate", 0), ("run", 0), ("show", 0)],
-    "nightly": [
-        *[("init", 0), ("run", 0), ("baseline", 0), ("run", 0), ("baseline", 2)],
-        *[("run", 0), ("run", 0), ("merge", 0)],
-    ],
+    "local_model": [("run", 0), ("show", 0)],
+    "nightly": [("init", 0), ("run", 0), ("baseline", 0), ("run", 0), ("baseline", 2)],
     "probe_graders": [("init", 0), ("run", 0), ("probe", 0), ("probe", 0), ("probe", 1)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0)],
-    "published_questions": [("validate", 0), ("run", 0), ("show", 0)],
+    "published_questions": [("run", 0), ("show", 0)],
     "pull_request": [
         *[("init", 0), ("init", 0), ("run", 0), ("baseline", 0)],
         *[("run", 1), ("compare", 1), ("run", 0), ("compare", 0)],
@@ -198,10 +195,10 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "raters": [("run", 0), *[("label", 0)] * 4, ("agreement", 0)],
     "ray_cluster": [],
     "real_model": [("init", 0), ("run", 0), ("validate", 0), ("plan", 0), ("run", 0), ("show", 0), ("run", 0)],
-    "redrawn_edits": [("init", 0), ("run", 1), ("grade", 1), ("probe", 0), ("run", 0)],
+    "redrawn_edits": [("init", 0), ("run", 1), ("grade", 1), ("probe", 0)],
     "reports": [("run", 0), ("report", 0), ("site", 0), ("report", 2)],
-    "resume_and_replay": [*[("run", 0)] * 4, ("run", 3), ("cache", 0)],
-    "see_all_runs": [("run", 0), ("run", 0), ("site", 0)],
+    "resume_and_replay": [*[("run", 0)] * 4, ("run", 3)],
+    "see_all_runs": [("init", 0), ("run", 0), ("run", 0), ("site", 0)],
     "trackers": [("run", 0)],
     "trusted_judge": [
         ("run", 0),

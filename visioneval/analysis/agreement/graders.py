@@ -67,9 +67,10 @@ MEASURES = (
 
 - ``kappa``: Cohen's, of yes or no, `verdict` and words: 0 is chance, 1 perfect.
 - ``quadratic_kappa``: Of a rubric's scale, weighted by squared disagreement.
-- ``accuracy``: Of these: the share of cells on which people and grader agree.
-- ``fail_precision``: Of these, not of words: the share of the cells that the grader fails that people fail too.
-- ``fail_recall``: Of these, not of words: the share of the cells that people fail that the grader fails too.
+- ``accuracy``: Of yes or no, `verdict`, words and scales: the share of cells on which people and grader agree.
+- ``fail_precision``: Of yes or no, `verdict` and scales: of the cells that the grader fails, the share that people
+  fail.
+- ``fail_recall``: The reverse: of the cells that people fail, the share that the grader fails.
 - ``spearman``: Correlation of ranks; not of words.
 - ``kendall``: Correlation of the order of pairs (tau-b); not of words.
 - ``pearson``: Linear correlation; not of words.
@@ -200,27 +201,40 @@ class Disputed(Frozen):
 
 
 class GraderAgreement(Frozen):
-    """The agreement of a metric with the labels of a question.
-
-    ``headline`` names the measure that ``--min`` uses by default. ``ceiling`` is that measure for each rater against
-    the other raters of the same cells, and ``grader_as_rater`` for the grader against the same raters: a grader that is
-    as good as one more rater has the same value. ``split`` cells are left out of the measures that need a clear answer.
-    ``rule`` decides which values of a numeric metric fail.
-    """
+    """The agreement of a metric with the labels of a question."""
 
     metric: str
+    """The metric, or ``verdict``."""
     question: str
+    """The question's key."""
     kind: Kind
+    """What is compared: yes or no, words, the scale of a rubric, or other numbers."""
     cells: int
+    """The cells with labels and a score."""
     split: int
+    """Cells on which raters are evenly split. Kappa, accuracy and FAIL leave them out: an odd number of raters avoids
+    them.
+    """
     unmeasured: int
+    """Labeled cells without a score."""
     headline: str
+    """The measure that ``--min`` uses by default: ``kappa``, ``quadratic_kappa``, or ``spearman`` of other numbers."""
     measures: dict[str, Statistic]
+    """The measures, by name."""
     ceiling: Statistic
+    """The headline measure of each rater against the other raters of the same cells."""
     grader_as_rater: Statistic
+    """The headline measure of the grader against the same raters: one that is as good as one more rater reaches the
+    ceiling.
+    """
     rule: str | None
+    """What decides which values of a scale or number fail: the suite's first rule over the metric that applies to all
+    cells.
+    """
     confusion: Confusion | None
+    """The cells by what people and grader say."""
     disputed: tuple[Disputed, ...]
+    """The largest disagreements."""
 
     @property
     def left_out(self) -> LeftOut:

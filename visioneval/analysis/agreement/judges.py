@@ -161,23 +161,28 @@ def _judge_agreement(
 
 
 class AnchorMatch(Frozen):
-    """A judge's metric against the agreed answers to a question.
-
-    ``same`` is the share of ``n`` anchors with the same answer, with its 95 % interval over cases. ``higher`` is the
-    mean of the judge's score minus the agreed answer, and ``distance`` its mean size, both on a scale only.
-    ``unmeasured`` more anchors have no score.
-    """
+    """A judge's metric against the agreed answers to a question."""
 
     grader: str
+    """The grader's key."""
     metric: str
+    """The metric."""
     question: str
+    """The question's key."""
     n: int
+    """The anchors with a score."""
     unmeasured: int
+    """Anchors without a score, printed as `!2`."""
     same: float | None = None
+    """The share of anchors with the same answer."""
     low: float | None = None
+    """The lower end of its 95 % interval over cases."""
     high: float | None = None
+    """The upper end."""
     higher: float | None = None
+    """On a scale: the mean of judge minus anchor, printed as `difference`."""
     distance: float | None = None
+    """On a scale: the mean size of that."""
 
 
 class RunJudges(Frozen):

@@ -384,7 +384,7 @@ class FailingCells:
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    """The reason of a metric, else of its grader, else of the grader's other metrics, else the judge's question."""
     reason = cell.reasons.get(metric)
     if reason or case is None:
         return reason or ""
@@ -392,5 +392,6 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
         metrics = grader.metrics(case)
         if metric in metrics:
             parts = (cell.reasons.get(name) for name in metrics)
-            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+            question = grader.label_questions.get(metric)
+            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts)) or (question.ask if question else "")
     return ""

@@ -180,41 +180,51 @@ class VoteAgreement(Frozen):
 
 
 class JudgeCard(Frozen):
-    """The judge of one grader in one run.
-
-    ``cells`` are those that it was asked about. Of these, ``unanswered`` lack a score, ``refused`` have a question that
-    the judge refused, and ``repaired`` an answer whose JSON was repaired; ``null`` if the records do not contain it.
-    ``disagreement`` is that of the judge's own verdict with the rules. ``votes`` has one entry per metric with votes.
-    """
+    """The judge of one grader in one run."""
 
     grader: str
+    """The grader's key."""
     judge: str
+    """The judge."""
     cells: int
+    """The cells that it was asked about."""
     cached: int
+    """Those of them whose answers all came from the cache."""
     unanswered: int
+    """Those without a score."""
     refused: int | None
+    """Those with a question that it refused; ``null`` if the records do not contain it."""
     repaired: int | None
+    """Those with an answer whose JSON was repaired; ``null`` if the records do not contain it."""
     votes: tuple[VoteAgreement, ...]
+    """How far its votes about a cell agree, by metric: the share of equal ones, and alpha."""
     disagreement: Disagreement | None
+    """In how many cells its own verdict contradicts the rules, printed as `against rules`."""
 
 
 class PairCard(Frozen):
-    """A judge of pairs of outputs. ``answers`` do not include the ``ties``.
-
-    ``first_shown`` is the share of ``answers`` that preferred the output that was shown first, with its 95 % interval
-    over cases: 0.5 is fair.
-    """
+    """A judge of pairs of outputs."""
 
     judge: str
+    """The judge, ``provider:model``."""
     answers: int
+    """Its answers, without ties."""
     ties: int
+    """Its ties."""
     cases: int
+    """The cases of its answers."""
     first_shown: float | None
+    """The share of answers for the output that was shown first: 0.50 is fair."""
     low: float | None
+    """The lower end of its 95 % interval over cases."""
     high: float | None
+    """The upper end."""
     unanswered: int
+    """Questions without an answer."""
     refused: int
+    """Questions that it refused."""
     repaired: int
+    """Answers whose JSON was repaired."""
 
 
 class JudgeCards:

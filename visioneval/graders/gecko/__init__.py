@@ -130,11 +130,15 @@ class GeckoGrader(BaseGrader, PanelOptions):
     questions_template: Text | None = Field(
         default=None,
         description="The template that generates questions. Default: `gecko/image_questions.md.j2`, or "
-        "`video_questions`.",
+        "`video_questions`. One that asks for the form of the published Gecko works as it is: "
+        '`{"keywords": ..., "qas": [{"question_id": 1, ...}]}`, where `question_id` is the number of the item that '
+        "the question is about.",
     )
     answers_template: Text | None = Field(
         default=None,
-        description="The template that asks them. Default: `gecko/image_answers.md.j2`, or `video_answers`.",
+        description="The template that asks them. Default: `gecko/image_answers.md.j2`, or `video_answers`. It must "
+        "show the ID of each question, except with `mode: single`, or if it contains `Question:` and `Verdict:`: then "
+        "the judge is asked for text, and the verdict below each question that it repeats word for word is the answer.",
     )
     mode: Literal["batch", "single"] = Field(
         default="batch", description="`batch`: all questions in one call; `single`: one call for each."

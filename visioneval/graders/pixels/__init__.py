@@ -79,8 +79,9 @@ class LocalityGrader(RegisteringGrader):
         ".redraw": "with `redrawn`: the difference (CIE76) that nine of ten windows do not exceed",
         ".tone": "with `redrawn`: the mean change of tone that was undone, in levels of 255",
         ".displacement": "with `redrawn`: the largest displacement that was undone, as a share of the shorter side",
-        ".isolated_change": "with `reencode`, unless the output was encoded again: the pixels of the largest change "
-        "that stands alone",
+        ".isolated_change": "with `reencode`: the pixels of the largest change that stands alone. Missing if the "
+        "output was encoded again (`details.encoded_again` says why); `compare` may then need `--allow "
+        "missing-metrics`",
     }
 
     type: Literal["locality"]
@@ -93,12 +94,12 @@ class LocalityGrader(RegisteringGrader):
     max_changed_outside: Share = Field(
         default=0.01,
         description="The largest share of the pixels outside the mask that may visibly change; 0 by default with "
-        "`exact`.",
+        "`exact`. Not with `redrawn`.",
     )
     max_worst_window: Share = Field(
         default=0.15,
         description="The largest share that may change in any window of 24 x 24 pixels outside the mask, of which a "
-        "patch of 12 x 12 is a quarter; 0 by default with `exact`.",
+        "patch of 12 x 12 is a quarter; 0 by default with `exact`. Not with `redrawn`.",
     )
     max_isolated_change: Annotated[int, Field(ge=0)] = Field(
         default=5,

@@ -28,7 +28,8 @@ class PropertiesGrader(BaseGrader):
         ".format": "with `expect.format`: whether it is right",
         ".alpha": "with `expect.alpha: true` or `false`, and for edits of an image that has transparent pixels: "
         "whether the output has some as asked; a pixel is transparent if its alpha is below 250 of 255, as lossy "
-        "encoders turn 255 into 254",
+        "encoders turn 255 into 254; palettes, 16 bits per channel and gray with alpha count like any other alpha "
+        "channel",
         ".blank": "whether it is one flat color on white and on black",
     }
 
@@ -87,7 +88,7 @@ class VideoGrader(BaseGrader):
     }
     meanings: ClassVar[Mapping[str, str]] = {
         "": "size, duration, frame rate and sound are as expected, and no limit is exceeded",
-        ".size": "for cases that expect a size: whether it is right",
+        ".size": "with `expect.size` or `expect.aspect_ratio`, which is compared within 1 %: whether it is right",
         ".duration_s": "seconds from the first frame to the end of the last, without longer sound",
         ".width": "pixels, as players turn the video",
         ".height": "pixels, as players turn the video",

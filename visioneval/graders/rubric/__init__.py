@@ -165,7 +165,9 @@ class OneOf(_CaseMetric):
 
     type: Literal["one_of"]
     choices: tuple[Word, ...] = Field(
-        max_length=MOST_CHOICES, description="The words that the judge chooses from, 2 to 100."
+        max_length=MOST_CHOICES,
+        description="The words that the judge chooses from, 2 to 100. They may not differ only in case, and have at "
+        "most one kind of quotes. Answers of judges and raters are read in any case and Unicode form.",
     )
     description: Text = Field(description="What the judge answers with one of the choices.")
 
@@ -211,7 +213,7 @@ class Zoom(Frozen):
     """Lets a judge request crops of the images."""
 
     max_crops: Annotated[int, Field(ge=1, le=50)] = Field(
-        default=6, description="The most crops that a judge may ask for."
+        default=6, description="The most crops that a judge may ask for. Each has at most 1,024 pixels on a side."
     )
 
 

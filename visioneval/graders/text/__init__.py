@@ -111,13 +111,16 @@ class TextGrader(BaseGrader, PanelOptions):
         description="`tesseract`: the program Tesseract reads lines whose unreadable characters are all Greek, "
         "Cyrillic (Russian, Ukrainian), Hebrew, Arabic, Hindi, Thai, Vietnamese or Korean. With "
         "`extract: ocr` and of images only. Needs the program and its data, such as "
-        "`apt install tesseract-ocr tesseract-ocr-ell`.",
+        "`apt install tesseract-ocr tesseract-ocr-ell`. A line passes if it is read exactly at `min_confidence` or "
+        "more, fails if two sizes show the same one or two other characters at 0.8, and is `null` otherwise.",
     )
 
     measure: tuple[TextScore, ...] = Field(
         default=(),
         exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
-        description="More metrics, as benchmarks report them: `word_accuracy`, `ned`, `complete`.",
+        description="More metrics, as benchmarks report them. They compare words in Unicode NFKC, without case, "
+        "punctuation and white space (an ideograph or kana is one word), by OCR's first look; of a video, in the best "
+        "frame. Look-alikes are errors.",
     )
 
     frames: Annotated[int, Field(ge=2, le=64, strict=True)] = Field(
@@ -129,8 +132,8 @@ class TextGrader(BaseGrader, PanelOptions):
     min_frames: Annotated[int, Field(ge=1, le=64, strict=True)] = Field(
         default=2,
         exclude_if=lambda frames: frames == 2,
-        description="How many of these frames must show a required line. With `extra: forbid`, other text in as "
-        "many frames is extra.",
+        description="How many of these frames must show a required line, in any place. With `extra: forbid`, other "
+        "text in as many frames is extra. A forbidden line must be in none.",
     )
 
     @model_validator(mode="after")

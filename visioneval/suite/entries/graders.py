@@ -3,6 +3,9 @@
 When a grader works, and where its results are stored, depends on its kind alone. Its type matters only to code that
 reads its details or its metrics, such as the questions of a gecko grader or the gaps of an alignment.
 
+A new grader is a folder in ``graders/`` with its options and checks in ``__init__.py``, a name in ``GRADERS`` of
+``plugins.py``, and a contract in ``pyproject.toml``.
+
 What a layer does for a kind has one place there: the work after the cells in ``running/runner.py``, what a run has
 of it in ``analysis/summary/summary.py``, and what is shown of it in ``report/run.py``.
 
