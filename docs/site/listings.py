@@ -58,6 +58,7 @@ def members(path: str) -> str:
         below = dict(_docstrings(inspect.getsource(import_module(module)), inside=False)).get(name, "")
         meanings = dict(re.findall(r"^- ``(.+?)``: (.+?)(?=^- |^$|\Z)", below, re.MULTILINE | re.DOTALL))
         known = [str(item) for item in get_args(value) or value]
+        # one in capitals that is no value stands for many: METRIC:NUMBER
         if [text for text in meanings if text in known or text.islower()] != known:
             raise ValueError(f"{path}: its docstring has {list(meanings)}, and its values are {known}")
     if bare := [text for text, meaning in meanings.items() if not meaning]:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from fork_server import ForkedProgram
 from github_api import FORK_TOKEN, JOB_TOKEN, USER_TOKEN, FakeGitHub, fake_github
+from PIL import Image
 from toys import Toy
 
 from visioneval.cli import action
@@ -334,6 +335,20 @@ def test_a_tag_that_a_suite_has_lost_is_redacted(suites: Callable[..., None], ru
     assert len(list(site.rglob("images/**/*.png"))) == 1
     compared = Path("visioneval-results/visioneval/logos-compare.md").read_text()
     assert (compared.count("left out by --redact"), compared.count("](thumbnails/soup-")) == (1, 1)
+
+
+def test_a_case_that_became_turns_without_its_tag_is_redacted(suites: Callable[..., None], run: Any) -> None:
+    suites("logos", "faces")
+    Image.new("RGB", (64, 64)).save("base.png")
+    text = Path("logos.yaml").read_text()
+    case = "{id: bread, prompt: A flyer for bread., tags: [logos]}"
+    assert case in text
+    Path("logos.yaml").write_text(
+        text.replace(case, "{id: bread, images: [base.png], turns: [A red one., A blue one.]}")
+    )
+    run(suites="logos.yaml\nfaces.yaml", redact="logos\nfaces")
+    flags = {words[1]: words[words.index("--redact") :] for words in run.commands if words[0] == "run"}
+    assert flags == {"logos.yaml": ("--redact", "case:bread"), "faces.yaml": ("--redact", "faces")}
 
 
 @pytest.mark.parametrize(

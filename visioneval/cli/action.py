@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +24,7 @@ from visioneval.cli.options import pairs
 from visioneval.cli.workflows import baseline_names
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.records.model import read_info
+from visioneval.suite.filters import chain_of
 
 RUNS, RESULTS, SHARDS = Path("visioneval-runs"), Path("visioneval-results"), Path("visioneval-shards")
 """Each has a folder for each use of the action in a job, so that none publishes what another redacts."""
@@ -229,7 +230,7 @@ class _Redacted:
     """The values of ``--redact`` for a suite's commands, which refuse one that no case has."""
 
     of_run: tuple[str, ...]
-    """Tags of the suite, and as ``case:ID`` the cases that have lost one since the baseline."""
+    """Tags of the suite, and as ``case:ID`` the cases of the same name that have lost one since the baseline."""
     of_comparison: tuple[str, ...]
     """Tags of the suite or of its baseline."""
 
@@ -249,7 +250,7 @@ def _redacted(inputs: Inputs) -> dict[str, _Redacted]:
     for suite in before:
         try:
             loaded = load_suite(Path(suite), variables=flags["--var"], judges=flags["--judge"], run_labels=lambda _: [])
-            known[suite] = {case.id: set(case.tags) for case in loaded.suite.cases}
+            known[suite] = _by_case((case.id, case.tags) for case in loaded.suite.cases)
         except SuiteError:
             broken.append(suite)
     for tag in inputs.redact:
@@ -279,10 +280,17 @@ def _baseline_cases(inputs: Inputs, suite: str) -> dict[str, set[str]]:
     """The tags of the cases of a suite's baseline, as the suite may have lost one. A broken baseline has none."""
     from visioneval.analysis.run_lookup import read_side
 
-    cases: dict[str, set[str]] = {}
     with suppress(VisionEvalError):
-        for cell in read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs).cells:
-            cases.setdefault(cell.test_id, set()).update(cell.tags)
+        cells = read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs).cells
+        return _by_case((cell.test_id, cell.tags) for cell in cells)
+    return {}
+
+
+def _by_case(tags: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
+    """The tags of each case, of all of its turns together, as they are redacted together."""
+    cases: dict[str, set[str]] = {}
+    for case_id, of_case in tags:
+        cases.setdefault(chain_of(case_id), set()).update(of_case)
     return cases
 
 

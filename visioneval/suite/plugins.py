@@ -1,7 +1,6 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
-A class is loaded and instantiated here, when a suite that may use it is checked, and again when a run
-starts.
+A class is loaded and instantiated here, when a suite that may use it is checked, and again when a run starts.
 """
 
 from __future__ import annotations
