@@ -174,7 +174,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     folder = folder_of_readings(session.config._tmp_path_factory.getbasetemp())
     if RECORDING:
-        anew = session.config.args == session.config.getini("testpaths")
+        config = session.config
+        is_narrowed = config.option.keyword or config.option.markexpr
+        anew = config.args == config.getini("testpaths") and not is_narrowed
         reporter.write_line(f"\n{record(folder, anew=anew)} readings are in {RECORDINGS.relative_to(ROOT)}")
     elif new := len(list(folder.iterdir())):
         reporter.write_line(f"\n{new} images were read by OCR's models, as they are not recorded: make readings")

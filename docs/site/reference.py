@@ -144,7 +144,7 @@ def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str
         raise ValueError(f"{page}: {name} has no {', '.join(sorted(unknown))}")
     rows = [
         f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
-        f"| {_sentences(entry.get('description', ''))} |"
+        f"| {listings.cell(entry.get('description', ''))} |"
         for key, entry in sorted(model["properties"].items(), key=lambda item: _is_optional(*item, model))
         if key not in without
     ]
@@ -199,15 +199,15 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif maker := {
-            "metrics": metrics,
-            "members": listings.members,
-            "action": listings.action,
-            "source": listings.source,
-        }.get(block["kind"]):
-            body = maker(block["name"])
-        elif block["kind"] == "table":
-            body = TABLES[block["name"]]()
+        elif block["name"]:
+            by_name = {
+                "metrics": metrics,
+                "members": listings.members,
+                "action": listings.action,
+                "source": listings.source,
+                "table": lambda name: TABLES[name](),
+            }
+            body = by_name[block["kind"]](block["name"])
         else:
             makers = {
                 "commands": command_line,
@@ -294,11 +294,6 @@ def _range(entry: Mapping[str, Any]) -> str:
         if abs(entry.get(name, LARGEST)) < LARGEST
     ]
     return f" {' and '.join(limits)}" if limits else ""
-
-
-def _sentences(text: str) -> str:
-    """A docstring or description as Markdown."""
-    return _cell(text).replace("``", "`")
 
 
 def metrics(name: str) -> str:

@@ -149,6 +149,8 @@ def test_a_rule_that_a_judge_failed_without_a_reason_shows_the_question(
     assert failing.reasons == {"sharp": shown}
     text = case_text([failed], run, tmp_path)
     assert ("Is the sign readable?" in text, "blurred" in text) == (not reasons, bool(reasons))
+    of_another = failed.model_copy(update={"reasons": {**failed.reasons, "other": "a reason of another grader"}})
+    assert ("Is the sign readable?" in case_text([of_another], run, tmp_path)) == (not reasons)
 
 
 def test_refused_cell_has_the_reason_of_the_refusal() -> None:

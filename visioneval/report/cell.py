@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.analysis.redaction import LEFT_OUT, REDACTED
-from visioneval.analysis.summary.gates import reason_of
+from visioneval.analysis.summary.gates import question_of
 from visioneval.analysis.summary.summary import in_order
 from visioneval.errors import TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
@@ -55,12 +55,13 @@ def print_case(cells: Sequence[Record], info: RunInfo, folder: Path, console: Co
 
 
 def _with_questions(cell: Record, case: TestCase | None, info: RunInfo) -> Record:
-    """A cell in which a metric that a judge failed without any reason has the question as its reason."""
-    if cell.reasons:
+    """A cell in which a failed metric has the question as its reason, where the judge gave its grader none."""
+    if case is None:
         return cell
     metrics = dict.fromkeys(parse_rule(rule).metric for rule in cell.failed_rules)
-    reasons = {metric: reason_of(metric, cell, case, info.suite) for metric in metrics if metric in cell.scores}
-    return cell.model_copy(update={"reasons": {metric: reason for metric, reason in reasons.items() if reason}})
+    asked = {metric: question_of(metric, cell, case, info.suite) for metric in metrics if metric in cell.scores}
+    questions = {metric: question for metric, question in asked.items() if question}
+    return cell.model_copy(update={"reasons": {**cell.reasons, **questions}})
 
 
 def case_text(cells: Sequence[Record], info: RunInfo, folder: Path) -> str:

@@ -247,7 +247,7 @@ def failure_tag_table(
 
 
 def shares(counts: Iterable[int]) -> list[Share]:
-    """Bars beside numbers, the longest for the largest."""
+    """Bars beside numbers of what went wrong, the longest for the largest."""
     listed = list(counts)
     return [Share(number / (max(listed) or 1)) for number in listed]
 
