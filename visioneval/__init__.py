@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from visioneval.errors import ProviderError as ProviderError
     from visioneval.errors import QuotaError as QuotaError
     from visioneval.errors import RunFormatError as RunFormatError
+    from visioneval.errors import SeriesError as SeriesError
     from visioneval.errors import StoppedError as StoppedError
     from visioneval.errors import StorageError as StorageError
     from visioneval.errors import SuiteError as SuiteError
@@ -87,7 +88,7 @@ _MODULE_OF = {
         "visioneval.api.suites": "SuitePlan ValidSuite plan validate",
         "visioneval.errors": (
             "AuthError BudgetError ExitCode GraderError ImageError Problem ProviderError QuotaError "
-            "RunFormatError StoppedError StorageError SuiteError TrackerError UsageError VisionEvalError"
+            "RunFormatError SeriesError StoppedError StorageError SuiteError TrackerError UsageError VisionEvalError"
         ),
         "visioneval.graders.base": "Grade Grader GradingContext",
         "visioneval.graders.testing": "grading_context",

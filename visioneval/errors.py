@@ -2,6 +2,8 @@
 
     VisionEvalError            2   any error that a user can cause and fix
     |-- UsageError             2   a flag, a name or a path on the command line
+    |   `-- NothingInCommonError  2   two runs without a cell in common
+    |-- SeriesError            3   an experiment of which no run can be compared
     |-- SuiteError             2   a suite with problems
     |-- RunFormatError         2   a run directory that cannot be read
     |-- TrackerError           2   a tracker that does not accept a run
@@ -65,6 +67,16 @@ class VisionEvalError(Exception):
 
 class UsageError(VisionEvalError):
     """A flag, a setting, a name or a path that does not exist or is not valid."""
+
+
+class NothingInCommonError(UsageError):
+    """Two runs that have no cell in common."""
+
+
+class SeriesError(VisionEvalError):
+    """An experiment of which no run can be compared."""
+
+    exit_code = ExitCode.INCOMPLETE
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -49,6 +49,8 @@ GRADERS: Mapping[str, Part] = {
     "alignment": _part("graders.alignment", "AlignmentGrader", ".grader:Alignment"),
     "gecko": _part("graders.gecko", "GeckoGrader", ".grader:Gecko"),
     "text": _part("graders.text", "TextGrader", ".grader:Text"),
+    "layout": _part("graders.layout", "LayoutGrader", ".grader:Layout"),
+    "contrast": _part("graders.layout", "ContrastGrader", ".contrast:Contrast"),
     "locality": _part("graders.pixels", "LocalityGrader", ".locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", ".reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", ".grader:Properties"),

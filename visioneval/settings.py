@@ -29,6 +29,8 @@ MAX_GALLERY_CELLS = 10_000
 """Cells in the gallery of a report: what a browser and its user can take."""
 BASELINE_RUNS = 5
 """The number of runs that a baseline keeps by default."""
+MAX_LAST = 100
+"""The most runs of an experiment that are tested together."""
 MAX_BASELINE_RUNS = 20
 
 SELECTION = "Selection"

@@ -43,8 +43,8 @@ def _grader(options: type[BaseGrader]) -> tuple[str, str]:
 
 
 def _extra(options: type[BaseGrader], task: TaskType) -> str | None:
-    entry: dict[str, Any] = {"id": "one", "prompt": "x", "task": task}
-    entry["expect"] = {"text": {"required": ["x"]}, "codes": "none"}
+    expect = {"text": {"required": ["x", "y"]}, "layout": [{"above": ["x", "y"]}], "codes": "none"}
+    entry: dict[str, Any] = {"id": "one", "prompt": "x", "task": task, "expect": expect}
     defaults: dict[str, Any] = {name: field.get_default() for name, field in options.model_fields.items()}
     return options.model_construct(**defaults).extra_for(TestCase.model_validate(entry))
 

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from visioneval import UsageError
+from visioneval.graders.layout.ink import ink_of
 from visioneval.media.images import identify
 from visioneval.probing import copy, pixels
 from visioneval.probing.kinds import KINDS, Kind, matching, perturbed
@@ -81,7 +82,7 @@ def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None
             assert identify(files[0].data)[0] == files[0].mime
             break
         else:
-            assert kind.name == "pixels.alpha"  # the scene is opaque
+            assert kind.name in ("pixels.alpha", "copy.swapped")  # the scene is opaque, and has one line
 
 
 @pytest.mark.slow
@@ -196,6 +197,55 @@ def test_a_line_is_set_again_in_its_place_size_and_color() -> None:
 def test_an_erased_line_leaves_its_background() -> None:
     erased = changed("copy.erased")
     assert (erased[15:48] == (200, 180, 120)).all()
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_a_faded_line_has_its_contrast(level: int) -> None:
+    kind = BY_NAME["copy.faded"]
+    image = changed("copy.faded", level)
+    ink = ink_of(Image.fromarray(image), TEXT, BOX)
+    assert ink is not None
+    assert ink.ratio == pytest.approx(kind.levels[level].value, rel=0.12)
+    assert not difference(image)[48:].any()
+
+
+def test_a_line_fades_only_from_more_contrast_and_on_a_flat_background() -> None:
+    faint = replace(subject(), image=changed("copy.faded", -1))
+    with pytest.raises(CannotPerturbError, match="no more contrast"):
+        copy.faded_line(faint, 2)
+    with pytest.raises(CannotPerturbError, match="flat background"):
+        copy.faded_line(subject(line=TextLine("x", ((35, 95), (95, 95), (95, 140), (35, 140)))), 2)
+
+
+def test_a_smaller_line_is_set_in_smaller_letters_in_its_place() -> None:
+    widths = []
+    for level in range(3):
+        ink = np.argwhere(np.abs(changed("copy.smaller", level)[15:48].astype(int) - (200, 180, 120)).max(axis=2) > 60)
+        widths.append(ink[:, 1].max() - ink[:, 1].min())
+        assert abs(ink[:, 1].min() - 30) <= 3
+    assert 160 > widths[0] > widths[1] > widths[2] > 60
+
+
+def test_two_lines_change_places() -> None:
+    image = Image.fromarray(scene())
+    ImageDraw.Draw(image).text((100, 170), "Open", (40, 30, 90), font(16), "ls")
+    other = ((98.0, 152.0), (142.0, 152.0), (142.0, 176.0), (98.0, 176.0))
+    lines = subject(np.asarray(image), others=(TextLine("Open", other),), lines=(BOX, other))
+    swapped = copy.swapped_lines(lines, generator()).image
+    assert swapped[15:48, :28].std(axis=(0, 1)).max() == 0, "in the middle of its place"
+    wide = [
+        np.argwhere(np.abs(part.astype(int) - (200, 180, 120)).max(axis=2) > 60)
+        for part in (swapped[15:48], swapped[152:178])
+    ]
+    assert 90 < wide[0][:, 1].min() < wide[0][:, 1].max() < 140, (
+        "the short line is in the middle of the long one's place"
+    )
+    assert wide[1][:, 1].max() > 150
+    with pytest.raises(CannotPerturbError, match="no other line"):
+        copy.swapped_lines(subject(), generator())
+    blocked = replace(lines, lines=(BOX, other, ((150, 152), (200, 152), (200, 176), (150, 176))))
+    with pytest.raises(CannotPerturbError, match="fit in the place"):
+        copy.swapped_lines(blocked, generator())
 
 
 def test_an_added_line_overlaps_no_text_and_needs_a_case_that_forbids_it() -> None:

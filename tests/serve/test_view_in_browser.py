@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser import PHONE, wait_until
+from series_runs import baseline_of, failing, night
 from typer.testing import CliRunner
 from view_server import view_server
 from viewed_runs import append_cell, begun_run, viewed_run
@@ -132,3 +133,22 @@ def test_a_site_works_from_disk(tmp_path: Path, open_page: OpenPage) -> None:
     with page.expect_navigation():
         page.click("text=All runs")
     assert page.title().startswith("Runs in")
+
+
+def test_a_baseline_is_behind_the_line_and_a_drift_is_marked(
+    tmp_path: Path, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    baseline_of(*(night(Path("old"), -at, name=f"base-{at}", failed=failing(0.2, at)) for at in range(3)))
+    for number in range(1, 8):
+        night(Path("runs"), number, failed=failing(0.2 if number < 4 else 0.7, number), drift=3)
+    with view_server(Path("runs"), tmp_path / "rendered") as server:
+        page = open_page(server.url, allowed=(server.origin,), viewport=PHONE)
+        figure = page.locator("figure.trend").first
+        assert "band: baseline:main 80 % [" in figure.inner_text()
+        assert figure.locator("circle.drift").count() > 0
+        plot, band = (figure.locator(name).bounding_box() for name in ("svg", ".band"))
+        assert plot is not None
+        assert band is not None
+        assert plot["y"] <= band["y"] < band["y"] + band["height"] <= plot["y"] + plot["height"]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

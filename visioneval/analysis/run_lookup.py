@@ -3,13 +3,17 @@ sides of a comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from visioneval.analysis.redaction import NOTHING, Redaction, redacted_sides
 from visioneval.analysis.sides import (
     Cell,
+    Series,
+    SeriesRun,
     Side,
     newest_run,
     side_of_baseline,
@@ -17,13 +21,14 @@ from visioneval.analysis.sides import (
     side_of_run,
     with_built_in,
 )
-from visioneval.errors import UsageError, did_you_mean
+from visioneval.errors import RunFormatError, SeriesError, UsageError, did_you_mean
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.reader import RESULTS, Records, open_records, records_of
 from visioneval.records.runs import missing_cells_hint, with_current_state
-from visioneval.records.stores.lookup import display_name, find_named_run
+from visioneval.records.stores.lookup import display_name, find_named_run, list_runs, refresh_runs
+from visioneval.records.untrusted import one_line
 from visioneval.suite.files import split_run
 from visioneval.suite.filters import Scope, any_glob, chain_of, check_matches
 
@@ -185,6 +190,74 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
         # A gate over the remaining cells would also pass for the missing ones.
         info = info.model_copy(update={"state": "interrupted"})
     return side_of_run(name, info, cells, folder)
+
+
+def read_series(
+    experiment: str, suite: str | None, last: int | None, runs: Path, warn: Warn = ignore, shown: int = 0
+) -> Series:
+    """Reads the last runs of a suite of an experiment, without shards.
+
+    Without ``suite``, it is that of the newest run, and without ``last``, the number is that of the suite. ``shown`` is
+    the number of runs of the table, if it is more. Raises ``UsageError``, ``SeriesError`` if no run is of the suite,
+    and ``RunFormatError`` if the newest cannot be read.
+    """
+    listed = list_runs(runs)
+    members = [
+        (folder, _suite_of(info), info)
+        for folder, info in listed
+        if info.get("experiment") == experiment and not _is_shard(info)  # the run that merges it is a member
+    ]
+    if not members:
+        names = {str(info["experiment"]) for _, info in listed if info.get("experiment")}
+        hint = did_you_mean(experiment, names)
+        raise UsageError(f"--experiment {experiment!r}: no run in {display_name(runs)} is of it{hint}")
+    suite = members[-1][1] if suite is None else suite
+    own = [at for at, (_, name, _) in enumerate(members) if name == suite]
+    others = Counter(name for _, name, _ in members if name != suite)
+    of_others = ", ".join(f"{number:,} of {one_line(name)}" for name, number in others.most_common())
+    if not own:
+        raise SeriesError(f"--experiment {experiment!r}: has no run of the suite {suite}: its runs are {of_others}")
+    newest = members[own[-1]][0]
+    if last is None and (last := read_info(newest).suite.compare.drift) is None:
+        raise UsageError(
+            f"--experiment: the suite {suite} does not say how many runs are tested together: add --last N, or"
+            " 'compare: {drift: N}' to the suite"
+        )
+    since = Counter(name for _, name, _ in members[own[-1] + 1 :])
+    again = next((name for name, number in since.items() if number > 1), None)  # one of each may be of the same night
+    shown = max(last, shown)
+    chosen = [members[at] for at in own[-(shown + last - 1) :]]
+    problems = refresh_runs([folder for folder, _, _ in chosen])
+    return Series(
+        experiment,
+        last,
+        tuple(_series_run(folder, info, problems.get(folder), runs, warn) for folder, _, info in chosen),
+        shown,
+        of_others,
+        f"since {newest.name}, only another suite has run again: {one_line(again)}" if again else "",
+    )
+
+
+def _suite_of(info: Mapping[str, Any]) -> str:
+    """The name of a run's suite, given the raw contents of its ``run.json``."""
+    suite = info.get("suite")
+    return str(suite.get("name")) if isinstance(suite, dict) else ""
+
+
+def _is_shard(info: Mapping[str, Any]) -> bool:
+    """Whether a run is a shard, given the raw contents of its ``run.json``."""
+    selection = info.get("selection")
+    return isinstance(selection, dict) and selection.get("shard") is not None
+
+
+def _series_run(folder: Path, info: Mapping[str, Any], problem: str | None, runs: Path, warn: Warn) -> SeriesRun:
+    run_id, started_at = folder.name, one_line(str(info.get("started_at")))
+    if problem is None:
+        try:
+            return SeriesRun(run_id, started_at, replace(read_side(str(folder), runs, warn), name=run_id))
+        except (RunFormatError, UsageError) as error:
+            problem = str(error)
+    return SeriesRun(run_id, started_at, None, f"cannot be read: {one_line(display_name(problem), 200)}")
 
 
 def check_label(label: str, labels: Sequence[str], where: str) -> None:

@@ -368,6 +368,33 @@ def pooled_side(sides: Sequence[Side]) -> Side:
     return replace(newest, cells=listed(pooled), runs=len(sides), run_ids=run_ids)
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesRun:
+    """A run of an experiment. ``side`` is ``None`` where it cannot be read, for the reason ``problem``."""
+
+    run_id: str
+    started_at: str
+    side: Side | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The runs of one suite of an experiment, oldest first: those ``shown``, and those before them that their windows
+    of ``last`` runs reach.
+
+    ``other_suites`` are the runs of the experiment that are not among them, in words, and ``is_over`` says that these
+    run and the suite no more.
+    """
+
+    experiment: str
+    last: int
+    runs: tuple[SeriesRun, ...]
+    shown: int
+    other_suites: str = ""
+    is_over: str = ""
+
+
 def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:

@@ -10,6 +10,7 @@ from typing import Any, Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.compare import compare as compare_sides
+from visioneval.analysis.compare.drift import find_drift
 from visioneval.analysis.compare.gates import (
     GateResult,
     check_confirm,
@@ -22,11 +23,11 @@ from visioneval.analysis.compare.pairing import ComparisonFilters
 from visioneval.analysis.preferences import RankedBy, Rankings
 from visioneval.analysis.ranking import rank_runs, read_answered_runs
 from visioneval.analysis.redaction import Redaction
-from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, read_sides, why_partial
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_series, read_side, read_sides, why_partial
 from visioneval.analysis.sides import writers_of
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import LOG, Run, load_run, log_listener
-from visioneval.errors import UsageError, count_of
+from visioneval.errors import NothingInCommonError, SeriesError, UsageError, count_of
 from visioneval.records.baselines import (
     Baseline,
     baseline_path,
@@ -47,7 +48,7 @@ from visioneval.running.loading import load_stored_plan
 from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import RunOptions
-from visioneval.settings import RUNS, CallKeywords
+from visioneval.settings import MAX_LAST, RUNS, CallKeywords
 from visioneval.suite.filters import Scope
 from visioneval.suite.runs import narrowed_further
 
@@ -81,8 +82,10 @@ class ComparisonResult:
 
 def compare(
     a: Run | Path | str,
-    b: Run | Path | str,
+    b: Run | Path | str | None = None,
     *,
+    experiment: str | None = None,
+    last: int | None = None,
     fail_on: Sequence[str] = (),
     metrics: Sequence[str] = (),
     tags: Sequence[str] = (),
@@ -98,14 +101,16 @@ def compare(
     """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
-    with different labels, as ``OLD=NEW``. Of cases that have a tag of ``redact`` in either run, the comparison has no
-    image and no text about one. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
-    may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
-    rate in points, above 0 and at most 100, that must be detected with 80 % power. With ``confirm``,
-    uncertain cases are generated up to that many times more (1 to 100), and all cases where a number over all of
-    them is uncertain; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
-    ``SuiteError`` and ``StorageError``.
+    with different labels, as ``OLD=NEW``. Without B, the ``last`` runs (1 to 100) of an ``experiment`` are tested
+    together for drift, and B is the newest; by default ``last`` is ``compare: drift`` of its suite. Of cases that have
+    a tag of ``redact`` in either run, the comparison has no image and no text about one. ``allow`` accepts what B lost:
+    ``missing-metrics``, ``missing-cells``, ``errors`` or ``errors=RATE``, and ``excuses`` that A has not;
+    ``unmeasured=RATE`` is the share of pairs that a gate may leave out, and ``cannot-tell`` accepts gates that too few
+    cases decide. ``must_detect`` is a drop of the pass rate in points, above 0 and at most 100, that must be detected
+    with 80 % power. With ``confirm``, uncertain cases are generated up to that many times more (1 to 100), and all
+    cases where a number over all of them is uncertain; the other settings except ``runs`` apply to that. Raises
+    ``UsageError``, with ``confirm`` also ``SuiteError`` and ``StorageError``, and with ``experiment`` also
+    ``SeriesError``.
     """
     if any(isinstance(texts, str) for texts in (fail_on, allow, redact)):
         raise UsageError("fail_on, allow and redact must be lists of strings, not one string")
@@ -114,7 +119,8 @@ def compare(
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
     filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases), Redaction.by(redact))
     request = ComparisonRequest(
-        str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm, must_detect
+        *(str(a), None if b is None else str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map)),
+        *(confirm, must_detect, experiment, last),
     )
     return compare_named(request, options, replace(log_listener(), say=warn))
 
@@ -124,7 +130,8 @@ class ComparisonRequest:
     """What ``compare`` compares, and how it decides."""
 
     a: str
-    b: str
+    b: str | None
+    """``None`` with an experiment."""
     fail_on: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     filters: ComparisonFilters = field(default_factory=ComparisonFilters)
@@ -133,22 +140,53 @@ class ComparisonRequest:
     """The maximum number of new samples of each case."""
     must_detect: float | None = None
     """The drop of the pass rate, in points, that must not be missed; by default that of the suites."""
+    experiment: str | None = None
+    last: int | None = None
+    """How many runs of the experiment are tested together; by default that of their suite."""
+
+    def check_sides(self) -> None:
+        """Raises ``UsageError`` unless there is either B or an experiment."""
+        if self.experiment is None:
+            if self.last is not None:
+                raise UsageError("--last: of which experiment? Add --experiment NAME")
+            if self.b is None:
+                raise UsageError("name the run B, or the experiment of the last runs with --experiment NAME")
+        elif self.b is not None:
+            raise UsageError(f"--experiment: B is its newest run, so leave out {self.b!r}")
+        if self.last is not None and not 1 <= self.last <= MAX_LAST:
+            raise UsageError(f"--last {self.last}: must be from 1 to {MAX_LAST} runs")
 
 
 def compare_named(request: ComparisonRequest, options: RunOptions, listener: Listener) -> ComparisonResult:
     """Compares two runs. ``options`` are for new samples, except for the folder of runs."""
-    criteria = parse_criteria(request.fail_on, request.allow, request.must_detect)
+    request.check_sides()
+    is_series, runs = request.experiment is not None, options.suite.runs
+    criteria = parse_criteria(request.fail_on, request.allow, request.must_detect, is_series=is_series)
     if request.confirm is not None:
         check_confirm(request.confirm, criteria.gates)
+    series = None
+    if request.experiment is not None:
+        suite = read_side(request.a, runs).suite
+        series = read_series(request.experiment, suite, request.last, runs, listener.say)
     sides = read_sides(
-        (request.a, request.b),
-        options.suite.runs,
+        (request.a, str(request.b) if series is None else series.runs[-1].run_id),
+        runs,
         metrics=(*request.filters.metrics, *criteria.metrics),
         redact=request.filters.redact,
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
-    comparison = compare_sides(*sides, request.filters, request.model_map)
+    try:
+        comparison = compare_sides(*sides, request.filters, request.model_map)
+    except NothingInCommonError as error:
+        if series is None:
+            raise
+        raise SeriesError(str(error)) from None
+    if series is not None:
+        drift = find_drift(
+            sides[0], series, filters=request.filters, renamed=request.model_map, granted=criteria.granted
+        )
+        comparison = replace(comparison, drift=drift)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))
     check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call

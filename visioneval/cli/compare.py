@@ -18,6 +18,7 @@ from visioneval.settings import (
     CALLS,
     MAX_BASELINE_RUNS,
     MAX_CONFIRM,
+    MAX_LAST,
     OUTPUT,
     RUNS,
     SELECTION,
@@ -43,8 +44,31 @@ SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LA
 @options.with_settings(*NEW_SAMPLES, "runs")
 def compare(
     a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
-    b: Annotated[str, options.argument("B", "The candidate run, named the same way.")],
     settings: dict[str, Any],
+    b: Annotated[
+        str | None, options.argument("B", "The candidate run, named the same way; left out with --experiment.")
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        options.value(
+            "--experiment",
+            "NAME",
+            "Test the last runs of this experiment together for drift. B is the newest.",
+            SELECTION,
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        options.value(
+            "--last",
+            "N",
+            "With --experiment: the number of runs that are tested together; default: that of the suite (compare:"
+            " drift).",
+            SELECTION,
+            min=1,
+            max=MAX_LAST,
+        ),
+    ] = None,
     model_map: options.ModelMap = None,
     metric: Annotated[
         list[str] | None,
@@ -61,7 +85,7 @@ def compare(
             "--fail-on",
             "WHAT",
             "broken, broken_same_output, regressed, must_pass or METRIC:NUMBER; default: broken_same_output,"
-            " regressed and must_pass. Repeatable.",
+            " regressed and must_pass, with --experiment drift in the place of regressed. Repeatable.",
             OUTPUT,
         ),
     ] = None,
@@ -143,7 +167,7 @@ def compare(
     Examples:
         visioneval compare baseline:flyers latest
         visioneval compare 'latest@*plain' 'latest@*styled'
-        visioneval compare old new --fail-on must_pass --fail-on quality:0.2
+        visioneval compare baseline --experiment nightly --last 7
     """
     from visioneval.analysis.compare.pairing import ComparisonFilters
     from visioneval.analysis.redaction import Redaction
@@ -161,7 +185,8 @@ def compare(
         raise UsageError("--thumbnails: the images are for --markdown FILE, which is missing")
     filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()), Redaction.by(redact))
     request = ComparisonRequest(
-        a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
+        *(a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ())),
+        *(confirm, must_detect, experiment, last),
     )
     run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
     check_reports(junit, markdown, html, code_quality, thumbnails and thumbnails / "thumbnail.webp")

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from visioneval.errors import ProviderError
+from visioneval.graders.layout.ink import contrast_ratio
 from visioneval.graders.text.layout import Corners
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing.subject import Box, CannotPerturbError, Perturbed, Pixels, Random, Subject
@@ -54,6 +55,78 @@ def set_line(subject: Subject, text: str) -> Perturbed:
     if _ink_box(text, size)[2] > room:
         size = size * room / _ink_box(text, size)[2]
     return Perturbed(_with_text(blank.image, text, size, (left, top + height), style.color, line.text), blank.box)
+
+
+def smaller_line(subject: Subject, share: float) -> Perturbed:
+    """The subject's line, erased and set again in letters that are smaller by this share. Raises
+    ``CannotPerturbError``."""
+    line = subject.copy_line
+    style = _style_of(subject.image, line.corners)
+    blank = erased_line(subject.image, line.corners)
+    left, top, width, height = style.ink
+    size = _fitting_size(line.text, width, height) * (1 - share)
+    return Perturbed(_with_text(blank.image, line.text, size, (left, top + height), style.color, line.text), blank.box)
+
+
+def faded_line(subject: Subject, ratio: float) -> Perturbed:
+    """The subject's line in a color with this contrast ratio to its background. Raises ``CannotPerturbError``."""
+    corners = subject.copy_line.corners
+    box = _flat_box(subject.image, corners)
+    style = _style_of(subject.image, corners)
+    background = np.asarray(style.background[:3], np.float32)
+    step = np.asarray(style.color[:3], np.float32) - background
+    if contrast_ratio(background + step, background) <= ratio:
+        raise CannotPerturbError("its line has no more contrast than this")
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if contrast_ratio(background + middle * step, background) > ratio else (middle, high)
+    left, top, width, height = box
+    faded = subject.image.copy()
+    part = faded[top : top + height, left : left + width, :3]
+    part[:] = np.rint(background + high * (part - background)).astype(np.uint8)
+    return Perturbed(faded, box)
+
+
+def swapped_lines(subject: Subject, random: Random) -> Perturbed:
+    """The subject's line and another line of its copy, each in the middle of the other's place. Raises
+    ``CannotPerturbError``."""
+    own = subject.copy_line.corners
+    first = _flat_box(subject.image, own)
+    others = [line.corners for line in subject.others if not _overlap(first, _box_of(line.corners, subject.image))]
+    if not others:
+        raise CannotPerturbError("it has no other line of copy that runs level")
+    for index in random.permutation(len(others)):
+        other = others[int(index)]
+        second = _flat_box(subject.image, other)
+        rest = [_box_of(corners, subject.image) for corners in subject.lines if corners not in (own, other)]
+        places = (_centered(first, second), _centered(second, first))
+        if all(_is_free(subject.image, place, rest) for place in places) and not _overlap(*places):
+            swapped = erased_line(erased_line(subject.image, own).image, other).image
+            for (left, top, width, height), (x, y, _, _) in zip((first, second), places, strict=True):
+                swapped[y : y + height, x : x + width] = subject.image[top : top + height, left : left + width]
+            return Perturbed(swapped)
+    raise CannotPerturbError("no two of its lines fit in the place of each other")
+
+
+def _centered(box: Box, target: Box) -> Box:
+    """The box with its middle where that of the target is."""
+    return target[0] + (target[2] - box[2]) // 2, target[1] + (target[3] - box[3]) // 2, box[2], box[3]
+
+
+def _is_free(image: Pixels, box: Box, others: Sequence[Box]) -> bool:
+    """Whether a box is inside the image and overlaps none of the others."""
+    left, top, width, height = box
+    is_inside = left >= 0 and top >= 0 and left + width <= image.shape[1] and top + height <= image.shape[0]
+    return is_inside and not any(_overlap(box, other) for other in others)
+
+
+def _flat_box(image: Pixels, corners: Corners) -> Box:
+    """The box around the corners. Raises ``CannotPerturbError`` if what is behind the line is not flat."""
+    box = _box_of(corners, image)
+    if float(_rim(image, box).std(axis=0).max()) > _FLAT:
+        raise CannotPerturbError("its line does not lie on a flat background")
+    return box
 
 
 @portable_opencv()

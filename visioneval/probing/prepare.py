@@ -419,7 +419,10 @@ def with_lines(subject: Subject, record: Record, seed: str) -> list[Subject]:
         reason = "it has no line of required copy that runs level" if readings else "no text grader read text in it"
         return [replace(subject, lines=boxes, no_line=reason)]
     chosen = [lines[int(at)] for at in seeded(seed, "line").permutation(len(lines))[:LINES_TO_TRY]]
-    return [replace(subject, lines=boxes, line=line) for line in chosen]
+    return [
+        replace(subject, lines=boxes, line=line, others=tuple(other for other in lines if other is not line))
+        for line in chosen
+    ]
 
 
 def as_control(subject: Subject) -> PerturbedFile | None:

@@ -62,7 +62,7 @@ class Subject:
     """An output that passes, decoded. ``region`` is True where local perturbations may lie, such as outside a mask.
 
     ``line`` is the line of copy that perturbations of copy change, and ``no_line`` says why there is none. ``lines``
-    are the boxes of all text.
+    are the boxes of all text, and ``others`` the other lines of copy.
     """
 
     image: Pixels
@@ -73,6 +73,7 @@ class Subject:
     line: TextLine | None = None
     no_line: str = "no text grader read a line of its copy"
     lines: tuple[Corners, ...] = ()
+    others: tuple[TextLine, ...] = ()
 
     @property
     def is_transparent(self) -> bool:

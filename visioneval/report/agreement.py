@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.analysis.agreement.agreement import FLAGS, Agreement, MinimumResult
 from visioneval.analysis.agreement.correction import CorrectedMetric, Correction
 from visioneval.analysis.agreement.graders import Disputed, GraderAgreement
 from visioneval.analysis.agreement.raters import MatchCount, RaterAgreement, RaterFinding
+from visioneval.analysis.agreement.same_question import MeasureAgreement
 from visioneval.analysis.stats.basic import Statistic
 from visioneval.errors import count_of
-from visioneval.report.judges import judge_sections_of_runs
+from visioneval.report.judges import CONTRADICTION, contradiction, judge_sections_of_runs
 from visioneval.report.sections import (
     STATES,
     Cell,
@@ -54,12 +55,14 @@ def agreement_report(agreement: Agreement) -> Report:
         lines=[
             *(quoted(note, "error") for note in agreement.notes),
             *(quoted(_conclusion(grader, agreement)) for grader in graders if grader.cells),
+            *(quoted(_conclusion_beside(pair)) for pair in agreement.same_question),
         ],
         sections=[
             *([Section("Minimums", notes=list(map(_minimum, agreement.minimums)))] if agreement.minimums else []),
             *(section for grader in graders for section in _grader(grader)),
             *_among_raters(agreement.people),
             *_pairs(agreement),
+            *(section for pair in agreement.same_question for section in _beside_measure(pair)),
             *_raters(agreement.raters),
             *([] if agreement.correction is None else _correction(agreement.correction)),
             *judge_sections_of_runs(agreement.judges),
@@ -77,7 +80,10 @@ def _outcome(agreement: Agreement) -> Outcome:
         sentence = "A minimum failed" if has_failed else "All minimums passed"
         return Outcome("fail" if has_failed else "pass", sentence, agreement.exit_code)
     compared = count_of(sum(grader.cells > 0 for grader in agreement.graders), "metric")
-    return Outcome("plain", f"{compared} compared with {count_of(agreement.labels, 'label')}", agreement.exit_code)
+    beside = agreement.same_question
+    measured = f"; {count_of(len(beside), 'metric')} of judges with a local measure" if beside else ""
+    sentence = f"{compared} compared with {count_of(agreement.labels, 'label')}{measured}"
+    return Outcome("plain", sentence, agreement.exit_code)
 
 
 def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
@@ -95,6 +101,14 @@ def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
     ]
     about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"
     return f"{about}: {'; '.join(filter(None, parts))}"
+
+
+def _conclusion_beside(pair: MeasureAgreement) -> str:
+    """How far a judge and a local measure agree, in one sentence."""
+    kappa, cells = pair.measures["kappa"], count_of(pair.cells, "cell")
+    agreed = f"no kappa on {cells} ({kappa.note})" if kappa.value is None else f"kappa {_with_note(kappa)} on {cells}"
+    missing = f"; {pair.unmeasured:,} more not measured" if pair.unmeasured else ""
+    return f"{pair.judge} and local measure {pair.measure}: {agreed}{missing}"
 
 
 def _minimum(minimum: MinimumResult) -> Value:
@@ -120,19 +134,47 @@ def _grader(grader: GraderAgreement) -> Iterator[Section]:
         f"inter-rater {_NAMES[grader.headline]} (one rater against the others)": grader.ceiling,
         "grader against the others (same references)": grader.grader_as_rater,
     }
-    rows: list[Sequence[Cell]] = []
-    for name, measure in measures.items():
-        value, *others = _measure(measure)
-        plot = Interval(measure.low, measure.value, measure.high, (-1.0, 1.0), (-1.0, 0.0, 1.0))
-        is_headline = name == _NAMES[grader.headline]
-        rows.append((Value(name, "strong" if is_headline else "plain"), Value(value, plot=plot), *others))
-    value_column = Column("value", is_number=True, axis=("-1", "0", "1"))
-    yield Section(title, (Column("measure", min_width=18), value_column, *_VALUES[1:]), rows, about=_remarks(remarks))
+    yield _table_of(title, measures, _NAMES[grader.headline], remarks)
     if (confusion := grader.confusion) is not None:
         counts = [(name, *map(str, row)) for name, row in zip(confusion.people, confusion.counts, strict=True)]
         yield Section("Human labels (rows) by grader (columns)", [Column(""), *numbers(*confusion.grader)], counts)
     if grader.disputed:
         yield _disputed(grader.disputed[:MAX_DISPUTED])
+
+
+def _table_of(title: str, measures: Mapping[str, Statistic], headline: str, remarks: Sequence[str]) -> Section:
+    """A row for each measure by its name."""
+    rows: list[Sequence[Cell]] = []
+    for name, measure in measures.items():
+        value, *others = _measure(measure)
+        plot = Interval(measure.low, measure.value, measure.high, (-1.0, 1.0), (-1.0, 0.0, 1.0))
+        rows.append((Value(name, "strong" if name == headline else "plain"), Value(value, plot=plot), *others))
+    value_column = Column("value", is_number=True, axis=("-1", "0", "1"))
+    return Section(title, (Column("measure", min_width=18), value_column, *_VALUES[1:]), rows, about=_remarks(remarks))
+
+
+def _beside_measure(pair: MeasureAgreement) -> Iterator[Section]:
+    """How far a judge agrees with a local measure, and cells in which one passes what the other fails."""
+    title = f"{pair.judge} and local measure {pair.measure}, cells: {pair.cells:,}"
+    remarks = [f"{pair.unmeasured:,} more not measured" * bool(pair.unmeasured)]
+    yield _table_of(title, {_NAMES[name]: measure for name, measure in pair.measures.items()}, _NAMES["kappa"], remarks)
+    counts = [
+        ("fails", f"{pair.both_fail:,}", f"{pair.only_judge_passes:,}"),
+        ("passes", f"{pair.only_measure_passes:,}", f"{pair.both_pass:,}"),
+    ]
+    yield Section("Local measure (rows) by judge (columns)", [Column(""), *numbers("fails", "passes")], counts)
+    rows: list[list[Cell]] = [
+        [
+            quoted(f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id),
+            quoted(cell.model_label),
+            *contradiction(pair, cell),
+        ]
+        for cell in pair.contradicted[:MAX_DISPUTED]
+    ]
+    if rows:
+        yield Section(
+            "Where judge and measure contradict each other", [*texts("case", "model run"), *CONTRADICTION], rows
+        )
 
 
 def _disputed(cells: Sequence[Disputed]) -> Section:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.drift import Drift, Night
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.metrics import Alignment
 from visioneval.analysis.compare.pairing import CellPair, Change
@@ -29,6 +30,7 @@ from visioneval.report.differences import (
     comparison_outcome,
     counts_text,
     difference_sections,
+    drift_section,
     grading_lines,
     listed,
     notes,
@@ -74,11 +76,20 @@ def comparison_report(
     return Report(
         "visioneval compare",
         comparison_outcome(comparison, gates, interrupted=interrupted),
-        lines=[Value(counts_text(comparison), "strong"), *map(quoted, lines)],
+        lines=[*_drift_line(comparison), Value(counts_text(comparison), "strong"), *map(quoted, lines)],
         sections=list(_sections(comparison, gates, outputs)),
         commands=commands,
         more="--json",
     )
+
+
+def _drift_line(comparison: Comparison) -> Iterator[Value]:
+    """The verdict on the last runs."""
+    if comparison.drift is not None:
+        words = {"failed": "DRIFT: ", "unmeasured": "drift was not measured: ", "cannot_tell": "drift: cannot tell: "}
+        tones: Mapping[str, Tone] = {"failed": "fail", "passed": "strong"}
+        text = words.get(comparison.drift.state, "") + comparison.drift.message
+        yield quoted(text, tones.get(comparison.drift.state, "error"))
 
 
 def _sections(
@@ -87,6 +98,8 @@ def _sections(
     if unlike := [Value(line, "error", quoted=True) for line in grading_lines(comparison)]:
         title = "Graded differently: the differences below may come from that, not from the outputs"
         yield Section(title, notes=unlike, name="unlike")
+    if comparison.drift is not None:
+        yield drift_section(comparison.drift, comparison.a)
     for change in CHANGE_WORDS:
         if change != "still_passing" and comparison.counts[change]:
             yield _changes(change, comparison, outputs if change == "broken" else None)
@@ -249,6 +262,7 @@ def comparison_json(
         "not_graded_alike": list(map(asdict, comparison.grading_differences)),
         "changed_metrics": list(map(asdict, comparison.changed_metrics)),
         "excuses": list(map(asdict, comparison.excuses)),
+        "drift": None if comparison.drift is None else _drift(comparison.drift),
         "suite_text_differs": comparison.has_other_source,
         "cost_usd": asdict(comparison.cost_usd),
         "seconds": asdict(comparison.seconds),
@@ -305,6 +319,23 @@ def _gate(gate: GateResult) -> dict[str, Any]:
         cases = [{"state": case.state, **asdict(case)} for case in gate.cases]
         data["cases"] = [{name: fields[name] for name in _MUST_PASS_CASE} for fields in cases]
     return data
+
+
+def _drift(drift: Drift) -> dict[str, Any]:
+    names = "experiment", "last", "limit", "state", "message", "missing_days", "other_suites"
+    return {**{name: getattr(drift, name) for name in names}, "runs": [_night(drift, night) for night in drift.nights]}
+
+
+def _night(drift: Drift, night: Night) -> dict[str, Any]:
+    """A run with its own difference, and the evidence of the runs up to it."""
+    rate, evidence = night.difference, night.evidence
+    return {
+        **{name: getattr(night, name) for name in ("run_id", "started_at", "left_out", "remarks")},
+        "difference": None if rate is None else rate.difference,
+        "interval": None if rate is None or rate.interval is None else [rate.interval.low, rate.interval.high],
+        "evidence": None if evidence is None else asdict(evidence),
+        "is_drift": drift.is_beyond(night),
+    }
 
 
 def _difference(difference: Difference) -> dict[str, Any]:

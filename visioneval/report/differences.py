@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlencode
 
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import Comparison, shortened
 from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
+from visioneval.analysis.compare.drift import Drift, Night
 from visioneval.analysis.compare.gates import GateResult, OverallState, check_coverage, exit_code, overall_state
+from visioneval.analysis.compare.metrics import HASHED_PARTS
 from visioneval.analysis.compare.pairing import Change
 from visioneval.analysis.sides import Side
 from visioneval.errors import count_of
@@ -22,6 +24,7 @@ from visioneval.report.sections import (
     Section,
     Tone,
     Value,
+    dim,
     numbers,
     quoted,
     shown_columns,
@@ -54,7 +57,6 @@ _OUTCOMES: dict[OverallState, tuple[Tone, str]] = {
 _ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
 """What follows a failed gate where the exit code is not that of the gate."""
 _HASH = re.compile("[0-9a-f]{12}")
-_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 
 
 COLUMNS = ("A", "B", "B - A [95%]", "p", "p Holm", "n (cases)", "broken / fixed", "result")
@@ -124,16 +126,73 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
     return replace(section, columns=columns, rows=rows, narrow=narrow)
 
 
-def _plot(difference: Difference) -> Interval | None:
-    """Each metric on its own scale, better to the right: only the side of zero is comparable between metrics."""
+def drift_section(drift: Drift, a: Side) -> Section:
+    """The last runs of an experiment: each beside A, what the runs up to it say together, and what is not compared."""
+    columns = [
+        Column("date"),
+        Column("run", min_width=8),
+        Column("B - A [95%]", is_number=True, axis=("worse", "0", "better")),
+        *numbers("together (runs)", "p"),
+        Column("result"),
+    ]
+    reach = max((_reach(night.difference) for night in drift.nights if night.difference), default=1.0)
+    rows = [list(_night_cells(drift, night, reach)) for night in drift.nights]
+    title = f"Drift: {drift.experiment} against {a.name}"
+    return Section(title, columns, rows, list(_drift_notes(drift)), name="drift")
+
+
+def _night_cells(drift: Drift, night: Night, reach: float) -> Iterator[Cell]:
+    rate, evidence = night.difference, night.evidence
+    yield from (night.date, quoted(night.run_id))
+    if rate is None or evidence is None:
+        yield from ("-", "-", "-", Value("left out", "error"))
+        return
+    yield Value(show_difference(rate), plot=_plot(rate, reach))
+    yield from (f"{_signed(evidence.change, is_rate=True) or '0'} ({evidence.runs})", show_p(evidence.p))
+    yield Value("DRIFT", "fail") if drift.is_beyond(night) else dim("no drift")
+
+
+def _drift_notes(drift: Drift) -> Iterator[Value]:
+    """How to read the table, and the holes of the series."""
+    number = len(drift.nights)
+    there_are = f", of which there are {number}" if number < drift.last else ""
+    yield dim(
+        f"Together: a run and those before it, up to {drift.last}{there_are}. DRIFT: one-sided p below {drift.limit:g}"
+    )
+    for night in drift.nights:
+        if night.left_out:
+            yield quoted(f"{night.run_id} is left out: {night.left_out}", "error")
+    remarks: dict[str, list[str]] = {}
+    for night in drift.nights:
+        for remark in night.remarks:
+            remarks.setdefault(remark, []).append(night.run_id)
+    yield from (quoted(f"{shortened(runs)}: {remark}") for remark, runs in remarks.items())
+    if drift.missing_days:
+        yield Value(f"No run on {shortened(drift.missing_days)}", "error")
+    if drift.other_suites:
+        yield quoted(f"Runs of other suites, not in the series: {drift.other_suites}")
+
+
+def _plot(difference: Difference, reach: float | None = None) -> Interval | None:
+    """Each metric on its own scale, better to the right: only the side of zero is comparable between metrics.
+
+    Differences of one metric share the scale that goes as far as ``reach``.
+    """
     if difference.worse_by is None:
         return None
     sign = -1 if difference.metric.better == "lower" else 1
     interval = difference.interval
     low, high = (None, None) if interval is None else sorted((sign * interval.low, sign * interval.high))
     better_by = -difference.worse_by
-    reach = max(abs(end or 0.0) for end in (low, better_by, high)) or 1.0
+    reach = _reach(difference) if reach is None else reach
     return Interval(low, better_by, high, ends=(-reach, reach), marks=(0.0,))
+
+
+def _reach(difference: Difference) -> float:
+    """How far a difference and its interval are from 0; 1 for a difference of 0 without an interval."""
+    interval = difference.interval
+    ends = () if interval is None else (interval.low, interval.high)
+    return max(abs(end) for end in (difference.difference or 0.0, *ends)) or 1.0
 
 
 def _result(difference: Difference) -> Value:
@@ -359,7 +418,7 @@ def grading_lines(comparison: Comparison) -> Iterator[str]:
         metrics_by_difference.setdefault((item.what, item.a, item.b, item.pairs), []).append(item.metric)
     for (aspect, a, b, pairs), metrics in metrics_by_difference.items():
         change = "changed" if _HASH.fullmatch(a) or _HASH.fullmatch(b) else f"{a} -> {b}"
-        what = f"{', '.join(metrics)}: {_ASPECTS.get(aspect, aspect)}"
+        what = f"{', '.join(metrics)}: {HASHED_PARTS.get(aspect, aspect)}"
         yield f"{what}: {change} ({pairs:,} of {len(comparison.pairs):,} pairs)"
 
 

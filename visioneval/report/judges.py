@@ -8,14 +8,18 @@ import yaml
 
 from visioneval.analysis.agreement.judges import AnchorMatch, RunJudges
 from visioneval.analysis.summary.judges import JudgeCard, PairCard
+from visioneval.analysis.summary.same_question import ContradictedCell, SameQuestion
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.questions import PromptQuestions
-from visioneval.report.sections import Column, Section, quoted, shown_columns
-from visioneval.report.text import one_line, with_interval
+from visioneval.report.sections import Cell, Column, Section, quoted, shown_columns, texts
+from visioneval.report.text import cut_middle, one_line, with_interval
+from visioneval.rules import show_score
 from visioneval.suite.questions import YES_NO
+from visioneval.types import Score
 
 _NAMES = ("run", "grader", "judge", "metric")
 """Columns with text of a suite; the others are numbers."""
+_MAX_WHY = 120
 HEAD = """\
 # Questions of a gecko grader, by prompt. Review and edit them, then pin them: set 'questions: FILE' on the grader.
 # For a prompt that is not in this file, the judge generates questions.
@@ -81,6 +85,23 @@ def _section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) ->
     columns = [Column(name, min_width=10) if name in _NAMES else Column(name, is_number=True) for name in names]
     cells = [[quoted(cell) if name in _NAMES else cell for name, cell in zip(names, row, strict=True)] for row in rows]
     return Section(title, *shown_columns(columns, cells, {"run": any(row[0] for row in rows)}), name="judges")
+
+
+CONTRADICTION = (*texts("passes", "fails"), Column("why it fails", min_width=20))
+"""The columns of ``contradiction``."""
+
+
+def contradiction(pair: SameQuestion, cell: ContradictedCell) -> list[Cell]:
+    """Which of judge and measure passes a cell, which fails it, and why."""
+    passing, failing = f"{pair.judge}{_value(cell.judge)}", f"{pair.measure}{_value(cell.measure)}"
+    if not cell.judge_passes:
+        passing, failing = failing, passing
+    return [quoted(passing), quoted(failing), quoted(cut_middle(cell.why, _MAX_WHY))]
+
+
+def _value(score: Score) -> str:
+    """A score that is no yes or no."""
+    return "" if score is None or isinstance(score, bool) else f": {show_score(score)}"
 
 
 def _anchor_row(match: AnchorMatch) -> tuple[str, ...]:

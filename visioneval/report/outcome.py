@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.left_out import NeverAsked
 from visioneval.analysis.summary.gates import FailingCell
+from visioneval.analysis.summary.same_question import ContradictedCell
 from visioneval.analysis.summary.summary import Summary, unmeasured_groups
 from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, numbers, quoted, texts
@@ -148,7 +149,7 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
     yield Section(title, columns, rows, notes, is_cut=True, name="failures")
 
 
-def cell_link(cell: FailingCell) -> str:
+def cell_link(cell: FailingCell | ContradictedCell) -> str:
     """The link to a cell in HTML."""
     return f"#cell?{urlencode({'case': cell.test_id, 'at': cell.model_label, 'sample': cell.sample_index})}"
 

@@ -14,8 +14,9 @@ from visioneval.analysis.summary.graders import lowest_first
 from visioneval.analysis.summary.summary import Summary
 from visioneval.analysis.summary.variance import LEVERS, NoiseFinding
 from visioneval.errors import count_of
-from visioneval.report.judges import judge_sections
+from visioneval.report.judges import CONTRADICTION, contradiction, judge_sections
 from visioneval.report.outcome import (
+    cell_link,
     error_note,
     failure_sections,
     failure_tag_table,
@@ -41,6 +42,7 @@ from visioneval.report.sections import (
     numbers,
     quoted,
     shown_columns,
+    texts,
 )
 from visioneval.report.text import (
     RATE,
@@ -117,6 +119,7 @@ def _sections(summary: Summary, plots: Plots, examples: int) -> Iterator[Section
     yield from _counts("Not measured by optional graders", "grader", summary.optional_unmeasured)
     yield from _cost(summary)
     yield from _judge_remarks(summary)
+    yield from _same_question(summary, examples)
     yield from noise_sections(summary.noise)
 
 
@@ -407,6 +410,50 @@ def _judge_remarks(summary: Summary) -> Iterator[Section]:
         yield Section("Judge and rules", notes=lines)
     if panels := [quoted(line) for key, panel in summary.panels.items() for line in panel_lines(key, panel)]:
         yield Section("Panels of judges", notes=panels)
+
+
+def _same_question(summary: Summary, limit: int) -> Iterator[Section]:
+    """Judges beside local measures, and the cells in which one passes what the other fails."""
+    pairs = [pair for pair in summary.same_question if pair.cells or pair.unmeasured]
+    if not pairs:
+        return
+    rows: list[list[Cell]] = [
+        [
+            quoted(pair.judge),
+            quoted(pair.measure),
+            f"{pair.cells:,} !{pair.unmeasured:,}" if pair.unmeasured else f"{pair.cells:,}",
+            _number_of(pair.only_judge_passes, "error"),
+            _number_of(pair.only_measure_passes, "error"),
+        ]
+        for pair in pairs
+    ]
+    columns = [*texts("judge", "measure"), *numbers("cells")]
+    columns += [Column(f"only {side} passes", is_number=True, short=f"{side} only") for side in ("judge", "measure")]
+    notes = [_NOT_MEASURED] if any(pair.unmeasured for pair in pairs) else []
+    yield Section(
+        "Judges beside measures of the same question: cells that only one of them passes",
+        columns,
+        rows,
+        notes,
+        name="same-question",
+    )
+    rows = [
+        [
+            model_run(summary, cell.model_label),
+            quoted(
+                f"{cell.test_id} [{cell.sample_index}]" if cell.sample_index else cell.test_id, link=cell_link(cell)
+            ),
+            *contradiction(pair, cell),
+        ]
+        for pair in pairs
+        for cell in pair.contradicted
+    ]
+    if rows:
+        total = sum(pair.only_judge_passes + pair.only_measure_passes for pair in pairs)
+        more = f"... and {total - limit:,} more: 'visioneval export {summary.run_id} -o cells.csv' has all scores"
+        notes = [dim(more)] if total > limit else []
+        columns = [Column("model run", short="#"), Column("case", min_width=12), *CONTRADICTION]
+        yield Section("Where judge and measure contradict each other", columns, rows[:limit], notes, is_cut=True)
 
 
 def noise_sections(noise: Sequence[NoiseFinding]) -> Iterator[Section]:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from visioneval.analysis.scores import counted_metrics
+from visioneval.analysis.scores import Estimate, counted_metrics
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import RunFormatError, UsageError, count_of
 from visioneval.records.reader import RESULTS, count_cells
@@ -54,7 +54,7 @@ Stamp = tuple[int, int]
 """Time in ns and size of a file; zeros if it does not exist."""
 _LEFT_OUT: dict[str, Any] = {
     **{name: {} for name in ("tags", "warned_rules", "judge_disagreements", "separations", "questions", "panels")},
-    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments"), ()),
+    **dict.fromkeys(("failing", "judges", "pair_judges", "noise", "alignments", "same_question"), ()),
 }
 
 
@@ -64,14 +64,15 @@ def index_page(
     metrics: Sequence[str] = (),
     poll_seconds: int = 0,
     links: Mapping[str, str] | None = None,
+    baselines: Mapping[tuple[str, str], Reference] | None = None,
 ) -> str:
     """The index. ``rows`` are oldest first, and those that cannot be read come last.
 
     A server has the page ask for changes every ``poll_seconds``. ``links`` are the comparisons of a static index, from
-    run B to the address.
+    run B to the address. ``baselines`` are those of the suites of experiments.
     """
     running = sum(row.state == "running" for row in rows)
-    groups = [(experiment, suite, trends(members, metrics)) for (experiment, suite), members in series(rows).items()]
+    groups = [(*key, trends(members, metrics, (baselines or {}).get(key))) for key, members in series(rows).items()]
     is_served = poll_seconds > 0
     return render(
         "index.html.j2",
@@ -128,12 +129,32 @@ def series(rows: Sequence[RunRow]) -> dict[tuple[str, str], list[RunRow]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """The baseline of a suite: its name, its pass rate over all of its runs, and the ids of the runs with a drift."""
+
+    name: str
+    rate: Estimate
+    drifted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
-    """A run on a line, in SVG coordinates. ``tone`` is that of its outcome."""
+    """A run on a line, in SVG coordinates. ``tone`` is that of its outcome; ``is_drift`` if a drift is declared."""
 
     x: float
     y: float
     tone: str
+    text: str
+    run_id: str = ""
+    is_drift: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The interval of a baseline behind a line: its upper end and its height in SVG coordinates, and in words."""
+
+    y: float
+    height: float
     text: str
 
 
@@ -149,17 +170,19 @@ class Trend:
     high: str
     paths: tuple[str, ...]
     points: tuple[Point, ...]
+    band: Band | None = None
 
 
-def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
+def trends(rows: Sequence[RunRow], metrics: Sequence[str] = (), reference: Reference | None = None) -> list[Trend]:
     """The lines of a suite, whose runs are oldest first and have figures.
 
-    ``metrics`` are globs; without any, those that rules and gates of the last run read.
+    ``metrics`` are globs; without any, those that rules and gates of the last run read. ``reference`` is behind the
+    line of the pass rate.
     """
     rows = rows[-MAX_POINTS:]
     summaries = [row.summary for row in rows if row.summary is not None]
     rates = [summary.counts.pass_rate.value for summary in summaries]
-    lines = [_trend("Pass rate", rows, rates, (0.0, 1.0), show_share)]
+    lines = [_beside(_trend("Pass rate", rows, rates, (0.0, 1.0), show_share), rows, reference)]
     for name in chosen_metrics(summaries, metrics):
         known = [_metric(summary, name) for summary in summaries]
         meanings = {describe_meaning(metric): metric for metric in known if metric is not None}
@@ -233,7 +256,7 @@ def _trend(
         x = PAD + at / max(1, len(rows) - 1) * (WIDTH - 2 * PAD)
         share = (value - low) / (high - low) if high > low else 0.5
         y = HEIGHT - PAD - share * (HEIGHT - 2 * PAD)
-        pieces[-1].append(Point(round(x, 1), round(y, 1), row.tone, f"{row.run_id}: {show(value)}"))
+        pieces[-1].append(Point(round(x, 1), round(y, 1), row.tone, f"{row.run_id}: {show(value)}", row.run_id))
     shown = ["not measured" if value is None else show(value) for value in values]
     before = f"the last {_MAX_LISTED} of " if len(shown) > _MAX_LISTED else ""
     return Trend(
@@ -245,6 +268,27 @@ def _trend(
         tuple(" ".join(f"{point.x},{point.y}" for point in piece) for piece in pieces if len(piece) > 1),
         tuple(point for piece in pieces for point in piece),
     )
+
+
+def _beside(rate: Trend, rows: Sequence[RunRow], reference: Reference | None) -> Trend:
+    """The line of the pass rate with that of a baseline, and marks where a drift is declared."""
+    if reference is None:
+        return rate
+    estimate, text, band = reference.rate, rate.text, None
+    if estimate.value is not None and estimate.low is not None and estimate.high is not None:
+        shown = f"{reference.name} {show_share(estimate.value, estimate.low, estimate.high)}"
+        scale = HEIGHT - 2 * PAD
+        band = Band(
+            round(PAD + (1 - estimate.high) * scale, 1), round((estimate.high - estimate.low) * scale, 1), shown
+        )
+        text += f"; {shown}"
+    if drifted := [row.run_id for row in rows if row.run_id in reference.drifted]:
+        text += f"; drift in {', '.join(drifted)}"
+    points = [
+        replace(point, is_drift=True, text=f"{point.text}, DRIFT") if point.run_id in reference.drifted else point
+        for point in rate.points
+    ]
+    return replace(rate, text=text, band=band, points=tuple(points))
 
 
 class _SuiteName(BaseModel):

@@ -27,6 +27,7 @@ from visioneval.report.html.images import FolderImages
 from visioneval.report.html.pages import PageFrame
 from visioneval.report.html.report import MARK, GalleryFilters, prepare_folder, read_slim, suite_folder, write_files
 from visioneval.report.text import one_line
+from visioneval.serve.baseline_line import references
 from visioneval.serve.index import BACK, STYLE, RunListing, RunRow, index_page, read_asset, run_address, series
 from visioneval.settings import MAX_GALLERY_CELLS
 from visioneval.suite.model import Suite
@@ -70,7 +71,8 @@ def write_site(root: Path, target: Path, options: SiteOptions, log: Log) -> Path
         _delete_others(target / _COMPARISONS, {f"{run_id}.html" for run_id in links})
         write_whole(target / STYLE, read_asset(STYLE))
         rows.sort(key=lambda row: bool(row.problem))
-        page = index_page(rows, one_line(display_name(root)), options.metrics, links=links)
+        baselines = references(rows, root)
+        page = index_page(rows, one_line(display_name(root)), options.metrics, links=links, baselines=baselines)
         write_whole(target / "index.html", page)
     except OSError as error:
         raise UsageError(f"{target}: cannot write the site: {error.strerror or error}") from None

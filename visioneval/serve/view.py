@@ -42,6 +42,7 @@ from visioneval.report.html.pages import PageFrame, policy, render, script, sect
 from visioneval.report.html.report import GalleryFilters, read_slim, suite_folder, write_files
 from visioneval.report.sections import quoted
 from visioneval.report.text import one_line
+from visioneval.serve.baseline_line import references
 from visioneval.serve.index import (
     BACK,
     FOLDER,
@@ -138,7 +139,9 @@ class Viewer:
         """All runs."""
         root = self.listing.root
         seconds = POLL_SECONDS if copies_at(root) is None else STORE_POLL_SECONDS
-        return _html(index_page(self.listing.rows(), display_name(root), self.metrics, seconds), index_policy())
+        rows = self.listing.rows()
+        page = index_page(rows, display_name(root), self.metrics, seconds, baselines=references(rows, root))
+        return _html(page, index_policy())
 
     def changes(self, _: Request) -> Response:
         """Whether the index is up to date."""

@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema
 from visioneval.suite.files import FilePath, OutputEntry
 from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, When, previous_turn
 from visioneval.suite.questions import Questions, question_list
+from visioneval.suite.relations import MAX_RELATIONS, Region, Relation
 from visioneval.suite.rules import RuleEntry
 from visioneval.templates.render import render
 from visioneval.types import Frozen, TaskType
@@ -168,6 +169,17 @@ class Expect(Frozen):
     """Expected properties of the image, for graders that measure."""
 
     text: ExpectText | None = Field(default=None, description="The copy that the grader `text` checks.")
+    layout: Annotated[tuple[Relation, ...], Field(min_length=1, max_length=MAX_RELATIONS)] | None = Field(
+        default=None,
+        exclude_if=lambda layout: layout is None,  # so that the keys of a case without it stay the same
+        description="The relations between required lines and regions that the grader `layout` checks.",
+    )
+    regions: dict[Text, Region] = Field(
+        default_factory=dict,
+        exclude_if=lambda regions: not regions,
+        description="Names for parts of the image, for `layout`: `[left, top, right, bottom]` in shares of its width "
+        "and height, 0 to 1.",
+    )
     size: ExpectedSize | None = Field(
         default=None,
         description="`WIDTHxHEIGHT`, or `requested`: the size in the `params.size` of each model run. A model run "

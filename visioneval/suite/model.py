@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, plugin_names
+from visioneval.settings import MAX_LAST
 from visioneval.suite.case import Name, PromptEntry, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
@@ -78,6 +79,10 @@ class CompareEntry(Frozen):
         description="Points of pass rate. `compare` exits 3 unless it detects such a drop with 80 % power "
         "(`--must-detect`).",
     )
+    drift: Annotated[int, Field(ge=1, le=MAX_LAST, strict=True)] | None = Field(
+        default=None,
+        description="The number of runs that `compare --experiment` tests together, unless `--last` replaces it.",
+    )
 
 
 class Suite(Frozen):
@@ -133,6 +138,12 @@ class Suite(Frozen):
         description="Rules over the whole run, which decide the exit code. Default: `pass_rate == 1`. `error_rate == "
         "0` and `unmeasured_rate == 0` are always implied, unless a gate without a scope replaces them.",
         json_schema_extra={"minItems": 1},
+    )
+    same_question: Annotated[dict[Text, Text], Field(max_length=200)] = Field(
+        default_factory=dict,
+        exclude_if=lambda pairs: not pairs,
+        description="Metrics of judges, each with the local measure that answers the same question: the summary lists "
+        "the cells in which one passes and the other fails, and `agreement` compares them. No verdict depends on it.",
     )
     limits: dict[LimitName, Limits] = Field(
         default_factory=dict,

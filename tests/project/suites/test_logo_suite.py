@@ -4,6 +4,7 @@ local server.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -56,7 +57,7 @@ def suite() -> dict[str, Any]:
 def measured(pattern: str, *rules: str) -> dict[str, Any]:
     """The suite with finished images, and only with the graders of these rules."""
     data = suite()
-    del data["judges"], data["labels"]
+    del data["judges"], data["labels"], data["same_question"]
     data["models"] = [{"provider": "files", "path": pattern}]
     data["graders"] = [grader for grader in data["graders"] if grader["key"] in rules]
     data["verdict"] = list(rules)
@@ -126,6 +127,17 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, ru
     assert code == 1
     assert (record.verdict, record.failed_rules) == (Verdict.FAIL, ("edit_intent_correctness >= 4",))
     assert "judge and rules disagree in 1 of 1 cell (logo)" in output
+
+
+def test_the_measure_decides_what_must_not_change_and_a_judge_that_differs_is_counted(
+    api: FakeAPI, run_with_api: Any
+) -> None:
+    api.script.judge(lambda request: judge_answer(request, non_target_invariance=2))
+    code, output, folder, (record,) = run_with_api("--case", "word", "--model", "gemini*")
+    assert code == 0, output
+    assert (record.verdict, record.warned_rules) == (Verdict.PASS, ("non_target_invariance >= 4",))
+    (pair,) = json.loads((folder / "summary.json").read_text())["same_question"]
+    assert (pair["cells"], pair["only_judge_passes"], pair["only_measure_passes"]) == (1, 0, 1)
 
 
 def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, run_with_api: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,23 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(name: str, api: 
     assert "disagree in 2 of 2" in " ".join(output.split())
 
 
+@pytest.mark.parametrize(
+    ("name", "metric", "verdict"),
+    [("marketing", "text_rendering", Verdict.PASS), ("ui_mockups", "in_image_text_rendering", Verdict.FAIL)],
+)
+def test_a_judge_that_misreads_the_copy_is_counted_beside_the_measure(
+    name: str, metric: str, verdict: Verdict, api: FakeAPI, run: Any
+) -> None:
+    """All text that a flyer may have is measured; a screen also has text that only the judge reads."""
+    api.script.judge(lambda request: best(request, **{metric: False}))
+    _, output, folder, records = run(name, "--limit", "2", "--model", "gemini*")
+    assert [record.verdict for record in records] == [verdict, verdict]
+    pair, _ = json.loads((folder / "summary.json").read_text())["same_question"]
+    assert (pair["judge"], pair["measure"]) == (metric, "text_rendering_ocr")
+    assert (pair["cells"], pair["only_judge_passes"], pair["only_measure_passes"]) == (2, 0, 2)
+    assert f"{metric} text_rendering_ocr 2 0 2" in " ".join(output.split())
+
+
 def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) -> None:
     asked: list[JudgeRequest] = []
 
@@ -118,3 +136,44 @@ def test_a_flyer_with_the_brand_name_passes(api: FakeAPI, run: Any) -> None:
     (record,) = records
     assert (record.verdict, record.warned_rules) == (Verdict.PASS, ())
     assert record.scores["text_rendering_ocr"] is True
+
+
+def drawn(*lines: tuple[str, int, int, str]) -> bytes:
+    """A white image with lines: text, height from the top, font size and color."""
+    image = Image.new("RGB", (1024, 1024), "white")
+    pen = ImageDraw.Draw(image)
+    for text, top, px, color in lines:
+        pen.text((160, top), text, color, ImageFont.load_default(px))
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("between", "verdict"), [((), Verdict.PASS), ((("By paying you accept", 600, 40, "black"),), Verdict.FAIL)]
+)
+def test_a_note_between_the_total_and_the_button_fails_whatever_the_judge_says(
+    api: FakeAPI, run: Any, between: tuple[tuple[str, int, int, str], ...], verdict: Verdict
+) -> None:
+    api.script.judge(best)
+    screen = drawn(
+        ("Your order", 100, 60, "black"), ("Total", 480, 50, "black"), *between, ("Confirm and pay", 760, 60, "black")
+    )
+    flags = ("--case", "total_above_action", "--model", "*quality=high,size=1024x1024")
+    _, _, _, (record,) = run("ui_mockups", *flags, image=screen)
+    assert (record.verdict, record.failed_rules) == (verdict, ("order",) if between else ())
+    assert ("between" in record.reasons["order"]) is bool(between)
+
+
+@pytest.mark.parametrize(("color", "failed"), [("black", ()), ("#c9c9c9", ("contrast",))])
+def test_a_faint_notice_fails_whatever_the_judge_says(
+    api: FakeAPI, run: Any, color: str, failed: tuple[str, ...]
+) -> None:
+    api.script.judge(best)
+    notice = drawn(
+        ("Millbrook Library", 150, 90, "black"), ("Quiet Hour", 450, 90, color), ("Daily at 10", 750, 90, "black")
+    )
+    flags = ("--case", "high_contrast", "--model", "*quality=high,size=1024x1024")
+    _, _, _, (record,) = run("marketing", *flags, image=notice)
+    assert record.failed_rules == failed
+    assert record.scores["text_rendering_ocr"] is True, "OCR reads it"

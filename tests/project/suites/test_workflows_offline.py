@@ -96,7 +96,7 @@ def run_offline(name: str, folder: Path, flaw: str) -> list[Record]:
     data["verdict"] = [rule for rule in rules if parse_rule(rule).metric.partition(".")[0] in keys]
     data["models"] = [{"provider": "mock", "params": {"size": SIZE, "flaw": flaw}}]
     data["gates"] = ["pass_rate >= 0"]
-    for key in ("judges", "labels"):
+    for key in ("judges", "labels", "same_question"):
         data.pop(key, None)
     path = folder / name / "suite.yaml"
     path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")

@@ -44,3 +44,16 @@ def test_runs_in_a_store_are_shown_through_copies(
     index = write_site(runs_folder(runs), tmp_path / "site", SiteOptions(), print)
     assert runs in index.read_text()
     assert len(list((tmp_path / "site" / "run" / "second" / "images").iterdir())) == 1
+
+
+def test_the_last_runs_of_a_store_are_tested_together(runner: SuiteRunner, runs: str, machines: Machines) -> None:
+    runner.write("a", experiment="nightly")
+    for run_id in ("first", "second"):
+        result = runner("run", runner.folder / "suite.yaml", "--runs", runs, "--run-id", run_id)
+        assert result.exit_code == 0, result.output
+    machines.use("b")
+    compared = runner("compare", f"{runs}/first", "--experiment", "nightly", "--last", "5", "--runs", runs)
+    assert compared.exit_code == 3
+    text = " ".join(compared.stdout.split())
+    assert "first is left out: it is one of the runs of A" in text
+    assert "second is left out: its outputs are those of A: nothing new was generated" in text

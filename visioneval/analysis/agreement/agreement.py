@@ -18,6 +18,7 @@ from visioneval.analysis.agreement.judges import (
     preferences_of_people,
 )
 from visioneval.analysis.agreement.raters import RaterAgreement, RaterFinding, agreement_on, rater_findings
+from visioneval.analysis.agreement.same_question import MeasureAgreement, against_measures
 from visioneval.analysis.left_out import parse_allow, worst
 from visioneval.errors import ExitCode, UsageError, count_of, did_you_mean
 from visioneval.records.untrusted import SCHEMA_VERSION
@@ -135,7 +136,8 @@ class Agreement(Frozen):
 
     ``graders`` compares each metric with people: ``measures``, ``ceiling``, ``grader_as_rater``, ``confusion`` and
     ``disputed``. ``people`` is the agreement among raters, with ``split_items``, those with the largest disagreement;
-    ``raters`` has the ``repeats`` and ``anchors`` of each. A measure has ``value``, ``low``, ``high`` and ``n``; what
+    ``raters`` has the ``repeats`` and ``anchors`` of each. ``same_question`` compares metrics of judges with local
+    measures, without labels. A measure has ``value``, ``low``, ``high`` and ``n``; what
     is missing is ``None``, and its ``note`` says why.
 
     Each of ``minimums`` has its ``state``, the estimate ``value``, its lower bound ``low``, the ``bound`` that counts
@@ -152,6 +154,7 @@ class Agreement(Frozen):
     raters: tuple[RaterFinding, ...]
     preferences: tuple[HumanPreferences, ...]
     pairwise_judges: tuple[PairwiseJudgeAgreement, ...]
+    same_question: tuple[MeasureAgreement, ...] = ()
     notes: tuple[str, ...]
     judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
@@ -200,6 +203,7 @@ def agree(
         raters=rater_findings(runs, answers),
         preferences=preferences_of_people(answers),
         pairwise_judges=against_pairwise_judges(runs, answers),
+        same_question=against_measures(runs),
         notes=tuple(_notes(answers, graders, runs)),
         judges=judges_by_run(runs, answers),
         minimums=checked,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from visioneval.analysis.compare.differences import Difference, adjusted
+from visioneval.analysis.compare.drift import Drift
 from visioneval.analysis.compare.metrics import (
     Alignment,
     Amount,
@@ -185,7 +186,8 @@ class Comparison:
     match their prompts leave out counter-examples. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     ``table`` has a row for each of ``pairs``. ``tagged_cases`` are the cases of which a model run is tagged
-    ``must_pass``: first those of B in order, then those that only A has.
+    ``must_pass``: first those of B in order, then those that only A has. ``drift`` is about the last runs of an
+    experiment, of which B is the newest.
     """
 
     a: Side
@@ -213,6 +215,7 @@ class Comparison:
     coverage: MetricCoverage
     table: PairTable
     tagged_cases: Mapping[CaseKey, TaggedCase]
+    drift: Drift | None = None
 
     @property
     def counts(self) -> dict[Change, int]:

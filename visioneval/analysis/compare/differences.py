@@ -239,3 +239,18 @@ def widest_difference(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
     return None if low is None or high is None or high <= low else float(high - low)
+
+
+def points_text(change: float) -> str:
+    """A change of a rate with a decimal, or with enough of them to show its sign."""
+    points = 100 * change
+    return f"{points:+.1f} points" if abs(points) >= 0.05 or not points else f"{points:+.1g} points"
+
+
+def missed_text(detectable: float | None) -> str:
+    """Which drops of the pass rate would be missed more than one time in five."""
+    if detectable is None:
+        return "any drop can be missed"
+    points = 100 * detectable
+    size = f"{points:.0f}" if points >= 10 else f"{points:.2g}"
+    return f"a drop below {size} points can be missed"

@@ -49,8 +49,11 @@ ALLOWED = (*LOSSES, UNMEASURED, CANNOT_TELL)
   `unmeasured=0.1` or `errors=0.1` accepts up to 10 %.
 - ``cannot-tell``: A gate cannot tell. It then counts as passed.
 """
+DRIFT = "drift"
 DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
-NAMES = ("broken", *DEFAULT)
+DEFAULT_OF_SERIES = (DRIFT, "broken_same_output", MUST_PASS)
+"""The default with the last runs of an experiment: no single night is tested by chance a second time."""
+NAMES = ("broken", *DEFAULT, DRIFT)
 """The gates of a comparison, and when each fails:
 
 - ``broken``: Any cell that passed now fails. New outputs and judges' answers differ, so one cell that broke is often
@@ -59,6 +62,7 @@ NAMES = ("broken", *DEFAULT)
 - ``regressed``: B is worse by more than chance: the pass rate, a single case, or a metric.
 - ``must_pass``: A case with the tag `must_pass` breaks: most of its samples passed in A, and most fail in B. For cases
   that pass every time.
+- ``drift``: The last runs of an experiment (`--experiment`) are worse together by more than chance.
 - ``METRIC:NUMBER``: The metric, or `pass_rate` in 0..1, is worse by more than NUMBER.
 """
 _UNMEASURED = "no pair with both cells measured"
@@ -104,9 +108,16 @@ class GateResult:
     cases: tuple[MustPassCase, ...] = ()
 
 
-def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
-    """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``."""
+def parse_fail_on(values: Sequence[str], *, is_series: bool = False) -> tuple[FailOn, ...]:
+    """Parses the values of ``--fail-on``, or the default if there are none. Raises ``UsageError``.
+
+    The last runs of an experiment (``is_series``) always have the gate ``drift``.
+    """
     gates = []
+    if is_series:
+        values = (DRIFT, *values) if values else DEFAULT_OF_SERIES
+    elif DRIFT in values:
+        raise UsageError(f"--fail-on {DRIFT}: is about the last runs of an experiment: name it with --experiment")
     for value in dict.fromkeys(values or DEFAULT):
         if value in NAMES:
             gates.append(FailOn(value))
@@ -164,7 +175,9 @@ def check_gates(
     """
     results = []
     for gate in gates:
-        if gate.text == MUST_PASS:
+        if gate.text == DRIFT and comparison.drift is not None:
+            result = GateResult(gate, comparison.drift.state, comparison.drift.message)
+        elif gate.text == MUST_PASS:
             result = _check_must_pass(gate, comparison, confirmation)
         elif not comparison.stable_pairs:
             result = GateResult(gate, "not_applicable", _ALL_FLAKY)
@@ -320,12 +333,21 @@ class Criteria:
         """The metrics that the gates name."""
         return tuple(gate.metric for gate in self.gates if gate.metric is not None)
 
+    @property
+    def granted(self) -> float:
+        """The share of what a number is about that may lack a measurement."""
+        return max(self.allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+
 
 def parse_criteria(
-    fail_on: Sequence[str] = (), allow: Sequence[str] = (), must_detect: float | None = None
+    fail_on: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    must_detect: float | None = None,
+    *,
+    is_series: bool = False,
 ) -> Criteria:
     """Parses the values of ``--fail-on``, ``--allow`` and ``--must-detect``. Raises ``UsageError``."""
-    gates, allowed = parse_fail_on(fail_on), parse_allowed(allow)
+    gates, allowed = parse_fail_on(fail_on, is_series=is_series), parse_allowed(allow)
     if must_detect is not None and not 0 < must_detect <= 100:
         raise UsageError(f"--must-detect {must_detect:g}: must be above 0 and at most 100 points")
     return Criteria(gates, allowed, must_detect)
@@ -335,8 +357,7 @@ def decide(
     comparison: Comparison, criteria: Criteria, confirmation: Confirmation | None = None
 ) -> tuple[GateResult, ...]:
     """The result of every gate, then those of what B lost. Raises ``UsageError`` for a metric without a direction."""
-    allowed = criteria.allowed
-    granted = max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+    allowed, granted = criteria.allowed, criteria.granted
     checked = check_gates(comparison, criteria.gates, confirmation, granted)
     results = [_with_unmeasured(result, comparison, granted) for result in checked]
     if all(result.state == "not_applicable" for result in results):
@@ -391,9 +412,9 @@ def _with_unmeasured(result: GateResult, comparison: Comparison, limit: float) -
 
 
 def _left_out_of(result: GateResult, comparison: Comparison) -> Iterator[tuple[str, LeftOut]]:
-    """What a gate leaves out of each number that it is about. The cases of ``must_pass`` have counts of their own."""
+    """What a gate leaves out of each number that it is about. ``must_pass`` and ``drift`` have counts of their own."""
     gate = result.fail_on
-    if gate.text == MUST_PASS or not comparison.stable_pairs:
+    if gate.text in (MUST_PASS, DRIFT) or not comparison.stable_pairs:
         return
     if gate.metric is None or gate.metric == PASS_RATE:
         rows = [row for row in comparison.table.stable if row.same_output or gate.text != "broken_same_output"]

@@ -37,7 +37,7 @@ from visioneval.analysis.sides import MEASURED, Cell, Side
 from visioneval.analysis.stats.basic import grouped
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
-from visioneval.records.model import Fingerprint, key_parts
+from visioneval.records.model import Fingerprint, changed_parts, key_parts
 from visioneval.suite.metrics import is_metric_of
 from visioneval.types import MUST_PASS, Metric, Verdict
 
@@ -48,6 +48,8 @@ _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or m
 _PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
+HASHED_PARTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
+"""The parts of a fingerprint whose values are hashes, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +413,19 @@ class Gradings:
             for key in dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources):
                 for difference in self._graders.get(key, {}).values():
                     yield replace(difference, metric=metric)
+
+
+def grading_changes(a: Cell, b: Cell) -> Iterator[str]:
+    """What differs in how both cells of a pair were graded, such as ``verdict rules`` or ``text: version 1 -> 2``."""
+    if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
+        changed = changed_parts(a.grade_key, b.grade_key)
+        yield from (what for part, what in _PARTS.items() if part in changed)
+    fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
+    for grader in b.graders:
+        first = fingerprints.get(grader.key)
+        if first is not None and first != grader.fingerprint:
+            for what, value_a, value_b in _changed_fields(first, grader.fingerprint):
+                yield f"{grader.key}: {HASHED_PARTS.get(what, f'{what} {value_a} -> {value_b}')}"
 
 
 def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:

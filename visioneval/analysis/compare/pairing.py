@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Reroutings, Side
-from visioneval.errors import UsageError, did_you_mean
+from visioneval.errors import NothingInCommonError, UsageError, did_you_mean
 from visioneval.records.model import VERDICT_PARTS, changed_parts
 from visioneval.records.reader import CellColumns, taken
 from visioneval.suite.case import paired_by_prompt
@@ -176,7 +176,7 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
             in_a.append(position)
             in_b.append(at)
     if not in_a:
-        raise UsageError(_nothing_in_common(a, b, labels))
+        raise NothingInCommonError(_nothing_in_common(a, b, labels))
     paired = set(in_a)
     only_a = [at for at in range(len(a.cells)) if at not in paired]
     pairs = Pairs(a.cells, b.cells, (in_a, in_b), frozenset({*BUILT_IN, *a.sources, *b.sources}))

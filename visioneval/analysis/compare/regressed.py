@@ -27,7 +27,14 @@ from visioneval.analysis.compare.confirm import (
     sampled_cases,
     single_cases,
 )
-from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference, one_sided
+from visioneval.analysis.compare.differences import (
+    ALPHA,
+    CASE_ALPHA,
+    Difference,
+    missed_text,
+    one_sided,
+    points_text,
+)
 from visioneval.analysis.compare.metrics import CasePasses, metric_pairs
 from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.scores import number_of
@@ -287,7 +294,7 @@ def check_regressed(
     if why := undecided(comparison):
         return Regression("cannot_tell", why)
     cases_read = count_of(rate.n_cases, "case")
-    return Regression("passed", f"no regression found over {cases_read}; {_missed(rate.detectable)}")
+    return Regression("passed", f"no regression found over {cases_read}; {missed_text(rate.detectable)}")
 
 
 def _second_step(comparison: Comparison, confirmation: Confirmation, granted: float) -> Regression | None:
@@ -306,7 +313,7 @@ def _second_step(comparison: Comparison, confirmation: Confirmation, granted: fl
     more = len(messages) - MAX_NAMES
     message = "; ".join(messages[:MAX_NAMES]) + (f"; and {more:,} more" if more > 0 else "")
     if state == "passed" and not rate:
-        message += f"; {_missed(comparison.pass_rate.detectable)}"
+        message += f"; {missed_text(comparison.pass_rate.detectable)}"
     return Regression(state, message)
 
 
@@ -343,7 +350,7 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: flo
     second = worse_p(counts, noise)
     assert second is not None
     change, p = passes.change, _beside_level(min(1.0, 2 * second), 2 * SECOND_STEP)
-    after = f"{passes.new.words(confirmation)} {_points(change)} ({p})"
+    after = f"{passes.new.words(confirmation)} {points_text(change)} ({p})"
     is_halved = rate.a is not None and is_true(-2 * change, ">=", rate.a)
     samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
     missed = detectable_within(
@@ -353,7 +360,7 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: flo
         yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{rate.name} {after}")
     elif is_doubtful:
         is_too_few = change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP)
-        yield _not_confirmed(at_first, after, f"; {_missed(missed)}", is_too_few=is_too_few)
+        yield _not_confirmed(at_first, after, f"; {missed_text(missed)}", is_too_few=is_too_few)
 
 
 def _not_confirmed(at_first: str, after: str, missed: str, *, is_too_few: bool) -> Regression:
@@ -401,19 +408,4 @@ def _name(case: CasePasses, comparison: Comparison) -> str:
 
 def _size(difference: Difference) -> str:
     value = difference.difference or 0.0
-    return _points(value) if difference.metric.type == "bool" else f"{value:+.3g}"
-
-
-def _points(change: float) -> str:
-    """A change of a rate with a decimal, or with enough of them to show its sign."""
-    points = 100 * change
-    return f"{points:+.1f} points" if abs(points) >= 0.05 or not points else f"{points:+.1g} points"
-
-
-def _missed(detectable: float | None) -> str:
-    """Which drops of the pass rate would be missed more than one time in five."""
-    if detectable is None:
-        return "any drop can be missed"
-    points = 100 * detectable
-    size = f"{points:.0f}" if points >= 10 else f"{points:.2g}"
-    return f"a drop below {size} points can be missed"
+    return points_text(value) if difference.metric.type == "bool" else f"{value:+.3g}"

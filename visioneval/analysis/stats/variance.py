@@ -34,18 +34,19 @@ class RunNoise:
 
     ``shared`` is the variance of a run's mean that all its cases share, in squared units. ``dispersion`` is the
     variance of the passes of a case in a run, as a multiple, 1 or more, of that of independent samples, known with
-    ``freedom`` degrees of freedom.
+    ``freedom`` degrees of freedom. ``new_runs`` are those that are compared with them together.
     """
 
     runs: int = 1
     shared: float = 0.0
     dispersion: float = 1.0
     freedom: float = inf
+    new_runs: int = 1
 
     @property
     def of_difference(self) -> float:
-        """The shared variance of the mean of a new run minus the mean of these runs."""
-        return self.shared * (1 + 1 / self.runs)
+        """The shared variance of the mean of new runs minus the mean of these runs."""
+        return self.shared * (1 / self.new_runs + 1 / self.runs)
 
     def widened(self, p: float, variance: float) -> float:
         """A one-sided p-value of a difference of means that allows for this noise.

@@ -47,6 +47,7 @@ from visioneval.analysis.summary.judges import (
     Panels,
     read_pair_cards,
 )
+from visioneval.analysis.summary.same_question import SameQuestion, SameQuestions
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.between_cells import CaseDiversity, read_diversity
@@ -198,6 +199,10 @@ class Summary(Frozen):
     """How many cells broke each rule of the level ``warn``."""
     judge_disagreements: dict[str, Disagreement]
     """By rubric: cells that it judged, and those of them in which its own verdict differs from the rules."""
+    same_question: tuple[SameQuestion, ...] = ()
+    """Metrics of judges beside local measures: ``cells`` that have both, those that ``only_judge_passes`` and
+    ``only_measure_passes``, which ``contradicted`` lists.
+    """
     judges: tuple[JudgeCard, ...] = ()
     """What the records contain about the judge of each grader."""
     pair_judges: tuple[PairCard, ...] = ()
@@ -280,7 +285,17 @@ def summarize(
     separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
     judges, panels, alignments = JudgeCards(info), Panels(info), Alignments(info)
     costs, asked, diversities = Costs(info), NeverAskedCells(), Diversities(info, compared.samples)
-    counters: list[_Counter] = [all_cells, disagreements, separations, questions, noises, judges, panels]
+    same_questions = SameQuestions(info)
+    counters: list[_Counter] = [
+        all_cells,
+        disagreements,
+        same_questions,
+        separations,
+        questions,
+        noises,
+        judges,
+        panels,
+    ]
     counters += [alignments, failing, costs, asked, diversities, *gate_counters]
     warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
     for cell in records:
@@ -323,6 +338,7 @@ def summarize(
         failure_tags=most_common(sum((model.failure_tags for model in models.values()), Counter())),
         warned_rules=most_common(warned_rules),
         judge_disagreements=disagreed,
+        same_question=same_questions.result(),
         judges=judges.result(disagreed),
         pair_judges=tuple(compared.judges),
         separations=separations.result(models),

@@ -68,7 +68,7 @@ class Text:
             return await self._by_judge(context, expected)
         if context.generated.is_video:
             return await grade_video(self._config, context, expected)
-        first, text, comparison = await context.once_per_panel("ocr", lambda: self._read(context, expected))
+        first, text, comparison = await context.once_per_panel("ocr", lambda: self.read(context, expected))
         # Benchmarks report what a reader reads that does not know the answer.
         measured = await self._measured(first, expected)
         tools = {**ocr.tool_versions(), **text.tool_versions}
@@ -82,7 +82,7 @@ class Text:
             tool_versions=ocr_grade.tool_versions,
         )
 
-    async def _read(
+    async def read(
         self, context: GradingContext, expected: ExpectText
     ) -> tuple[Sequence[Reading], ImageText, CopyCheck]:
         """The readings of the first look, the text after as many looks as it takes, and its comparison."""

@@ -116,7 +116,7 @@ def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -
     cache = settings.cache if calls.cache is None else calls.cache.folder
     log = settings.log_file
     needs = {
-        "ocr": any(grader.type_name == "text" for grader in plan.suite.graders),
+        "ocr": any(grader.type_name in ("text", "layout", "contrast") for grader in plan.suite.graders),
         "codes": any(grader.type_name == "codes" for grader in plan.suite.graders),
         "video": any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases),
     }

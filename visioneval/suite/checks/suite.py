@@ -37,6 +37,7 @@ from visioneval.suite.checks.generation import (
 )
 from visioneval.suite.checks.judges import judge_problems, panel_warnings, recorded_answer_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, idle_rules, rule_problems
+from visioneval.suite.checks.same_question import same_question_problems
 from visioneval.suite.entries.graders import BaseGrader, rubric_scale
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.files import RunLabels, Trust
@@ -45,6 +46,7 @@ from visioneval.suite.messages import Loc, SuiteNote, SuiteWarning, untrusted_co
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.plugins import version_warnings
+from visioneval.suite.relations import relation_problems
 from visioneval.suite.remote import Remote
 from visioneval.suite.runs import cell_problem
 from visioneval.types import MUST_PASS, Metric, ModelRun, TaskType
@@ -67,6 +69,7 @@ def problems(
     if not broken:
         yield from limit_problems(suite, [run for _, run in runs])
     yield from id_problems(suite)
+    yield from _layouts(suite)
     yield from _file_problems(suite, folder, trust)
     if "vars" not in broken:
         yield from text_problems(suite, texts, known_models="models" not in broken)
@@ -95,6 +98,7 @@ def problems(
         yield from recorded_answer_problems(suite_context, folder, trust)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
+        yield from same_question_problems(suite_context, broken)
         warnings = (
             *(idle_rules(suite_context), prompt_warnings(suite), brace_warnings(suite), panel_warnings(suite)),
             *(_idle_gates(suite), _missing_references(suite), _misspelled_tags(suite), _of_servers(suite)),
@@ -112,6 +116,14 @@ def _graders(suite: Suite, trust: Trust) -> Problems:
         keys.add(grader.key)
         if grader.needs_trust and not trust.everything:
             yield ("graders", index, "type"), untrusted_code_message(grader.type_name, getattr(grader, "options", None))
+
+
+def _layouts(suite: Suite) -> Problems:
+    for index, case in enumerate(suite.cases):
+        expect = case.expect
+        required = expect.text.required if expect.text else ()
+        for loc, message in relation_problems(expect.layout or (), required, expect.regions):
+            yield ("cases", index, "expect", *loc), message
 
 
 def _of_graders(function: str, suite: Suite, subject: Suite | SuiteContext) -> Problems:

@@ -28,12 +28,13 @@ TEMPLATE_KEYS = ("prompt", "criteria")
 """The keys of a case that are templates."""
 LISTS = {
     *("images", "tags", "turns", "verdict", "questions", "add_questions"),
-    *("expect.text.required", "expect.text.forbidden", "expect.text.allowed", "expect.palette"),
+    *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
+    *("expect.palette", "expect.layout"),
 }
 CODES = "expect.codes"
 """A list in which an item may be repeated, or ``none``."""
-_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
-_STRUCTURED = QUESTION_KEYS | {"images", "turns", "verdict"}
+_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "expect.regions", "metadata"}
+_STRUCTURED = QUESTION_KEYS | {"images", "turns", "verdict", "expect.layout"}
 _DATA = LISTS | _MAPPINGS | {CODES}
 _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal", "flaky"}
 FlatCase = dict[str, Any]
