@@ -37,7 +37,7 @@ from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.baselines import BaselineHeader
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
+from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo, SampledGate, UntilDecided
 from visioneval.records.questions import PromptQuestions
 from visioneval.settings import SETTINGS, Setting
 from visioneval.suite.entries.graders import BaseGrader
@@ -57,6 +57,8 @@ RECORDS = (
     CaseDiversity,
     PromptQuestions,
     RunInfo,
+    UntilDecided,
+    SampledGate,
     visioneval.Summary,
     GateFinding,
     RankedRun,

@@ -211,7 +211,7 @@ def compare(
         cached = None if run_settings.calls.cache is None else partial(_cached_image, run_settings.calls.cache)
         outputs = thumbnails_of(result.comparison, thumbnails, markdown, cached=cached, redact=filters.redact)
     _write(result, junit, markdown, outputs, html)
-    _print(result, as_json=as_json)
+    print_comparison(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
@@ -257,7 +257,8 @@ def _write(
         write_report(html, comparison_page(result.comparison, result.gates, interrupted=result.interrupted))
 
 
-def _print(result: ComparisonResult, *, as_json: bool) -> None:
+def print_comparison(result: ComparisonResult, *, as_json: bool) -> None:
+    """Prints a comparison and its gates, or its JSON."""
     if as_json:
         from visioneval.report.compare import comparison_json
 

@@ -18,6 +18,7 @@ from visioneval.report.text import clean, one_line, plain, show_share_of_runs
 from visioneval.rules import show_beside
 from visioneval.running.estimate import CostEstimate, MustDetect, SampleSize, SampleSizes, total_text
 from visioneval.running.plan import Plan, unset_keys
+from visioneval.running.until_cost import UntilEstimate
 
 SHOWN_CASES = 30
 MAX_MODEL_RUNS = 40
@@ -37,11 +38,25 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
         console.print(f"... and {len(plan.runs) - MAX_MODEL_RUNS:,} more; 'visioneval plan --json' lists all")
     console.print()
     _print_cases(plan, console)
-    console.print(key_values([*_work(plan, suite_plan.estimate), *_must_detect(suite_plan.must_detect)]))
+    figures = [*_work(plan, suite_plan.estimate), *_until(suite_plan.until), *_must_detect(suite_plan.must_detect)]
+    console.print(key_values(figures))
     if suite_plan.sizes is not None:
         print_sizes(suite_plan.sizes, console)
     if suite_plan.gate is not None:
         print_gate(suite_plan.gate, console)
+
+
+def _until(until: UntilEstimate | None) -> Iterator[tuple[str, Cell]]:
+    """What a run until its gates are decided may cost: ``work`` and ``cost`` are those of its first look."""
+    if until is None:
+        return
+    most, average = (f" ({usd:.2f} USD)" if until.is_priced else "" for usd in (until.most_usd, until.average_usd))
+    images = count_of(until.most_cells, "image")
+    yield "until decided", f"at most {images}{most}, on average about {until.average_cells:,}{average}"
+    yield (
+        "",
+        "average: each gate's true value is halfway from its limit to the best, samples of a case correlate by 0.5",
+    )
 
 
 def _must_detect(required: MustDetect | None) -> Iterator[tuple[str, Cell]]:
@@ -127,6 +142,7 @@ def plan_json(suite_plan: SuitePlan) -> str:
             for run in plan.runs
         ],
         "generation_calls": work.calls,
+        **({} if suite_plan.until is None else {"until_decided": asdict(suite_plan.until)}),
         "cells": work.cells,
         "must_detect": None
         if (required := suite_plan.must_detect) is None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
@@ -44,7 +44,7 @@ from visioneval.suite.case import CaseId, TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
-from visioneval.suite.runs import Selection, selected
+from visioneval.suite.runs import Selection, cells_per_sample, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]
@@ -323,6 +323,52 @@ class _View:
     selected: Suite | None = field(default=None, compare=False)
 
 
+_Samples = Annotated[int, Field(ge=1, le=1000)]
+GateOutcome = Literal["decided", "undecided", "open", "between_cases", "unmeasured", "not_sampled"]
+"""What samples did for a gate: they decided it; all of them did not; they are not all there; more of them cannot, as
+its cases differ too much, or as too many cells were not measured; or its decision does not depend on how many there
+are."""
+
+
+class DrawnSamples(Frozen):
+    """The samples of a case on a model run that has more than the first look."""
+
+    test_id: str
+    """The case, of turns without the number."""
+    model_label: str
+    """The model run."""
+    samples: _Samples
+    """How many it has."""
+
+
+class SampledGate(Frozen):
+    """A gate of the suite, and the samples of each case that it counts."""
+
+    rule: str
+    """As written."""
+    samples: _Samples
+    """Those of each case in its scope."""
+    outcome: GateOutcome
+    """``decided``; ``undecided`` with all samples; ``open`` if further samples were not generated; ``between_cases``
+    or ``unmeasured`` if they could not decide it; ``not_sampled`` for a gate that does not ask for samples.
+    """
+
+
+class UntilDecided(Frozen):
+    """The samples of a run with ``--until-decided``."""
+
+    max_samples: _Samples
+    """The most samples of a case."""
+    baseline: str | None = None
+    """The name of the baseline with which it is compared."""
+    most_cells: CellCount
+    """The cells that it would have with so many samples of every case."""
+    drawn: tuple[DrawnSamples, ...] = ()
+    """The cases with more samples than the suite's number."""
+    gates: tuple[SampledGate, ...] = ()
+    """Those of the suite, after the last look; none before the first one, and of a run of ``grade``."""
+
+
 class RunInfo(Frozen):
     """The contents of ``run.json``.
 
@@ -375,6 +421,8 @@ class RunInfo(Frozen):
     """The metrics of the selection."""
     hidden_vars: tuple[VarName, ...] = ()
     """The suite's secret variables; their values are ``***``."""
+    until_decided: UntilDecided | None = None
+    """Of a run with ``--until-decided``: its samples."""
     suite: Suite
     """The whole suite, with files and datasets read and one entry of ``models`` per model run."""
     _view: _View = PrivateAttr(default_factory=_View)
@@ -383,6 +431,22 @@ class RunInfo(Frozen):
     def payer(self) -> str:
         """What the cache and baselines know this run by. Not its ID alone: a deleted run may have had the same."""
         return f"{self.run_id} of {self.started_at}"
+
+    @property
+    def samples_itself(self) -> bool:
+        """Whether it generates samples until its gates are decided; a run of ``grade`` generates none."""
+        return self.until_decided is not None and self.graded_from is None
+
+    @property
+    def drawn(self) -> dict[tuple[str, str], int]:
+        """The samples of each case, by its ID and model run, that has more than the suite's number."""
+        more = () if self.until_decided is None else self.until_decided.drawn
+        return {(entry.test_id, entry.model_label): entry.samples for entry in more}
+
+    @property
+    def most_samples(self) -> int:
+        """The largest number of samples of a case on a model run."""
+        return max(self.suite.samples, *self.drawn.values()) if self.drawn else self.suite.samples
 
     @property
     def selected_suite(self) -> Suite:
@@ -419,6 +483,13 @@ class RunInfo(Frozen):
         info = self.model_copy(update={"suite": changed(self.suite)})
         info._view = _View(info.suite, info.selection, changed(self.selected_suite))  # noqa: SLF001 - of the same class
         return info
+
+
+def first_look(info: RunInfo) -> dict[str, int] | None:
+    """By model run: the cells of a case before the first look of ``--until-decided``; ``None`` for another run."""
+    if info.until_decided is None:
+        return None
+    return {label: cells * info.suite.samples for label, cells in cells_per_sample(info.suite).items()}
 
 
 def suite_places(info: RunInfo) -> tuple[dict[str, int], dict[str, int]]:

@@ -135,6 +135,9 @@ def _facts(summary: Summary) -> Iterator[Cell]:
         yield f"{count_of(counts.without_verdict, 'output')} without a verdict, as the suite has no rules"
     if summary.state != "complete":
         yield Value(summary.state, "error")
+    if (until := summary.until_decided) is not None:
+        fewer = count_of(until.most_cells - until.cells, "cell")
+        yield f"until decided: {fewer} fewer than with --samples {until.max_samples}"
     yield from incomplete(summary)
     yield quoted(f"run {summary.run_id}", "dim")
 
@@ -170,6 +173,8 @@ def _gates(summary: Summary) -> Section:
     rows = [_gate(gate, summary) for gate in summary.gates]
     columns, rows = shown_columns(columns, rows, {"a repeat fails": any(map(gate_repeat, summary.gates))})
     notes: list[Cell] = [quoted(note, "error") for note in map(gate_note, summary.gates) if note]
+    sampled = [gate for gate in summary.gates if gate.sampling and gate.state != "cannot_tell"]
+    notes += [dim(f"{one_line(gate.rule)}: {gate.sampling}") for gate in sampled]
     notes += [_NOT_MEASURED] if any(map(_left_out, summary.gates)) else []
     notes += [dim(note)] if (note := error_note(summary)) else []
     return Section(title, columns, rows, notes, name="gates")

@@ -71,7 +71,7 @@ def test_every_public_function_is_listed_with_the_first_sentence_of_its_docstrin
     by_name = {cells[0]: cells[1:] for cells in rows(listings.functions())}
     assert by_name["[`await run_async(...)`](python.md#run_async)"] == [
         "Like `run`, without blocking the event loop.",
-        "`Run`",
+        "`FinishedRun`",
     ]
     assert by_name["[`load_run(...)`](python.md#load_run)"][1] == "`Run`"
 
