@@ -48,7 +48,7 @@ ReuseChoice = Literal["all", "judges", "none"]
 
 - ``all``: Outputs, judges' answers and measurements.
 - ``judges``: Judges' answers about identical images, and measurements. Outputs are generated.
-- ``none``: None: all is generated, asked and measured again.
+- ``none``: Nothing: all is generated, asked and measured again.
 """
 
 

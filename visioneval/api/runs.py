@@ -83,7 +83,7 @@ class Run:
     scope: Scope = field(default_factory=Scope)
     """The cases, tags and model runs to which it was narrowed."""
     redact: tuple[str, ...] = ()
-    """The tags of cases whose records have no image and no text about one."""
+    """The tags, or ``case:ID``, of the cases whose records have no image and no text about one."""
 
     @property
     def exit_code(self) -> int:
@@ -139,7 +139,7 @@ class Run:
         return run_html(self.summary, list(self._worst_first[:MAX_ROWS]), self.folder)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric, and per judge of a panel, in nullable types: those of a CSV.
+        """One row per cell, with the columns of a CSV: one per metric, and per judge of a panel. Types are nullable.
 
         Raises ``UsageError`` if pandas is not installed (`pip install pandas`).
         """

@@ -417,7 +417,7 @@ class FailingCells:
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    """The reason of a metric, else of its grader, else of the grader's other metrics, else the judge's question."""
     reason = cell.reasons.get(metric)
     if reason or case is None:
         return reason or ""
@@ -425,5 +425,16 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
         metrics = grader.metrics(case)
         if metric in metrics:
             parts = (cell.reasons.get(name) for name in metrics)
-            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+            recorded = cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+            return recorded or question_of(metric, cell, case, suite)
+    return ""
+
+
+def question_of(metric: str, cell: Record, case: TestCase, suite: Suite) -> str:
+    """The question of a judge that gave no reason for any metric of the grader; empty if it gave one, or was none."""
+    for grader in suite.graders:
+        metrics = grader.metrics(case)
+        if metric in metrics and not any(cell.reasons.get(name) for name in (grader.key, *metrics)):
+            question = grader.label_questions.get(metric)
+            return question.ask if question else ""
     return ""

@@ -50,7 +50,7 @@ class RegisteringGrader(BaseGrader):
 
 
 class LocalityGrader(RegisteringGrader):
-    """An edit that stays inside its mask."""
+    """Whether an edit stays inside its mask."""
 
     needs: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(
@@ -189,7 +189,7 @@ class LocalityGrader(RegisteringGrader):
 
 
 class ReferenceGrader(RegisteringGrader):
-    """Similarity to a reference image."""
+    """How similar an image is to a reference image."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("", ".ssim", ".delta_e", ".worst_window", ".shift", ".magnification"), "a reference"
@@ -244,7 +244,7 @@ class ReferenceGrader(RegisteringGrader):
 
 
 class DiversityGrader(BaseGrader):
-    """How much the samples of one case on one model run differ, measured after all cells are done."""
+    """How much two or more samples of a case on one model run differ, measured after all cells are done."""
 
     kind: ClassVar[GraderKind] = SAMPLES
 

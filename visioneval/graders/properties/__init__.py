@@ -15,7 +15,7 @@ _BLANK = Metric(type="bool", better="lower")
 
 
 class PropertiesGrader(BaseGrader):
-    """Properties of the file: it decodes, is not blank, and matches ``expect``."""
+    """Whether the file decodes, is not blank, and has the size, format and transparency of ``expect``."""
 
     needs: ClassVar[Mapping[str, str]] = {
         ".size": "expect.size or expect.aspect_ratio",
@@ -79,8 +79,8 @@ _NEUTRAL = Metric(type="number", range=(0, None), better="none")
 
 
 class VideoGrader(BaseGrader):
-    """Properties of a video: it has the expected duration, size, frame rate and sound, and does not stand still, turn
-    black or flicker."""
+    """Whether a video has the expected duration, size, frame rate and sound, and does not stand still, turn black or
+    flicker."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "": "task: video_generation",
