@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import TestCase
+from visioneval.suite.case import TestCase, YesNo
 from visioneval.suite.entries.graders import (
     AMOUNT_DOWN,
     SAMPLES,
@@ -128,6 +128,13 @@ class LocalityGrader(RegisteringGrader):
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8,
         description="The width in pixels of a margin around the mask that may change too; 0 by default with `exact`.",
+    )
+
+    except_marks: YesNo = Field(
+        default=False,
+        exclude_if=lambda is_excepted: not is_excepted,  # the default: its hash stays the same
+        description="`true`: the corner mark that Gemini sets in its outputs may be there. The reason names the box "
+        "that is left out.",
     )
 
     @property
