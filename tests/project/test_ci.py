@@ -380,3 +380,63 @@ def test_runs_are_ignored_by_git(toy: Toy, before: str | None, after: str) -> No
         path.write_text(before)
     assert toy("init", "--ci", "github").exit_code == 0
     assert path.read_text() == after
+
+
+CODES = """\
+cases: [{id: flyer, prompt: x, expect: {codes: none}}]
+models: [{provider: mock}]
+graders: [{key: codes, type: codes}]
+verdict: [codes]
+"""
+
+
+def installed(ci: str) -> set[str]:
+    """The extras that the jobs of a written workflow install."""
+    if ci == "gitlab":
+        (names,) = re.findall(r"visioneval\[(.*?)\]", WORKFLOWS[Ci.gitlab][1].read_text(encoding="utf-8"))
+        return set(names.split(","))
+    of_jobs = {uses(written(), job)["with"].get("extras", "ocr") for job in ("replay", "live")}
+    (names,) = of_jobs
+    return set(names.split(","))
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+@pytest.mark.parametrize(
+    ("suites", "extras"),
+    [
+        ({"codes": CODES}, {"codes"}),
+        ({"codes": CODES, "words": CODES.replace("codes: none", "text: {required: [A]}").replace("codes", "text")},
+         {"codes", "ocr"}),
+        ({"codes": CODES.replace("codes: none", "text: {required: [A]}").replace("codes", "text")}, {"ocr"}),
+        ({"codes": CODES + "tracking: {to: mlflow}\n"}, {"codes", "mlflow"}),
+        ({"codes": CODES.replace("provider: mock", "provider: litellm, params: {model: openai/gpt-image-2.5-flare}")},
+         {"codes", "litellm"}),
+        ({"codes": "# rows of hf://datasets/ada/flyers\n" + CODES}, {"codes", "hf"}),
+    ],
+)  # fmt: skip
+def test_jobs_install_the_extras_that_their_suites_need(
+    toy: Toy, ci: str, suites: dict[str, str], extras: set[str]
+) -> None:
+    for name, text in suites.items():
+        Path(f"{name}.yaml").write_text(f"name: {name}\n{text}")
+    words = [word for name in suites for word in ("--suite", f"{name}.yaml")]
+    result = toy("init", "--ci", ci, *words)
+    assert result.exit_code == 0, result.output
+    assert installed(ci) == extras
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+@pytest.mark.parametrize(("template", "extras"), [("marketing", {"codes", "ocr"}), ("videos", {"video"})])
+def test_jobs_install_the_extras_of_a_template(toy: Toy, ci: str, template: str, extras: set[str]) -> None:
+    assert toy("init", "--ci", ci, "--template", template).exit_code == 0
+    assert extras <= installed(ci)
+    if ci == "github":
+        assert len(WORKFLOW.read_text().splitlines()) <= 25
+
+
+def test_of_a_suite_with_problems_the_extras_are_not_known(toy: Toy) -> None:
+    Path("signs.yaml").write_text("name: signs\n")
+    result = toy("init", "--ci", "github", "--suite", "signs.yaml")
+    assert "note: signs.yaml has problems, so the workflow may lack extras: see 'visioneval validate" in result.stdout
+    assert installed("github") == {"ocr"}
+    assert "note:" not in toy("init", "new", "--ci", "github").stdout, "there is no suite yet"

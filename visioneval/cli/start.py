@@ -18,6 +18,7 @@ from visioneval.cli.workflows import (
     check_suites,
     filled_workflow,
     ignore_runs,
+    needed_extras,
     print_next,
     redacted_tags,
 )
@@ -99,8 +100,9 @@ def init(
         suites = [path.as_posix() for path in suite or [SUITE_FILE]]
         if suite:
             check_suites(suites, folder)
-        tags = redacted_tags(suites, folder if template is None else source, redact, is_template=template is not None)
-        filled = filled_workflow(ci, suites, budget, tags)
+        origin = folder if template is None else source
+        tags = redacted_tags(suites, origin, redact, is_template=template is not None)
+        filled = filled_workflow(ci, suites, budget, tags, needed_extras(suites, origin))
         files[WORKFLOWS[ci][1]] = filled.encode()
     elif suite or redact or budget != DEFAULT_BUDGET:
         raise UsageError("--suite, --redact and --budget need --ci")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from visioneval.atomic import write_whole
-from visioneval.errors import UsageError
+from visioneval.errors import SuiteError, UsageError
 from visioneval.settings import RUNS
 
+if TYPE_CHECKING:
+    from visioneval.suite.model import Suite
+
 _BLOCK = re.compile(r" *# each suite \{\n(.*?) *# \}\n", re.DOTALL)
+DEFAULT_EXTRAS = ["ocr"]
+"""The extras that the action and the pipeline of GitLab install unless a workflow names others."""
 PERSON = "person"
 """The tag of photos of people in the built-in suites."""
 _IMAGES = re.compile(r"# images \{\n(.*?)# \}\n", re.DOTALL)
@@ -42,13 +48,16 @@ WORKFLOWS = {
 }
 
 
-def filled_workflow(ci: Ci, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+def filled_workflow(
+    ci: Ci, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]], extras: Sequence[str]
+) -> str:
+    """The workflow for suites, whose jobs install ``extras``. ``redact`` are tags by suite."""
     from visioneval.installation import git_address
 
     text, names = WORKFLOWS[ci][0].read_text(encoding="utf-8"), baseline_names(suites)
     if ci is Ci.github:
-        return github_workflow(text, list(names), budget, redact, git_address())
-    return gitlab_pipeline(text, names, budget, redact)
+        return github_workflow(text, list(names), budget, redact, extras, git_address())
+    return gitlab_pipeline(text, names, budget, redact, extras)
 
 
 def print_next(ci: Ci, suites: Sequence[str], filled: str) -> None:
@@ -82,31 +91,39 @@ def baseline_names(suites: Sequence[str], option: str = "--suite") -> dict[str, 
 
 
 def github_workflow(
-    text: str, suites: Sequence[str], budget: float, redact: Mapping[str, Sequence[str]], address: str | None
+    text: str,
+    suites: Sequence[str],
+    budget: float,
+    redact: Mapping[str, Sequence[str]],
+    extras: Sequence[str],
+    address: str | None,
 ) -> str:
     """A workflow of GitHub for suites. ``redact`` are tags by suite, and ``address`` is that of visioneval itself."""
     lists = {"suites": suites, "redact": _all_tags(redact)}
+    installed = [] if extras == DEFAULT_EXTRAS else [f'extras: "{",".join(extras)}"']
     text = text.replace("budget: BUDGET", f"budget: {budget:g}")  # before a suite can have this name
-    text = _INPUTS.sub(lambda match: _inputs(match[1], lists, match[2]), text)
+    text = _INPUTS.sub(lambda match: _inputs(match[1], lists, [*installed, *filter(None, [match[2]])]), text)
     if repository := _GITHUB.fullmatch(address or ""):
         return text.replace(_ANY_ACTION, f"{repository[1]}@{repository[2]}")
     return text.replace(_ANY_ACTION, f"{_ANY_ACTION}{_REPLACED}")
 
 
-def _inputs(indent: str, lists: Mapping[str, Sequence[str]], others: str) -> str:
+def _inputs(indent: str, lists: Mapping[str, Sequence[str]], others: Sequence[str]) -> str:
     """The inputs of the action, in one line if each list has one value at most."""
     lists = {name: values for name, values in lists.items() if values}
     if all(len(values) == 1 for values in lists.values()):
         fields = [f'{name}: "{value}"' for name, (value,) in lists.items()]
-        return f"{indent}with: {{{', '.join([*fields, *filter(None, [others])])}}}\n"
+        return f"{indent}with: {{{', '.join([*fields, *others])}}}\n"
     lines = ["with:"]
     for name, values in lists.items():
         lines += [f"  {name}: |", *(f"    {value}" for value in values)]
-    lines += [f"  {field}" for field in others.split(", ") if field]
+    lines += [f"  {field}" for other in others for field in other.split(", ")]
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def gitlab_pipeline(text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]]) -> str:
+def gitlab_pipeline(
+    text: str, names: Mapping[str, str], budget: float, redact: Mapping[str, Sequence[str]], extras: Sequence[str]
+) -> str:
     """A pipeline of GitLab with the steps of each suite, in place of those between ``# each suite {`` and ``# }``.
 
     ``redact`` are tags by suite. With any, the artifacts have reports in place of runs, whose outputs are not redacted.
@@ -125,7 +142,7 @@ def gitlab_pipeline(text: str, names: Mapping[str, str], budget: float, redact: 
         text = re.sub(r"(paths: \[)runs/[^,\]]*(?=,)", r"\1reports/", text)
         text = text.replace("paths: [runs/]", "paths: [runs/]\n    expire_in: 1 day")
     images = _REDACTED_IMAGES.format(tags=" or ".join(tags)) if tags else r"\1"
-    text = _IMAGES.sub(images, text)
+    text = _IMAGES.sub(images, text).replace("visioneval[ocr]", f"visioneval[{','.join(extras)}]")
     return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
 
 
@@ -151,6 +168,50 @@ def redacted_tags(
     check_redact(redact, *loaded.values())
     tags = {name: {tag for case in suite.cases for tag in case.tags} for name, suite in loaded.items()}
     return {name: [tag for tag in dict.fromkeys(chosen) if tag in known] for name, known in tags.items()}
+
+
+def needed_extras(suites: Sequence[str], folder: Path) -> list[str]:
+    """The extras without which a job could not run suites; ``ocr`` if they need none, or cannot be read yet."""
+    from visioneval.suite.load import load_suite
+
+    needed: set[str] = set()
+    for name in suites:
+        path = folder / name
+        try:
+            suite = load_suite(path, run_labels=lambda _: []).suite
+        except SuiteError:
+            if path.is_file():
+                print(f"note: {name} has problems, so the workflow may lack extras: see 'visioneval validate {path}'")
+            continue
+        needed.update(extras_of(suite), _extras_in(path.read_text(encoding="utf-8") + suite.model_dump_json()))
+    return sorted(needed) or DEFAULT_EXTRAS
+
+
+def extras_of(suite: Suite) -> Iterator[str]:
+    """The extras of a suite's graders, providers, videos and tracking."""
+    from visioneval.types import TaskType
+
+    for grader in suite.graders:
+        yield from filter(None, (grader.extra_for(case) for case in suite.cases if grader.is_for(case)))
+    if any(case.task is TaskType.VIDEO_GENERATION for case in suite.cases):
+        yield "video"
+    providers = {model.provider_name for model in suite.models} | {
+        judge.provider_name for judge in suite.judges.values()
+    }
+    if "litellm" in providers:
+        yield "litellm"
+    if suite.tracking is not None:
+        yield suite.tracking.to
+
+
+def _extras_in(text: str) -> Iterator[str]:
+    """The extras of the files and addresses that a text names."""
+    from visioneval.media.urls import BUCKETS
+
+    addresses = {f"{scheme}://": extra for scheme, extra in BUCKETS.items()}
+    for part, extra in {**addresses, ".parquet": "parquet", ".svg": "svg"}.items():
+        if part in text:
+            yield extra
 
 
 def check_suites(suites: Sequence[str], folder: Path) -> None:
