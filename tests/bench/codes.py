@@ -20,6 +20,7 @@ from visioneval.graders.codes.reading import codes_in
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 ADDRESS, EAN = "https://example.com/menu", "4006381333931"
+SIDES = ("right", "bottom", "left", "top")
 Change = Callable[[np.ndarray], np.ndarray]
 
 
@@ -37,8 +38,10 @@ def turned(code: np.ndarray, degrees: float) -> np.ndarray:
     return np.asarray(image)
 
 
-def cut(code: np.ndarray, share: float) -> np.ndarray:
-    return code[:, : round(code.shape[1] * (1 - share))]
+def cut(code: np.ndarray, share: float, side: str) -> np.ndarray:
+    turned_by = SIDES.index(side)
+    whole = np.rot90(code, turned_by)
+    return np.rot90(whole[:, : round(whole.shape[1] * (1 - share))], -turned_by)
 
 
 def faded(code: np.ndarray, contrast: float) -> np.ndarray:
@@ -86,7 +89,9 @@ def flaws(name: str) -> Iterator[tuple[str, np.ndarray, Change, Change]]:
     yield from ((f"JPEG {quality}", code, same, partial(jpeg, quality=quality)) for quality in (50, 15))
     yield from ((f"noise {sigma}", code, same, partial(noisy, sigma=sigma)) for sigma in (20, 60))
     yield from ((f"contrast {part}", code, partial(faded, contrast=part), same) for part in (0.5, 0.2, 0.1))
-    yield from ((f"cut by {share:.0%}", code, partial(cut, share=share), same) for share in (0.1, 0.2, 0.3, 0.5))
+    for side in SIDES:
+        for share in (0.1, 0.2, 0.3, 0.5):
+            yield f"cut at the {side} by {share:.0%}", code, partial(cut, share=share, side=side), same
     yield "inverted", code, lambda image: 255 - image, same
     if name == "QR":
         yield from ((f"no content, {kept} corners", code, partial(garbled, kept=kept), same) for kept in (3, 2, 0))

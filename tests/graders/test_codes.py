@@ -106,6 +106,16 @@ def test_codes_are_read_in_any_direction(tmp_path: Path, degrees: int) -> None:
         assert graded(tmp_path, turned, [content]).scores == {"codes": True, "codes.count": 1}
 
 
+def test_more_missing_contents_than_codes_that_cannot_be_read_fail(tmp_path: Path) -> None:
+    page = on_page(garbled(qr(ADDRESS)), PAGE, 40, 50)
+    grade = graded(tmp_path, page, [ADDRESS, EAN])
+    assert (grade.scores, grade.error) == ({"codes": False, "codes.count": 1}, None)
+    assert grade.reasons["codes"] == (
+        f"there is a code at x 64, y 74 that cannot be read; no code that can be read has '{ADDRESS}'; "
+        f"no code that can be read has '{EAN}'"
+    )
+
+
 @pytest.mark.parametrize("flaw", ["garbled", "cut"])
 def test_a_code_that_cannot_be_read_is_no_clean_pass(tmp_path: Path, flaw: str) -> None:
     code = garbled(qr(ADDRESS)) if flaw == "garbled" else qr(ADDRESS)[:, :130]

@@ -58,9 +58,9 @@ def test_the_ratio_of_a_line(tmp_path: Path, paper: str, ink: str, ratio: float,
 
 def test_a_line_that_nobody_can_read_fails_with_its_colors_and_limit(tmp_path: Path) -> None:
     grade = graded(tmp_path, on("#202020", "#2c2c2c"))
-    assert grade.reasons["seen"] == '"Members save 20%" has 1.17:1 (#2C2C2C on #202020 at 42 px), needs 3:1'
+    assert grade.reasons["seen"] == '"Members save 20%" has 1.16:1 (#2C2C2C on #202020 at 42 px), needs 3:1'
     (line,) = grade.details["contrast"]
-    assert (line["ratio"], line["holds"], line["needs"]) == (1.17, False, 3)
+    assert (line["ratio"], line["holds"], line["needs"]) == (1.16, False, 3)
     assert [part["line"] for part in line["parts"]] == ["Members save 20%"]
     assert graded(tmp_path, on("white", "black")).reasons["seen"] == "the lowest contrast is 21.00:1"
 
@@ -80,6 +80,13 @@ def test_a_size_near_the_limit_is_undecided_if_it_decides(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("color", "answer"), [("#767676", True), ("#7b7b7b", None), ("#8a8a8a", False)])
 def test_a_ratio_just_below_the_limit_is_undecided(tmp_path: Path, color: str, answer: bool | None) -> None:
     assert graded(tmp_path, on("white", color, 60), min_ratio_large=4.5).scores["seen"] is answer
+
+
+@pytest.mark.parametrize(("color", "ratio", "answer"), [("#949494", 3.03, True), ("#959595", 2.99, None)])
+def test_a_ratio_is_not_rounded_up_to_its_limit(tmp_path: Path, color: str, ratio: float, answer: bool | None) -> None:
+    """That of #959595 is 2.995."""
+    scores = graded(tmp_path, on("white", color, 60)).scores
+    assert scores == {"seen": answer, "seen.lowest": ratio}
 
 
 def test_the_lowest_line_counts(tmp_path: Path) -> None:

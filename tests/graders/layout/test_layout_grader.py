@@ -132,6 +132,8 @@ def test_other_text_between_two_lines_is_not_direct(tmp_path: Path) -> None:
     grade = graded(tmp_path, page, relation)
     assert grade.scores["place"] is False
     assert grade.reasons["place"] == '"Total" directly above "Pay": "Free returns" is between "Total" and "Pay"'
+    named = graded(tmp_path, rows("Total", "Plan A or B", "Pay"), relation)
+    assert named.reasons["place"] == '"Total" directly above "Pay": "Plan A or B" is between "Total" and "Pay"'
     for text, at in (("$48.20", (300, 30)), ("Ad", (400, 90)), ("8", (40, 90))):
         beside = DrawnLines.on().write("Total", (40, 30)).write("Pay", (60, 150)).write(text, at)
         assert holds(tmp_path, beside, relation) is True, "in the row of the line, beside the two, or perhaps an icon"
@@ -143,6 +145,8 @@ def test_a_line_that_was_not_read_is_undecided_but_others_fail(tmp_path: Path) -
     grade = graded(tmp_path, page, missing, right)
     assert grade.scores == {"place": None, "place.share": None}
     assert grade.error == '"Total" above "Pay": cannot be decided: "Pay" was not read'
+    both = graded(tmp_path, page, {"above": ["Pay", "Help"]})
+    assert both.error == '"Pay" above "Help": cannot be decided: "Pay" and "Help" were not read'
     grade = graded(tmp_path, page, missing, {"above": ["Total", "Checkout"]})
     assert grade.scores == {"place": False, "place.share": None}
     assert '"Pay" was not read' in (grade.error or "")

@@ -4,7 +4,7 @@ Metrics:
 
 - ``<key>``: the contents of ``expect.codes`` are there, each as often as it is listed, and no other code. A code that
   can be seen but not read fails ``codes: none``, and is an extra one where all others are there; where one is missing,
-  it may be that one, so the score is null.
+  it may be that one, so the score is null. Where more are missing than there are such codes, it fails.
 - ``<key>.count``: the number of codes, with those that cannot be read.
 
 Contents are compared letter by letter. The digits of EAN and UPC are the same with and without leading zeros, as
@@ -79,12 +79,12 @@ def compare(codes: Sequence[Code], expected: Sequence[str]) -> tuple[list[str], 
         near = next((content for content in missing if content.casefold() == (code.content or "").casefold()), None)
         differs = "" if near is None else f", which differs from {_quoted(near)} in upper and lower case"
         failures.append(f"there is a code {_place(code)} with {_quoted(code.content or '')}{differs}")
-    if unreadable and not missing:
-        failures += [f"there is a code {_place(code)} that cannot be read" for code in unreadable]
-    if unreadable and missing:
+    if unreadable and len(unreadable) >= len(missing) > 0:
         what = f"the code {_place(unreadable[0])} cannot be read, so it is not known whether it has"
         return failures, f"{what} {_quoted(missing[0])}"
-    return failures + [f"no code has {_quoted(content)}" for content in missing], None
+    failures += [f"there is a code {_place(code)} that cannot be read" for code in unreadable]
+    readable = "no code that can be read" if unreadable else "no code"
+    return failures + [f"{readable} has {_quoted(content)}" for content in missing], None
 
 
 def _has(code: Code, content: str) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,6 @@ _UNCLEAR = 3.0
 """Ink that differs by less (CIE76) has no clear extent."""
 _LEVEL = 0.25
 """A line rises by at most this share of its height to be level: then the upright box around it is its own."""
-RATIO_DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
         return None
     strokes = cv2.distanceTransform(np.pad(ink, 1).astype(np.uint8), cv2.DIST_L2, 3)
     stroke = round(float(2 * np.percentile(strokes[strokes > 0], 90)), 1)
-    shown = Ink(round(worst[0], RATIO_DIGITS), worst[1], worst[2], stroke)
+    shown = Ink(_rounded_down(worst[0]), worst[1], worst[2], stroke)
     if not is_level or most < _UNCLEAR:
         return shown
     box = _extent(_without_rim(distance > most / 2))
@@ -222,6 +222,11 @@ def _outlined(pixels: Array, depth: Array) -> list[tuple[Array, Array]]:
     if depth.max() < 2 * _EDGE_PX or not edge.any():
         return []
     return [(np.median(pixels[inner], axis=0), np.median(pixels[edge], axis=0))]
+
+
+def _rounded_down(ratio: float) -> float:
+    """A ratio with two digits that reaches no limit that it does not reach: WCAG rounds none up."""
+    return floor(ratio * 100 + 1e-6) / 100
 
 
 def contrast_ratio(first: Sequence[float] | Array, second: Sequence[float] | Array) -> float:

@@ -42,7 +42,7 @@ def find(relation: Relation, places: Places, others: Sequence[Place], tolerance:
     """Looks at a relation. ``others`` are the places of all text, and ``tolerance`` is in pixels."""
     unread = [name for name in relation.names if not places[name]]
     failed: Finding | None = None
-    undecided = Finding(relation, None, f"{_listed(unread)} was not read", tuple(unread)) if unread else None
+    undecided = Finding(relation, None, _not_read(unread), tuple(unread)) if unread else None
     for first, second, holds in _pairs(relation, others, tolerance):
         results = {holds(a, b) for a, b in product(places[first], places[second])}
         if not results or results == {(True, "")}:
@@ -201,15 +201,18 @@ def _shared(start: float, end: float, other_start: float, other_end: float) -> f
 
 
 def _about(first: str, second: str, why: str) -> str:
-    """A reason about two names instead of A and B."""
+    """A reason about two names instead of A and B. What it quotes is text of the image, which may have these words."""
     names = {"A": _quoted(first), "B": _quoted(second)}
-    return " ".join(
-        names.get(word.rstrip(","), word) + "," * (word.endswith(",") and word[:-1] in names) for word in why.split()
-    )
+    quote, mark, rest = why.rpartition('"')
+    words = [
+        names.get(word.rstrip(","), word) + "," * (word.endswith(",") and word[:-1] in names)
+        for word in rest.split(" ")
+    ]
+    return f"{quote}{mark}{' '.join(words)}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(map(_quoted, names))
+def _not_read(names: Sequence[str]) -> str:
+    return f"{' and '.join(map(_quoted, names))} {'was' if len(names) == 1 else 'were'} not read"
 
 
 def _quoted(name: str) -> str:
