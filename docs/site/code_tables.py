@@ -9,7 +9,7 @@ from listings import listed, markdown
 
 from visioneval import expressions, rules
 from visioneval.analysis import preferences, probe, redaction
-from visioneval.analysis.compare import confirm
+from visioneval.analysis.compare import baseline_runs, confirm, regressed
 from visioneval.analysis.stats import (
     agreement,
     correlation,
@@ -22,6 +22,7 @@ from visioneval.analysis.stats import (
     variance,
 )
 from visioneval.analysis.summary.until import decide_gates
+from visioneval.graders.layout import contrast
 from visioneval.plugins import GRADERS, config_of
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.questions import CROWD, JUDGES, ImageLimits
@@ -29,6 +30,7 @@ from visioneval.report.differences import drift_section
 from visioneval.running import until
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
+from visioneval.suite.files import Trust
 from visioneval.suite.labels import BY_TASK, READY, LabelPair, LabelQuestion
 from visioneval.suite.loading.rows import SOURCES
 from visioneval.suite.loading.tables import FORMATS
@@ -153,6 +155,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "redacted": lambda: listed(("of cases with the tag", ""), redaction),
     "decided gates": lambda: listed(("gate", "decided if"), decide_gates),
     "with until-decided": lambda: listed(("with", "what happens"), until),
+    "suites that are not trusted": lambda: listed(("allowed by", "without it, a suite may not"), Trust),
+    "regressed": lambda: listed(("what", "test, and its level"), regressed),
+    "baselines of several runs": lambda: listed(("what", "with several runs"), baseline_runs),
+    "what contrast measures": lambda: listed(("what", "how it is measured"), contrast),
     "columns of drift": lambda: listed(("column", "meaning"), drift_section),
 }
 """By the name that a page's block has."""
