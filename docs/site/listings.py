@@ -69,7 +69,10 @@ def members(path: str) -> str:
 
 
 def listed(columns: Sequence[str], *objects: Any) -> str:
-    """The lists ``- what: its meaning`` in the docstrings of modules, functions and classes, as one table."""
+    """The lists in the docstrings of modules, functions and classes, as one table.
+
+    - what: its meaning, which may have several lines
+    """
     items = [LISTED.findall(inspect.getdoc(of) or "") for of in objects]
     if bare := [of.__name__ for of, found in zip(objects, items, strict=True) if not found]:
         raise ValueError(f"no list in the docstring of {', '.join(bare)}")

@@ -2,6 +2,8 @@
 
 Each look reads the records, so a resumed run takes the same decisions as one that was not interrupted.
 
+With other options, and in other cases:
+
 - a spent budget, Ctrl-C: open gates cannot tell: exit 3 (or 130). `--budget` is for run and comparison together. A
   resumed run ends as one that was not stopped
 - `--resume` of another run: it gets further samples

@@ -42,15 +42,15 @@ class Relation(Frozen):
 
     above: _Two | None = Field(
         default=None,
-        description="`[A, B]`: A is higher than B, in another row. Two lines that share half of the height of the smaller "
-        "one are in one row.",
+        description="`[A, B]`: A is higher than B, in another row. Two lines that share half of the height of the "
+        "smaller one are in one row.",
     )
     below: _Two | None = Field(default=None, description="`[A, B]`: A is lower than B, in another row.")
     left_of: _Two | None = Field(default=None, description="`[A, B]`: A ends where B begins, or before.")
     larger_than: _Several | None = Field(
         default=None,
-        description="`[A, B, ...]`: the font of line A is at least 1.1 times as large as that of each other line, by the "
-        "height of the ink and the shapes of the letters.",
+        description="`[A, B, ...]`: the font of line A is at least 1.1 times as large as that of each other line, by "
+        "the height of the ink and the shapes of the letters.",
     )
     inside: _Two | None = Field(default=None, description="`[A, REGION]`: line A is inside a region.")
     order: _Several | None = Field(
@@ -63,9 +63,9 @@ class Relation(Frozen):
     )
     direct: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="With `above`, `below` and `left_of`: `true` allows no other text between the two, within their width "
-        "(with `left_of`: height), and not in their rows. Shapes do not count, nor does a single letter or digit, which may "
-        "be an icon.",
+        description="With `above`, `below` and `left_of`: `true` allows no other text between the two, within their "
+        "width (with `left_of`: height), and not in their rows. Shapes do not count, nor does a single letter or "
+        "digit, which may be an icon.",
     )
 
     @model_validator(mode="after")

@@ -1,5 +1,7 @@
 """The runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
 
+What counts where a baseline has several runs:
+
 - a cell passed in A: most of its measured samples passed
 - ``must_pass``: the samples of all runs
 - ``METRIC:NUMBER``, values of A: the mean over the runs

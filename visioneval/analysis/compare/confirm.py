@@ -5,6 +5,8 @@ A judge turns some verdicts round by chance. With one verdict per sample, more s
 with a majority, they mean fewer. What leaves a doubt is a matter of the gate: that of ``regressed`` is in
 ``regressed.py``.
 
+What is uncertain, and what decides it, by gate:
+
 - ``must_pass``: each case that broke. Most of its own and new samples decide: `broke: boat (failed 4 of 5)`, or
   `broke, but new samples did not confirm it: boat (failed 1 of 4)`
 - ``regressed``, single cases: an adjusted p from .005 to .025; below, the case fails at once. In doubt, it

@@ -7,6 +7,8 @@ made the second step necessary, both steps together fail equal runs at most as o
 tested once, as without new samples: those that are worse, but not at a fifth of their level, are cleared where most of
 their new samples pass. So they fail no more often than without, and nothing but a passing sample clears them.
 
+Each test, and its level:
+
 - pass rate: within cases: B's samples of a case against A's (conditional, mid-p); .025
 - single cases: each case with several samples (Fisher), adjusted over all cases (Holm, Tarone): 8 of 8 to 0 of 8 is a
   regression among 200 cases too; .025

@@ -2,6 +2,8 @@
 
 Ratings are finite numbers: category codes or values of a scale.
 
+The interval of each number:
+
 - accuracy (``agreement``): each case counts once (Wilson, exact where at most three cases differ)
 - precision and recall of FAIL: as a rate, exact where at most three cases differ
 - kappa, nominal alpha, Fleiss' kappa: intervals of observed and expected disagreement, combined; from 10 cases, 3 of

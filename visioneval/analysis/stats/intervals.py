@@ -4,6 +4,8 @@ means, with sources, without NumPy. Pure.
 Cells of one case are not independent: samples of a prompt tend to pass or fail together, and so do the model runs that
 generate it. So the case is the unit everywhere: a statistic enters with one sum and one count per case.
 
+The interval of each number:
+
 - pass rate, rate of a yes-or-no metric, questions by type: Wilson with the effective number of cells, from the
   variance between cases, and t quantiles. The correlation within cases is shrunk towards 1 as if four more cases had
   shown it

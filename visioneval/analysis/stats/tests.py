@@ -6,6 +6,8 @@ the rate of the case is. For scores, the samples of each case are dealt to A and
 they have. That holds however skewed the scores are and however unequal the numbers of samples, where a t test over
 cases finds B worse too often.
 
+The test of each number:
+
 - B - A of the pass rate: mean over cases of the difference within the case; the conditional test within cases (Cox;
   McNemar with one sample), mid-p
 - B - A of a metric: mean over cases of the mean difference; t with a pseudo-case

@@ -4,6 +4,8 @@ Metrics: ``<key>``, whether each line has the ratio that its size needs, and ``<
 that was not read has none, and both are ``None``, unless another line fails. So is a line that is undecided: a little
 below its limit, or more where its strokes are so thin that antialiasing mixes all of their color with the background.
 
+What is measured:
+
 - letters: the median color of the cores of strokes, in the place where OCR read the line
 - background: the median color of a narrow ring around the letters. So an outline counts, and of a photo what is
   behind the line
