@@ -31,8 +31,9 @@ from visioneval.analysis.summary.until import (
 )
 from visioneval.errors import UsageError, count_of
 from visioneval.records.baselines import baseline_path
-from visioneval.records.model import DrawnSamples, RunInfo, UntilDecided
+from visioneval.records.model import RunInfo
 from visioneval.records.reader import read_records
+from visioneval.records.until import DrawnSamples, UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Services

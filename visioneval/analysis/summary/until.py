@@ -28,7 +28,8 @@ from visioneval.analysis.stats.intervals import LEVEL, weighted_interval
 from visioneval.analysis.stats.sequential import MAX_CHANGE, chance_of_change, is_above
 from visioneval.analysis.stats.variance import cells_of
 from visioneval.analysis.summary.gates import GateAccumulator
-from visioneval.records.model import GateOutcome, Record, RunInfo, SampledGate
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.until import GateOutcome, SampledGate
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate
 from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import left_out
