@@ -82,6 +82,9 @@ def test_a_drop_is_a_drift_since_the_first_night_that_shows_it() -> None:
     assert beyond[-1] == "run-7"
     assert found.message.endswith(f", since {beyond[0]} of 2026-01-0{beyond[0][-1]}")
     assert "below" in found.message
+    nights = [run(number, BAD) for number in range(1, 8)]
+    assert drift(*nights[2:]).message.endswith(", since run-3 of 2026-01-03"), "the runs of the series are all shown"
+    assert drift(*nights).message.endswith(", since run-3 of 2026-01-03 or before"), "two of them are not shown"
     equal = drift(*(run(number) for number in range(1, 8)))
     assert equal.state == "passed"
     assert equal.message.startswith("no drift found: pass rate +0.0 points over the last 5 runs (p 0.5, not below ")

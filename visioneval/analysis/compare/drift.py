@@ -142,7 +142,7 @@ def find_drift(
         nights.append(result)
     missing = tuple(_missing_days(nights))
     drift = Drift(series.experiment, last, limit, tuple(nights), missing, "unmeasured", "", series.other_suites)
-    state, message = _decide(drift, counts[-1], noise)
+    state, message = _decide(drift, counts[-1], noise, is_first_shown=first == 0)
     if series.is_over and state != "failed":
         state, message = "unmeasured", f"{series.is_over}; {message}"
     return replace(drift, state=state, message=message)
@@ -324,8 +324,11 @@ def _missing_days(nights: Sequence[Night]) -> Iterator[str]:
             yield from ((before + timedelta(days=day)).isoformat() for day in range(1, gap))
 
 
-def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise) -> tuple[DriftState, str]:
-    """The state, and why. A drift that was found counts however many runs are left out."""
+def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise, *, is_first_shown: bool) -> tuple[DriftState, str]:
+    """The state, and why. A drift that was found counts however many runs are left out.
+
+    ``is_first_shown``: no run of the series is before the nights.
+    """
     nights, newest, limit = drift.nights[-drift.last :], drift.nights[-1], drift.limit
     evidence = newest.evidence
     if evidence is None:
@@ -336,11 +339,12 @@ def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise) -> tuple[Dr
     of_runs = f"the last {runs}" if evidence.runs == number > 1 else runs
     over = f"pass rate {points_text(evidence.change)} over {of_runs} ({p})"
     if evidence.p < limit:
-        first = number
-        while first and (drift.is_beyond(nights[first - 1]) or nights[first - 1].left_out):
+        first = len(drift.nights)
+        while first and (drift.is_beyond(drift.nights[first - 1]) or drift.nights[first - 1].left_out):
             first -= 1
-        since = next(night for night in nights[first:] if not night.left_out)
-        return "failed", f"{over}, since {since.run_id} of {since.date}"
+        since = next(night for night in drift.nights[first:] if not night.left_out)
+        or_before = "" if first or is_first_shown else " or before"
+        return "failed", f"{over}, since {since.run_id} of {since.date}{or_before}"
     left_out = sum(bool(night.left_out) for night in nights)
     if 2 * left_out >= number:
         return "unmeasured", f"{left_out} of the last {number} runs are left out; {over}"
