@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
 from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
+from session_measures import session_measures
 from suite_runner import SuiteRunner
 from suite_text import forget_modules, no_runs, suite_problems
 from toys import Toy
@@ -51,6 +52,7 @@ __all__ = [
     "reduced_readings",
     "script",
     "serve",
+    "session_measures",
 ]
 
 ROOT = Path(__file__).parent.parent
@@ -164,15 +166,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Records all readings of the session by OCR, or says how many cost time because they are not recorded, before the
-    folder of the session is deleted.
+    """Records all readings of the session by OCR, in addition to the recorded ones if only some tests run, or says how many
+    cost time because they are not recorded, before the folder of the session is deleted.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):
         return
     folder = folder_of_readings(session.config._tmp_path_factory.getbasetemp())
     if RECORDING:
-        reporter.write_line(f"\n{record(folder)} readings are in {RECORDINGS.relative_to(ROOT)}")
+        config = session.config
+        is_narrowed = config.option.keyword or config.option.markexpr
+        anew = config.args == config.getini("testpaths") and not is_narrowed
+        reporter.write_line(f"\n{record(folder, anew=anew)} readings are in {RECORDINGS.relative_to(ROOT)}")
     elif new := len(list(folder.iterdir())):
         reporter.write_line(f"\n{new} images were read by OCR's models, as they are not recorded: make readings")
 

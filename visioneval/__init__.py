@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from visioneval.api.comparisons import rank as rank
     from visioneval.api.graders import agreement as agreement
     from visioneval.api.graders import probe as probe
+    from visioneval.api.running import FinishedRun as FinishedRun
+    from visioneval.api.running import run as run
+    from visioneval.api.running import run_async as run_async
     from visioneval.api.runs import Run as Run
     from visioneval.api.runs import grade as grade
     from visioneval.api.runs import load_run as load_run
     from visioneval.api.runs import merge as merge
-    from visioneval.api.runs import run as run
-    from visioneval.api.runs import run_async as run_async
     from visioneval.api.runs import track as track
     from visioneval.api.suites import SuitePlan as SuitePlan
     from visioneval.api.suites import ValidSuite as ValidSuite
@@ -84,7 +85,8 @@ _MODULE_OF = {
         "visioneval.analysis.summary.summary": "Summary",
         "visioneval.api.comparisons": "ComparisonResult compare pairwise rank",
         "visioneval.api.graders": "agreement probe",
-        "visioneval.api.runs": "Run grade load_run merge run run_async track",
+        "visioneval.api.running": "FinishedRun run run_async",
+        "visioneval.api.runs": "Run grade load_run merge track",
         "visioneval.api.suites": "SuitePlan ValidSuite plan validate",
         "visioneval.errors": (
             "AuthError BudgetError ExitCode GraderError ImageError Problem ProviderError QuotaError "

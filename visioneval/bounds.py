@@ -52,7 +52,7 @@ MEGAPIXELS = _bound("max_megapixels", 50, "Maximum megapixels of one image, and 
 CELLS = _bound("max_cells", 1_000_000, "Maximum cells in one suite, and rows of a dataset.")
 MODEL_RUNS = _bound("max_model_runs", 10_000, "Maximum model runs in one suite, with grids expanded.")
 TEMPLATE_STEPS = _bound(
-    "max_template_steps", 1_000_000, "Maximum steps to render one template; all of a suite: 50 times."
+    "max_template_steps", 1_000_000, "Maximum steps to render one template; 50 times as many for all of a suite."
 )
 REPLY_MB = _bound("max_reply_mb", 64, "Maximum megabytes of one provider reply, decompressed.")
 VIDEO_GIGAPIXELS = _bound(

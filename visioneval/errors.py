@@ -134,7 +134,9 @@ class TrackerError(VisionEvalError):
 
 
 class StoppedError(VisionEvalError):
-    """A run that cannot continue: the base of the errors below. Its records are complete up to this point."""
+    """A run that cannot continue: the base of ``AuthError``, ``BudgetError``, ``QuotaError`` and ``StorageError``. Its
+    records are complete up to this point.
+    """
 
     exit_code = ExitCode.INCOMPLETE
 

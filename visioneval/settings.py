@@ -23,6 +23,8 @@ LATEST = "latest"
 """The name of the newest run."""
 MAX_CONCURRENCY = 64
 """Concurrent calls per model, separately for generation and judging."""
+MAX_SAMPLES = 8
+"""The most samples of a case with ``--until-decided``, by default."""
 MAX_CONFIRM = 100
 """The most new samples per case that ``compare --confirm`` generates."""
 MAX_GALLERY_CELLS = 10_000
@@ -46,7 +48,7 @@ ReuseChoice = Literal["all", "judges", "none"]
 
 - ``all``: Outputs, judges' answers and measurements.
 - ``judges``: Judges' answers about identical images, and measurements. Outputs are generated.
-- ``none``: None: all is generated, asked and measured again.
+- ``none``: Nothing: all is generated, asked and measured again.
 """
 
 
@@ -213,6 +215,29 @@ class PlanKeywords(SelectionKeywords, total=False):
             resumed="with_suite",
         ),
     ]
+    until_decided: Annotated[
+        bool,
+        Setting(
+            "--until-decided",
+            "",
+            "Generate further samples of the cases that a gate depends on, one at a time, until it is decided.",
+            SELECTION,
+            False,
+            resumed="always",
+        ),
+    ]
+    max_samples: Annotated[
+        int,
+        Setting(
+            "--max-samples",
+            "N",
+            f"With --until-decided: the most samples per case and model run; default: {MAX_SAMPLES}.",
+            SELECTION,
+            minimum=2,
+            maximum=1000,
+            resumed="always",
+        ),
+    ]
     shard: Annotated[
         str,
         Setting(
@@ -251,6 +276,17 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     ]
     keep_errors: Annotated[
         bool, Setting("--keep-errors", "", "With --resume: do not repeat cells that ended in an error.", CALLS, False)
+    ]
+    baseline: Annotated[
+        str,
+        Setting(
+            "--baseline",
+            "NAME",
+            "With --until-decided: then compare with this baseline, with new samples of what is uncertain, as"
+            " 'compare --confirm' does.",
+            SELECTION,
+            resumed="always",
+        ),
     ]
     retry_unusable: Annotated[
         bool,

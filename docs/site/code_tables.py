@@ -107,16 +107,15 @@ def templates() -> str:
             shown = ", ".join(f"`{variable}`" for variable in must) + (", each with its ID" if template.ids else "")
             others = ", ".join(f"`{variable}`" for variable in sorted(known.keys() - set(must)))
             option = "" if template.option == "template" else f"`{template.option}`, "
-            rows.append(f"| {name}: {option}`{template.name}` | {shown} | {others} |")
-    return "\n".join(["| template | must show | may use |", "|---|---|---|", *rows])
+            rows.append((f"{name}: {option}`{template.name}`", shown, others))
+    return markdown(("template", "must show", "may use"), rows)
 
 
 def kinds_of_change() -> str:
     """The table of what ``probe`` changes."""
-    rows = [(kind.name, kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
-    rows += [(name, description, "") for name, description in PROMPT_KINDS.items()]
-    head = ["| kind | change | strengths |", "|---|---|---|"]
-    return "\n".join([*head, *(f"| `{name}` | {change} | {strengths} |" for name, change, strengths in rows)])
+    rows = [(f"`{kind.name}`", kind.description, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
+    rows += [(f"`{name}`", description, "") for name, description in PROMPT_KINDS.items()]
+    return markdown(("kind", "change", "strengths"), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

@@ -58,6 +58,7 @@ def members(path: str) -> str:
         below = dict(_docstrings(inspect.getsource(import_module(module)), inside=False)).get(name, "")
         meanings = dict(re.findall(r"^- ``(.+?)``: (.+?)(?=^- |^$|\Z)", below, re.MULTILINE | re.DOTALL))
         known = [str(item) for item in get_args(value) or value]
+        # one in capitals that is no value stands for many: METRIC:NUMBER
         if [text for text in meanings if text in known or text.islower()] != known:
             raise ValueError(f"{path}: its docstring has {list(meanings)}, and its values are {known}")
     if bare := [text for text, meaning in meanings.items() if not meaning]:
@@ -91,7 +92,7 @@ def _function(name: str) -> tuple[str, str, str]:
 def python_names() -> str:
     """Every public name with its signature and docstring; of a record or a part of a suite, its fields.
 
-    Of the result of a function, also its attributes and methods.
+    Of a dataclass, also the attributes and methods that have a docstring.
     """
     lines: list[str] = []
     for name in visioneval.__all__:
@@ -112,7 +113,8 @@ def _attributes(value: Any) -> Iterator[tuple[str, str]]:
         if not name.startswith("_") and inspect.isfunction(function) and function.__doc__:
             own = inspect.signature(function)
             taken = own.replace(parameters=list(own.parameters.values())[1:], return_annotation=own.empty)
-            yield f"{name}{taken if member is function else ''}".replace("'", ""), function.__doc__
+            call = f"{'await ' * inspect.iscoroutinefunction(function)}{name}{taken}" if member is function else name
+            yield call.replace("'", ""), function.__doc__
 
 
 def _signature(value: Any) -> str:
@@ -135,6 +137,14 @@ def errors() -> str:
     classes.sort(key=lambda error: (error.exit_code, len(error.__mro__), error.__name__))
     rows = [(f"`{error.__name__}`", inspect.getdoc(error) or "", str(int(error.exit_code))) for error in classes]
     return markdown(("error", "raised for", "`exit_code`"), rows)
+
+
+def source(name: str) -> str:
+    """A class of an example, as its file has it: ``acme_circles.CountGrader``."""
+    module, _, of = name.partition(".")
+    text = (ROOT / "docs" / "examples" / module / f"{module}.py").read_text(encoding="utf-8")
+    (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == of)
+    return f"```python\nimport visioneval as ve\n\n\n{ast.get_source_segment(text, found)}\n```"
 
 
 def layers() -> str:

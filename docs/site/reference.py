@@ -39,6 +39,7 @@ from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
+from visioneval.records.until import SampledGate, UntilDecided
 from visioneval.settings import SETTINGS, Setting
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions
@@ -57,6 +58,8 @@ RECORDS = (
     CaseDiversity,
     PromptQuestions,
     RunInfo,
+    UntilDecided,
+    SampledGate,
     visioneval.Summary,
     GateFinding,
     RankedRun,
@@ -144,7 +147,7 @@ def keys(name: str, without: Collection[str], page: str, pages: Mapping[str, str
         raise ValueError(f"{page}: {name} has no {', '.join(sorted(unknown))}")
     rows = [
         f"| `{key}` | {_linked(_type(entry), page, pages)} | {key_default(key, entry, model)} "
-        f"| {_sentences(entry.get('description', ''))} |"
+        f"| {listings.cell(entry.get('description', ''))} |"
         for key, entry in sorted(model["properties"].items(), key=lambda item: _is_optional(*item, model))
         if key not in without
     ]
@@ -166,7 +169,7 @@ def _linked(text: str, page: str, pages: Mapping[str, str]) -> str:
 
 BLOCK = re.compile(
     r"^<!-- (?P<kind>keys|commands|names|settings|kinds|metrics|table|templates|figures|members|functions|errors|"
-    r"layers|action)"
+    r"layers|source|action)"
     r"(?:: (?P<name>[\w. -]+?)(?: without (?P<without>[\w ]+))?)? -->\n"
     r"(?P<body>.*?)^<!-- end of (?P=kind) -->\n",
     re.MULTILINE | re.DOTALL,
@@ -199,10 +202,15 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
         head = block[0].partition("\n")[0]
         if block["kind"] == "keys":
             body = keys(block["name"], (block["without"] or "").split(), page, pages)
-        elif maker := {"metrics": metrics, "members": listings.members, "action": listings.action}.get(block["kind"]):
-            body = maker(block["name"])
-        elif block["kind"] == "table":
-            body = TABLES[block["name"]]()
+        elif block["name"]:
+            by_name = {
+                "metrics": metrics,
+                "members": listings.members,
+                "action": listings.action,
+                "source": listings.source,
+                "table": lambda name: TABLES[name](),
+            }
+            body = by_name[block["kind"]](block["name"])
         else:
             makers = {
                 "commands": command_line,
@@ -289,11 +297,6 @@ def _range(entry: Mapping[str, Any]) -> str:
         if abs(entry.get(name, LARGEST)) < LARGEST
     ]
     return f" {' and '.join(limits)}" if limits else ""
-
-
-def _sentences(text: str) -> str:
-    """A docstring or description as Markdown."""
-    return _cell(text).replace("``", "`")
 
 
 def metrics(name: str) -> str:

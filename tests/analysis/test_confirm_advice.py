@@ -82,7 +82,7 @@ def test_new_samples_are_advised_only_where_they_can_be_generated(
     flags = ("--allow", "excuses", "--allow", "missing-metrics", "--trust-suite")
     compared = json.loads(toy("compare", "a", b, "--json", *flags[:4]).stdout)
     (message,) = [gate["message"] for gate in compared["gates"] if gate["fail_on"] == "regressed"]
-    cure = "more cases" if refusal else "--confirm 1"
+    cure = "more cases" if refusal else "1 new sample of each in B (--confirm 1)"
     assert message == f"4 of 4 cells broke; 4 cases x 1 sample cannot show it at 5 %: {cure} would"
     confirmed = toy("compare", "a", b, "--confirm", "1", "--fail-on", "regressed", *flags)
     assert confirmed.exit_code == (2 if refusal else 1), confirmed.output

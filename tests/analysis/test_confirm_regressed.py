@@ -14,7 +14,7 @@ import pytest
 from fake_api import Fault, JudgeRequest, Script
 from PIL import Image
 from suite_runner import SuiteRunner
-from test_confirm import Answers, new_records
+from test_confirm import Answers, model, new_records
 from typer.testing import Result
 
 import visioneval as ve
@@ -100,7 +100,8 @@ def test_few_cases_that_all_broke_are_decided(runner: SuiteRunner, answers: Answ
     two_runs(runner, answers, names, **dict.fromkeys(names, "F"))
     code, gate, _ = compare(runner)
     assert (code, gate["state"]) == (3, "cannot_tell")
-    assert gate["message"] == "4 of 4 cells broke; 4 cases x 1 sample cannot show it at 5 %: --confirm 1 would"
+    advice = "1 new sample of each in B (--confirm 1) would"
+    assert gate["message"] == f"4 of 4 cells broke; 4 cases x 1 sample cannot show it at 5 %: {advice}"
     answers.set(**dict.fromkeys(names, "F"))
     assert compare(runner, "--confirm", "1")[0] == 1
     code, gate, _ = compare(runner, "--allow", "cannot-tell")
@@ -301,6 +302,29 @@ def test_turns_are_samples_of_their_case(runner: SuiteRunner, answers: Answers) 
     code, gate, _ = compare(runner, "--confirm", "2")
     assert (code, gate["message"]) == (1, f"{IN_DOUBT}4 of 4 failed: confirmed")
     assert sampled(runner) == {"ant/1": 2, "ant/2": 2}
+
+
+def test_the_advice_counts_turns_as_turns_and_is_enough(runner: SuiteRunner, answers: Answers) -> None:
+    runner.folder.mkdir(exist_ok=True)
+    Image.new("RGB", (32, 24)).save(runner.folder / "base.png")
+    runner.write(cases=[{"id": "ant", "images": ["base.png"], "turns": ["a ant", "a ant in red"]}], samples=1)
+    for run_id, letters in (("a", ""), ("b", "FF")):
+        answers.set(ant=letters)
+        runner.run("--quiet", run_id=run_id)
+    _, gate, _ = compare(runner)
+    advice = "2 new samples of each in B (--confirm 2) would"
+    assert gate["message"] == f"2 of 2 cells broke; 1 case x 2 turns cannot show it at 5 %: {advice}"
+    answers.set(ant="FFFF")
+    assert compare(runner, "--confirm", "1")[1]["state"] == "cannot_tell"
+    answers.set(ant="FFFF")
+    assert compare(runner, "--confirm", "2")[1]["state"] == "failed"
+
+
+def test_the_advice_counts_model_runs_as_model_runs(runner: SuiteRunner, answers: Answers) -> None:
+    models = [model(runner, "x"), model(runner, "y", quality="low")]
+    run_both(runner, answers, {"ant": "FF"}, ["ant"], models=models)
+    _, gate, _ = compare(runner)
+    assert "2 of 2 cells broke; 1 case x 1 sample x 2 model runs cannot show it at 5 %: " in gate["message"]
 
 
 def lost(cases: int, digits: str = "2") -> dict[str, str]:

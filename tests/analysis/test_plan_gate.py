@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from toys import Toy
 
 import visioneval as ve
@@ -219,13 +220,16 @@ def test_a_suite_without_rules_does_not_meet_its_must_detect(toy: Toy) -> None:
         assert (found["is_met"], found["detectable"], found["rate"], found["is_assumed"]) == (False, None, None, False)
 
 
+TOO_SMALL = "cannot show a regression in 'compare', even if everything breaks: two runs with"
+
+
 @pytest.mark.parametrize(
     ("cases", "samples", "flaky", "note"),
     [
-        (4, 1, 0, "4 cases x 1 sample cannot show a regression in 'compare', even if everything breaks: 5 cases, or 2"),
+        (4, 1, 0, f"4 cases x 1 sample {TOO_SMALL} 5 cases, or 2"),
         (5, 1, 1, "4 cases x 1 sample cannot show"),
         (2, 2, 0, ""),
-        (1, 2, 0, "1 case x 2 samples cannot show a regression in 'compare', even if everything breaks: 2 cases, or 4"),
+        (1, 2, 0, f"1 case x 2 samples {TOO_SMALL} 2 cases, or 4"),
     ],
 )
 def test_suites_that_are_too_small_for_compare_are_noted(
@@ -249,3 +253,54 @@ def test_suites_that_are_too_small_for_compare_are_noted(
     assert "note:" not in toy("run", path, "--trust-suite").output
     if cases > 1:
         assert "note:" not in toy("plan", path, "--trust-suite", "--case", "c1").stderr, "flags leave out cases"
+
+
+@pytest.mark.parametrize(
+    ("turns", "samples", "note"),
+    [
+        (2, 1, f"1 case x 2 turns {TOO_SMALL} 2 cases, or 2 samples of each, could"),
+        (2, 2, ""),
+        (3, 1, f"1 case x 3 turns {TOO_SMALL} 2 cases, or 2 samples of each, could"),
+    ],
+)
+def test_turns_are_not_samples_of_a_suite_that_is_too_small(toy: Toy, turns: int, samples: int, note: str) -> None:
+    steps = ", ".join("{prompt: x}" for _ in range(turns))
+    Image.new("RGB", (32, 32)).save(toy.folder / "sign.png")
+    path = toy.folder / "suite.yaml"
+    rest = SUITE.replace("samples: 2", f"samples: {samples}").split("\n", 2)[2]
+    path.write_text(f"name: sized\ncases:\n  - {{id: sign, images: [sign.png], turns: [{steps}]}}\n{rest}")
+    plan = toy("plan", path, "--trust-suite")
+    assert plan.exit_code == 0, plan.output
+    assert note in plan.stderr.replace("\n", " ")
+    assert ("note: " in plan.stderr) == bool(note)
+
+
+@pytest.mark.parametrize(
+    ("turns", "samples", "size", "required"),
+    [
+        ((0, 0), 1, "2 cases x 1 sample", "2 cases x 1 sample"),
+        ((2, 2), 1, "2 cases x 2 turns", "2 cases x 2 turns"),
+        ((2, 2), 3, "2 cases x 2 turns x 3 samples", "2 cases x 2 turns x 3 samples"),
+        ((3, 0), 1, "2 cases x 1 to 3 turns", "2 cases with 4 cells"),
+        ((3, 0), 2, "2 cases x 1 to 3 turns x 2 samples", "2 cases with 8 cells"),
+    ],
+)
+def test_what_a_suite_detects_counts_turns_as_turns(
+    toy: Toy, turns: tuple[int, int], samples: int, size: str, required: str
+) -> None:
+    Image.new("RGB", (32, 32)).save(toy.folder / "sign.png")
+    listed = [
+        f"  - {{id: c{number}, images: [sign.png], turns: [{', '.join(['{prompt: x}'] * many)}]}}"
+        if many
+        else f"  - {{id: c{number}, prompt: x}}"
+        for number, many in enumerate(turns)
+    ]
+    rest = SUITE.replace("samples: 2", f"samples: {samples}").split("\n", 2)[2]
+    text = "\n".join(["name: sized", "cases:", *listed, rest]) + "compare: {must_detect: 10}\n"
+    (toy.folder / "suite.yaml").write_text(text)
+    printed = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "10").stdout
+    assert f"your {size} detect " in " ".join(printed.split())
+    assert must_detect_line(toy).startswith(f"must_detect 10 points: not met ('compare' exits 3). {required} detect ")
+    data = json.loads(toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "10", "--json").stdout)
+    fewest_and_most = [max(1, min(turns)), max(1, *turns)]
+    assert data["detect"]["turns"] == data["must_detect"]["turns"] == fewest_and_most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
 from visioneval.records.model import RunState
+from visioneval.report.cell import case_text
 from visioneval.report.outcome import outcome
 from visioneval.suite.filters import Scope
 from visioneval.suite.model import Suite
@@ -119,6 +121,36 @@ def test_failed_rule_has_the_reason_of_its_metric_or_grader(
 ) -> None:
     (failing,) = findings(cell("a", verdict="FAIL", failed_rules=[rule], reasons=reasons)).failing
     assert failing.reasons.get(rule) == expected_reason
+
+
+@pytest.mark.parametrize(("reasons", "shown"), [({}, "Is the sign readable?"), ({"sharp": "blurred"}, "blurred")])
+def test_a_rule_that_a_judge_failed_without_a_reason_shows_the_question(
+    tmp_path: Path, reasons: dict[str, str], shown: str
+) -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "signs",
+            "cases": [{"id": "a", "prompt": "p"}],
+            "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
+            "models": [{"provider": "mock", "label": "m"}],
+            "graders": [
+                {
+                    "key": "look",
+                    "type": "rubric",
+                    "metrics": {"sharp": {"type": "pass_fail", "description": "Is the sign readable?"}},
+                }
+            ],
+            "verdict": ["sharp"],
+        }
+    )
+    run = run_of({"a": {}}, ["m"], [], {"sharp": {"type": "bool"}}).model_copy(update={"suite": suite})
+    failed = cell("a", verdict="FAIL", failed_rules=["sharp"], scores={"sharp": False}, reasons=reasons)
+    (failing,) = summarize(run, [failed]).failing
+    assert failing.reasons == {"sharp": shown}
+    text = case_text([failed], run, tmp_path)
+    assert ("Is the sign readable?" in text, "blurred" in text) == (not reasons, bool(reasons))
+    of_another = failed.model_copy(update={"reasons": {**failed.reasons, "other": "a reason of another grader"}})
+    assert ("Is the sign readable?" in case_text([of_another], run, tmp_path)) == (not reasons)
 
 
 def test_refused_cell_has_the_reason_of_the_refusal() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.bench.measured import LINES, poster
 from visioneval.api.options import run_options
-from visioneval.api.runs import run_planned
+from visioneval.api.running import run_planned
 from visioneval.running.cells.services import Listener
 from visioneval.running.prepare import PreparedRun, RunOptions, plan_runs
 

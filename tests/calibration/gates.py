@@ -28,7 +28,7 @@ GATE = parse_gate("pass_rate >= 0.9")
 MEAN_GATE = parse_gate("mean(score) >= 4")
 
 
-def _suites(times: int, cases: int, rate: float, correlation: float, random: np.random.Generator) -> Floats:
+def suites_of(times: int, cases: int, rate: float, correlation: float, random: np.random.Generator) -> Floats:
     """Suites of cases whose mean rate is nearly ``rate``."""
     suites = np.empty((0, cases))
     while len(suites) < times:
@@ -45,7 +45,7 @@ def plans(times: int) -> Iterator[Row]:
             stated = {row.rate: row.fails[0] for row in gate_rates(GATE, cases * samples, noise).rows}
             for rate in TRUE_RATES:
                 random = np.random.default_rng([cases, samples, int(10 * correlation), int(100 * rate)])
-                passed = random.binomial(samples, _suites(times, cases, rate, correlation, random)).sum(axis=1)
+                passed = random.binomial(samples, suites_of(times, cases, rate, correlation, random)).sum(axis=1)
                 fails = [not gate_passes(GATE, count / (cases * samples)) for count in passed.tolist()]
                 design = f"{cases} cases x {samples}, correlation {correlation}, true {rate}"
                 yield Row(design, "stated", stated[rate])

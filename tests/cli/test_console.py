@@ -20,7 +20,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli.results import last_lines
 from visioneval.report.cell import print_case
 from visioneval.report.html.overview import worst_failures
-from visioneval.report.outcome import error_note, failing_cells, failure_examples, outcome
+from visioneval.report.outcome import error_note, failing_cells, failure_examples, outcome, worst_first
 from visioneval.report.run import run_report
 from visioneval.report.sections import Column, Outcome, Value
 from visioneval.report.terminal import outcome_line, print_report, print_sections, table
@@ -344,6 +344,18 @@ def test_failures_are_counted_by_reason_and_their_examples_differ() -> None:
         ["2", "case4", "typo"],
     ]
     assert rows[start + 6] == ["1", "mask", "1", "case3", "spill"]
+
+
+@pytest.mark.parametrize(("names", "shown"), [(("s/1", "s/2"), ["s/1", "s/2"]), (("s", "t"), ["t", "s"])])
+def test_turns_are_in_order_also_where_a_later_one_says_more(names: tuple[str, str], shown: list[str]) -> None:
+    summary = failing_summary(["copy:typo", "copy:typo", "copy:missing", "copy:typo"])
+    first, early, late, last = summary.failing
+    early, late = (cell.model_copy(update={"test_id": name}) for cell, name in zip((early, late), names, strict=True))
+    late = late.model_copy(update={"failed_rules": ("copy", "mask")})
+    summary = summary.model_copy(update={"failing": (first, early, late, last)})
+    examples = failure_examples(summary, 10)["copy"]
+    assert [cell.test_id for cell, _ in examples if cell.test_id in names] == shown
+    assert [cell.test_id for cell in worst_first(summary) if cell.test_id in names] == shown
 
 
 @pytest.mark.parametrize("reasons", [1, 9, 30])

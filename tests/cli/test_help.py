@@ -68,3 +68,16 @@ def test_the_help_of_a_command_is_a_line_and_examples_that_parse(path: tuple[str
         skipped = 1 if path == ("label", "page") else len(path)  # the page is the default of the group
         assert tuple(words[:skipped]) == path[:skipped]
         command.make_context(" ".join(path), words[skipped:])
+
+
+@pytest.mark.parametrize("columns", [60, 76, 100])
+@pytest.mark.parametrize("path", [*leaves(typer.main.get_command(app))], ids=" ".join)
+def test_an_example_is_one_command_to_copy_at_any_width(path: tuple[str, ...], columns: int) -> None:
+    """The lines of one end with a backslash, but the last."""
+    *_, examples = _command(path).help.split("\n\n")
+    _, *lines = examples.splitlines()
+    after = printed(*path, "--help", columns=columns).partition(EXAMPLES)[2].partition("\n\n")[0]
+    copied = [line.strip() for line in after.replace(" \\\n", " ").strip().splitlines()]
+    assert [" ".join(line.split()) for line in copied] == [line.strip() for line in lines]
+    assert all(len(line) <= columns for line in after.splitlines())
+    assert ("\\\n" in after) == any(len(line) > columns - 2 for line in lines)

@@ -24,6 +24,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "retry_unusable": {"reuse": "all"},
     "ray_address": {"ray": True},
     "workers": {"ray": True},
+    "max_samples": {"until_decided": True},
+    "baseline": {"until_decided": True},
 }
 """What else must be set for a setting to be valid."""
 VALUES = {"shard": "1/4", "resume": "r", "ray_address": "auto", "run_id": "r", "reuse": "all"}

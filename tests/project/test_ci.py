@@ -133,6 +133,17 @@ def test_the_workflow_is_short(toy: Toy, template: str) -> None:
     assert max(map(len, lines)) <= 125
 
 
+@pytest.mark.parametrize("names", [["BUDGET"], ["BUDGET", "signs"]])
+def test_a_suite_can_have_the_name_of_a_placeholder(toy: Toy, names: list[str]) -> None:
+    paths = [f"{name}.yaml" for name in names]
+    for path in paths:
+        Path(path).write_text("name: signs\n")
+    flags = [word for path in paths for word in ("--suite", path)]
+    assert toy("init", "--ci", "github", *flags, "--budget", "7").exit_code == 0
+    inputs = uses(written(), "live")["with"]
+    assert (inputs["suites"].split(), inputs["budget"]) == (paths, 7)
+
+
 def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:
     again = toy("init", "--ci", "github")
     assert (again.exit_code, "already exists; nothing was written" in again.stderr) == (2, True)
@@ -319,7 +330,7 @@ def test_a_pipeline_says_which_images_leave_the_machine(toy: Toy) -> None:
 
 def test_a_workflow_for_a_template_with_people_redacts_them(toy: Toy) -> None:
     assert toy("init", "--ci", "github", "--template", "try_on").exit_code == 0
-    assert "Artifacts have all images; the input `redact` leaves out those of people." in _published("github")
+    assert "Artifacts have all images, but none of cases with a tag of `redact`." in _published("github")
     for job in ("replay", "live"):
         assert uses(written(), job)["with"]["redact"] == "person"
 

@@ -62,7 +62,7 @@ def test_the_environment_of_tests_is_also_that_of_the_demo(plan: Callable[..., s
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("measured_once")
+@pytest.mark.usefixtures("reduced_readings", "session_measures")
 def test_what_the_demo_says_at_its_end_is_so(
     plan: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

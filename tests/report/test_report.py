@@ -12,7 +12,7 @@ from record_factory import record
 from report_runs import LABELS, demo, grader, page_data, png, report, run_info, save_run
 from typer.testing import CliRunner
 
-from visioneval import CellError, UsageError, Verdict, read_info
+from visioneval import CellError, Metric, UsageError, Verdict, read_info
 from visioneval.analysis.scores import verdict_rate
 from visioneval.analysis.summary.counts import count
 from visioneval.analysis.summary.summary import summarize
@@ -238,7 +238,29 @@ def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
     numbers = CellNumbers()
     plots = distributions(summarize(info, numbers.counted(cells)), numbers)
     assert ("look.score", LABELS[1]) not in plots
-    assert plots["look.score", LABELS[0]] == Bars((1.0,) * 6, ("0", "5"))
+    assert plots["look.score", LABELS[0]] == Bars((1.0,) * 6, ("0", "5"), is_good=True)
+
+
+@pytest.mark.parametrize("kind", ["bool", "number"])
+def test_only_bars_of_metrics_whose_higher_values_are_better_are_good(tmp_path: Path, kind: str) -> None:
+    metrics = {better: Metric(type=kind, better=better) for better in ("higher", "lower", "none")}
+    info = run_info(tmp_path, {"one": {}}).model_copy(update={"metrics": metrics})
+    cells = [record(model_label=LABELS[0], scores=dict.fromkeys(metrics, 1 if kind == "number" else True))]
+    numbers = CellNumbers()
+    plots = distributions(summarize(info, numbers.counted(cells)), numbers)
+    assert {better: plots[better, LABELS[0]].is_good for better in metrics} == {
+        "higher": True,
+        "lower": False,
+        "none": False,
+    }
+
+
+def test_bars_of_failure_tags_are_gray(tmp_path: Path) -> None:
+    cells = [record(model_label=LABELS[0], scores={"look": True}, failure_tags=["typo"], verdict="FAIL")]
+    text = report(save_run(tmp_path, run_info(tmp_path, {"one": {}}), cells)).read_text(encoding="utf-8")
+    rows = {row.partition('metric=look">')[1] or row.partition("failure=typo")[1]: row for row in text.split("<tr>")}
+    assert '<rect class="bar" ' in rows['metric=look">']
+    assert '<rect class="bar neutral" ' in rows["failure=typo"]
 
 
 def test_times_by_model_run_and_by_grader() -> None:

@@ -10,6 +10,8 @@ from browser import PHONE, wait_until
 from record_factory import record
 from report_runs import LABELS, grader, image, png, report, run_info, save_run
 
+from visioneval import Metric
+
 if TYPE_CHECKING:
     from browser import OpenPage
 
@@ -60,6 +62,30 @@ def test_cards_and_banner_show_the_score_the_limit_and_the_conclusion(address: s
     page.wait_for_selector(".cell-body")
     assert page.inner_text(".verdict-block code") == "look.score 1 < 3"
     assert page.inner_text(".scores .broken td.number") == "1 of 5"
+
+
+def test_the_bar_of_a_score_has_the_color_of_what_it_means(tmp_path: Path, open_page: OpenPage) -> None:
+    """The color of the page where more is better, gray where it is not, and red where a rule failed."""
+    info = run_info(tmp_path, {"sign": {}})
+    noise = Metric(type="number", range=(0, 5), better="lower")
+    info = info.model_copy(update={"metrics": {**info.metrics, "look.noise": noise}})
+    run = save_run(tmp_path / "runs", info, ())
+    cells = [
+        cell(run, "sign", STEADY, 5),
+        cell(run, "sign", HASTY, 5, failed_rules=["look.noise <= 2"]),
+    ]
+    cells = [entry.model_copy(update={"scores": {**entry.scores, "look.noise": 4}}) for entry in cells]
+    (run / "results.jsonl").write_text("".join(f"{entry.model_dump_json()}\n" for entry in cells), encoding="utf-8")
+    page_address = report(run).as_uri()
+    fill = "[...document.querySelectorAll('.scores .bar')].map((one) => getComputedStyle(one).fill)"
+    fills = []
+    for label in (STEADY, HASTY):
+        page = open_page(cell_address(page_address, "sign", label))
+        page.wait_for_selector(".scores .bar")
+        fills.append(page.evaluate(fill))
+    (good, neutral), (good_too, bad) = fills
+    assert good == good_too
+    assert len({good, neutral, bad}) == 3
 
 
 def test_failed_rules_and_tags_look_different(address: str, open_page: OpenPage) -> None:

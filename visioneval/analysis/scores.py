@@ -8,7 +8,7 @@ from math import fsum
 from sys import intern
 
 from visioneval.analysis.stats.basic import Interval, ends, grouped
-from visioneval.analysis.stats.intervals import case_sums, mean_interval, rate_interval
+from visioneval.analysis.stats.intervals import LEVEL, CaseSums, case_sums, mean_interval, rate_interval
 from visioneval.suite.filters import chain_of
 from visioneval.types import Frozen, Metric, Score, Verdict
 
@@ -100,10 +100,16 @@ class Scores:
         (low, high), cases = ends(self.interval(metric)), len(set(self._cases))
         return Estimate(value=self.mean, low=low, high=high, n=self.n, cases=cases, unmeasured=self.unmeasured)
 
-    def interval(self, metric: Metric) -> Interval | None:
-        """The 95 % interval of the mean over cases; ``None`` if it is unknown."""
-        sums = case_sums(self.by_case())
-        return rate_interval(sums) if metric.type == "bool" else mean_interval(sums, metric.range or (None, None))
+    def interval(self, metric: Metric, level: float = LEVEL) -> Interval | None:
+        """The interval of the mean over cases, at the ``level`` of each bound; ``None`` if it is unknown."""
+        return interval_of(case_sums(self.by_case()), metric, level)
+
+
+def interval_of(sums: CaseSums, metric: Metric, level: float = LEVEL) -> Interval | None:
+    """The interval of the mean of a metric, from the sum and the number of the values of each case."""
+    if metric.type == "bool":
+        return rate_interval(sums, level=level)
+    return mean_interval(sums, metric.range or (None, None), level)
 
 
 def verdict_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:

@@ -14,7 +14,16 @@ from typing import Literal
 
 from visioneval.plugins import PROVIDERS, config_of
 from visioneval.records.baselines import Baseline, BaselineLine, run_key
-from visioneval.records.model import CellError, CellKey, Fingerprint, GraderRecord, Record, RunInfo, RunState
+from visioneval.records.model import (
+    CellError,
+    CellKey,
+    Fingerprint,
+    GraderRecord,
+    Record,
+    RunInfo,
+    RunState,
+    first_look,
+)
 from visioneval.records.reader import Records, listed
 from visioneval.records.stores.writing import has_confirmations
 from visioneval.records.untrusted import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
@@ -289,7 +298,7 @@ def side_of_run(name: str, info: RunInfo, cells: Cells, folder: Path) -> Side:
     selected = info.selected_suite
     return Side(
         name=name,
-        cells=cells.in_order(info),
+        cells=of_first_look(info, cells).in_order(info),
         metrics=meanings_of(info.metrics, info.suite),
         writers=writers_of(info),
         sources=SuiteMetrics(info.suite, selected).grader_sources(),
@@ -297,17 +306,26 @@ def side_of_run(name: str, info: RunInfo, cells: Cells, folder: Path) -> Side:
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         state=info.state,
-        planned_cells=info.planned_cells,
+        planned_cells=None if info.until_decided is not None else info.planned_cells,
         counter_examples=counter_examples(selected),
         must_detect=info.suite.compare.must_detect,
         folder=folder,
         left_out_cases=frozenset(case.id for case in info.suite.cases) - {case.id for case in selected.cases},
         left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),
-        samples_flag=info.selection.samples,
+        samples_flag=info.suite.samples if info.until_decided is not None else info.selection.samples,
         unused_confirmations=has_confirmations(folder),
         run_ids=((run_key(info), info.run_id),),
         info=info,
     )
+
+
+def of_first_look(info: RunInfo, cells: Cells) -> Cells:
+    """The cells that are compared: of a run with ``--until-decided`` those of the suite's number of samples.
+
+    Further samples exist because of the results of these.
+    """
+    counts = first_look(info)
+    return cells if counts is None else cells.where(lambda cell: cell[2] < counts.get(cell[1], cell[2] + 1))
 
 
 def _labels(suite: Suite) -> list[str]:

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
-from visioneval.api.runs import logging_run, run_planned
+from visioneval.api.running import run_planned
+from visioneval.api.runs import logging_run
 from visioneval.errors import ExitCode, StoppedError, UsageError, count_of
 from visioneval.records.stores.lookup import cache_url
 from visioneval.records.stores.store import ObjectStore

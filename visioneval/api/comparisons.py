@@ -65,6 +65,8 @@ class ComparisonResult:
     """Whether an interrupt stopped the confirmation."""
     confirmation_notes: tuple[str, ...] = ()
     """What was confirmed, and how many new samples it used."""
+    spent_usd: float = 0.0
+    """What the new samples cost."""
 
     @property
     def exit_code(self) -> int:
@@ -198,7 +200,7 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
 
     confirmed = confirm_comparison(comparison, criteria.gates, request.confirm, options, replace(listener, note=note))
     results = decide(comparison, criteria, confirmed.confirmation)
-    return ComparisonResult(comparison, results, confirmed.interrupted, tuple(notes))
+    return ComparisonResult(comparison, results, confirmed.interrupted, tuple(notes), confirmed.spent_usd)
 
 
 def rank(

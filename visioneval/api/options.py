@@ -14,7 +14,8 @@ from visioneval.running.calls.calls import Reuse
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.loading import SuiteOptions
 from visioneval.running.prepare import ClusterOptions, RunOptions
-from visioneval.settings import SETTINGS, CommandKeywords, Setting, as_text, as_words, settings_of
+from visioneval.running.until import UntilOptions
+from visioneval.settings import MAX_SAMPLES, SETTINGS, CommandKeywords, Setting, as_text, as_words, settings_of
 from visioneval.suite.runs import Selection, Shard
 
 Options = TypeVar("Options", SuiteOptions, CallSettings, RunOptions)
@@ -54,6 +55,9 @@ def run_options(*, command_line: tuple[str, ...] = (), **settings: Unpack[Comman
         ),
         "log_file": None if log_file is None else Path(log_file),
         "resume": resume,
+        "until": UntilOptions(given["max_samples"] or MAX_SAMPLES, given["baseline"])
+        if given["until_decided"]
+        else None,
         "cluster": ClusterOptions(given["ray_address"], given["workers"]) if given["ray"] else None,
         "command_line": command_line,
         "words": tuple(as_words(settings)),
@@ -95,6 +99,7 @@ def _check_together(given: Mapping[str, Any]) -> None:
             raise UsageError("--retry-unusable repeats errors, and --keep-errors repeats none: leave out one of them")
         if given["resume"] is None and given["reuse"] != "all":
             raise UsageError("--retry-unusable needs --resume or --reuse all: other runs generate all images")
-    for name in ("ray_address", "workers"):
-        if given[name] is not None and not given["ray"]:
-            raise UsageError(f"{SETTINGS[name].flag} needs --ray")
+    needed = {"ray_address": "ray", "workers": "ray", "max_samples": "until_decided", "baseline": "until_decided"}
+    for name, other in needed.items():
+        if given[name] is not None and not given[other]:
+            raise UsageError(f"{SETTINGS[name].flag} needs {SETTINGS[other].flag}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,21 +24,16 @@ from visioneval.records.runs import resume_hint
 from visioneval.records.stores.lookup import display_name, fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.cells.services import Listener
-from visioneval.running.execution import InterruptRequest
-from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
-    check_runs,
-    plan_runs,
     prepare_grading,
-    prepare_run,
 )
-from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
+from visioneval.running.runner import EndedRun, run_prepared, summarize_run
 from visioneval.running.sanitize import Sanitizer
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import LATEST, RUNS, GradeKeywords, RunKeywords
+from visioneval.settings import LATEST, RUNS, GradeKeywords
 from visioneval.suite.filters import Scope
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.loading.document import parse_scalar
@@ -89,7 +83,7 @@ class Run:
     scope: Scope = field(default_factory=Scope)
     """The cases, tags and model runs to which it was narrowed."""
     redact: tuple[str, ...] = ()
-    """The tags of cases whose records have no image and no text about one."""
+    """The tags, or ``case:ID``, of the cases whose records have no image and no text about one."""
 
     @property
     def exit_code(self) -> int:
@@ -145,7 +139,7 @@ class Run:
         return run_html(self.summary, list(self._worst_first[:MAX_ROWS]), self.folder)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric, and per judge of a panel, in nullable types: those of a CSV.
+        """One row per cell, with the columns of a CSV: one per metric, and per judge of a panel. Types are nullable.
 
         Raises ``UsageError`` if pandas is not installed (`pip install pandas`).
         """
@@ -181,42 +175,6 @@ class ShownCase:
         from visioneval.report.html.notebook import case_html
 
         return case_html(self.cells, self.info, self.folder)
-
-
-def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
-    """Runs a suite, or resumes a run. See ``RunKeywords`` for the settings.
-
-    Works in a running event loop too, which waits meanwhile. Raises ``SuiteError``, ``UsageError``, ``BudgetError`` and
-    ``StorageError``. Calls that fail are errors of their cells.
-    """
-    check_path(run, suite)
-    return _run(suite, run_options(**checked_keywords(run, settings, RunKeywords)), logging_run)
-
-
-async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
-    """Like ``run``, without blocking the event loop.
-
-    When cancelled, it waits for the calls in flight; when cancelled again, it stops them.
-    """
-    check_path(run_async, suite)
-    options, interrupt = run_options(**checked_keywords(run_async, settings, RunKeywords)), InterruptRequest()
-
-    def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
-        with logging_run(prepared) as listener:
-            return nullcontext(replace(listener, started=interrupt.connect))
-
-    work = asyncio.ensure_future(asyncio.to_thread(_run, suite, options, watch))
-    is_cancelled = False
-    while not work.done():
-        try:
-            await asyncio.wait([work])
-        except asyncio.CancelledError:
-            is_cancelled = True
-            interrupt()
-    if is_cancelled:
-        work.exception()  # retrieved, so that asyncio does not report it
-        raise asyncio.CancelledError
-    return work.result()
 
 
 def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
@@ -281,47 +239,13 @@ def merge(
     return run
 
 
-def run_planned(
-    planned: Sequence[Plan], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
-) -> Iterator[Run]:
-    """Executes plans one after the other, with one budget, and sends each run to its tracker.
-
-    All plans are checked first, and an interrupt ends them all.
-    """
-    components = check_runs(planned, options, warn)
-    spent_usd = 0.0
-    with _cells_runner(options) as run_cells:
-        for suite, parts in zip(planned, components, strict=True):
-            prepared = prepare_run(suite, parts, options)
-            with watch(prepared) as listener:
-                ended = run_prepared(prepared, options.calls, listener, spent_usd=spent_usd, run_cells=run_cells)
-            finished, spent_usd = _summarized(prepared, ended, options), ended.spent_usd
-            yield finished
-            if is_tracked:
-                track_finished(finished, options, warn)
-            if ended.info.state == "interrupted" and ended.info.stopped_by is None:
-                return
-
-
-@contextmanager
-def _cells_runner(options: RunOptions) -> Iterator[RunCells]:
-    """What does the cells of runs: this process or a cluster."""
-    if options.cluster is None:
-        yield run_cells_here
-        return
-    from visioneval.scale.ray.cluster import connected_cluster
-
-    with connected_cluster(options.cluster, options.calls) as cluster:
-        yield cluster.run_cells
-
-
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
     prepared = prepare_grading(source, suite, options, warn)
     with watch(prepared) as listener:
         ended = run_prepared(prepared, options.calls, listener)
-    finished = _summarized(prepared, ended, options)
+    finished = summarized_run(prepared, ended, options)
     track_finished(finished, options, warn)
     return finished
 
@@ -368,13 +292,8 @@ def check_path(function: Callable[..., Any], suite: object) -> None:
         raise TypeError(f"{function.__name__}() takes the path of a suite file, not {type(suite).__name__}")
 
 
-def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
-    planned = plan_runs([] if suite is None else [Path(suite)], options)
-    (finished,) = run_planned(planned, options, watch, LOG.warning)
-    return finished
-
-
-def _summarized(prepared: PreparedRun, ended: EndedRun, options: RunOptions) -> Run:
+def summarized_run(prepared: PreparedRun, ended: EndedRun, options: RunOptions) -> Run:
+    """The run that has ended, with its summary, as it may leave this machine."""
     summary = summarize_run(prepared, ended.info)
     run = Run(prepared.writer.folder, ended.info, summary, None, prepared.resume_hint, ended.error)
     return _redacted(run, options.redact)

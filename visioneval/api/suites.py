@@ -26,7 +26,9 @@ from visioneval.running.estimate import (
 )
 from visioneval.running.loading import SuiteOptions, load_plan, load_plans, missing_outputs
 from visioneval.running.plan import Plan, unset_keys
-from visioneval.running.prepare import RunOptions
+from visioneval.running.prepare import RunOptions, describe_run
+from visioneval.running.until import check_until
+from visioneval.running.until_cost import UntilEstimate, estimate_until
 from visioneval.settings import RUNS, PlanKeywords
 from visioneval.suite.messages import WARNING
 
@@ -97,6 +99,8 @@ class SuitePlan:
     """How often a gate fails by true rate, if one is given."""
     must_detect: MustDetect | None = None
     """Whether two runs would show the drop that the suite requires, if it requires one."""
+    until: UntilEstimate | None = None
+    """What it may cost until its gates are decided."""
 
     def __repr__(self) -> str:
         suite, work = self.plan.suite, self.estimate
@@ -144,7 +148,12 @@ def estimate_plan(planned: Plan, options: RunOptions, detect: DetectOptions | No
     merged = planned.of_all_shards
     sizes = None if detect is None else sample_sizes(merged, detect, past_costs)
     gate = None if detect is None else planned_gate(merged, detect)
-    return SuitePlan(planned, work, sizes, gate, must_detect(merged, sizes))
+    until = None
+    if options.until is not None:
+        info = describe_run(planned, run_id=None, note=None, command_line=())
+        check_until(planned, options.until, info, is_on_cluster=options.cluster is not None)
+        until = estimate_until(planned, options.until, info, work, past_costs)
+    return SuitePlan(planned, work, sizes, gate, must_detect(merged, sizes), until)
 
 
 def detect_options(

@@ -1,40 +1,32 @@
-"""What ``action.yml`` runs in a job of GitHub Actions: all suites, and then a comment with a commit status.
+"""What ``action.yml`` runs in a job of GitHub Actions: all suites, with one outcome. ``pull_request`` publishes it.
 
 The inputs of the action come in environment variables, so that a shell reads none of them as a command.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from visioneval.analysis.redaction import CASE
 from visioneval.cli.options import pairs
+from visioneval.cli.pull_request import RESULTS, notice, shortened, without_thumbnails
 from visioneval.cli.workflows import baseline_names
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.records.model import read_info
+from visioneval.suite.filters import chain_of
 
-RUNS, RESULTS, SHARDS = Path("visioneval-runs"), Path("visioneval-results"), Path("visioneval-shards")
-"""Each has a folder for each use of the action in a job, so that none publishes what another redacts."""
-MAX_COMMENT = 60_000
-"""Characters of the suites; GitHub refuses a comment of more than 65,536."""
-MAX_STATUS = 140
-BOT = "github-actions[bot]"
-"""The author of what the token of a job writes."""
-_THUMBNAIL = re.compile(r"!\[(?:\\.|[^\[\]\\\n])*\]\((thumbnails/[a-z0-9-]+\.webp)\)")
-"""An image that ``compare --thumbnails`` wrote."""
-_NO_THUMBNAIL = "(image in the artifact)"
+RUNS, SHARDS = Path("visioneval-runs"), Path("visioneval-shards")
+"""Like ``RESULTS``, each has a folder for each use of the action in a job: none publishes what another redacts."""
 _REFUSED_FLAGS = {
     "--runs": "each use of the action has its own folder",
     "--run-id": "the input 'name' is the end of the ID",
@@ -202,12 +194,12 @@ def run(values: Mapping[str, str]) -> ExitCode:
         tags = dict.fromkeys(tag for suite in with_run for tag in redact[suite].of_run)
         site = ("site", "--output", inputs.results / "site", "--runs", inputs.runs)
         if _visioneval(*site, *_flags("--redact", list(tags))):
-            _notice("the site was not written: see the log")
+            notice("the site was not written: see the log")
     code = ExitCode.most_severe(suite.code for suite in done)
     outcome = _outcome(done, code)
-    (inputs.results / "comment.md").write_text(_shortened([suite.markdown for suite in done]), encoding="utf-8")
+    (inputs.results / "comment.md").write_text(shortened([suite.markdown for suite in done]), encoding="utf-8")
     with Path(values["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
-        file.write(_THUMBNAIL.sub(_NO_THUMBNAIL, "\n".join(suite.markdown for suite in done)))
+        file.write(without_thumbnails("\n".join(suite.markdown for suite in done)))
     print(f"visioneval: {outcome}")
     _output(values, code=code, outcome=outcome, results=inputs.results, **inputs.upload())
     return code
@@ -229,7 +221,7 @@ class _Redacted:
     """The values of ``--redact`` for a suite's commands, which refuse one that no case has."""
 
     of_run: tuple[str, ...]
-    """Tags of the suite, and as ``case:ID`` the cases that have lost one since the baseline."""
+    """Tags of the suite, and as ``case:ID`` the cases of the same name that have lost one since the baseline."""
     of_comparison: tuple[str, ...]
     """Tags of the suite or of its baseline."""
 
@@ -249,7 +241,7 @@ def _redacted(inputs: Inputs) -> dict[str, _Redacted]:
     for suite in before:
         try:
             loaded = load_suite(Path(suite), variables=flags["--var"], judges=flags["--judge"], run_labels=lambda _: [])
-            known[suite] = {case.id: set(case.tags) for case in loaded.suite.cases}
+            known[suite] = _by_case((case.id, case.tags) for case in loaded.suite.cases)
         except SuiteError:
             broken.append(suite)
     for tag in inputs.redact:
@@ -279,10 +271,17 @@ def _baseline_cases(inputs: Inputs, suite: str) -> dict[str, set[str]]:
     """The tags of the cases of a suite's baseline, as the suite may have lost one. A broken baseline has none."""
     from visioneval.analysis.run_lookup import read_side
 
-    cases: dict[str, set[str]] = {}
     with suppress(VisionEvalError):
-        for cell in read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs).cells:
-            cases.setdefault(cell.test_id, set()).update(cell.tags)
+        cells = read_side(f"baseline:{inputs.baselines[suite]}", inputs.runs).cells
+        return _by_case((cell.test_id, cell.tags) for cell in cells)
+    return {}
+
+
+def _by_case(tags: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
+    """The tags of each case, of all of its turns together, as they are redacted together."""
+    cases: dict[str, set[str]] = {}
+    for case_id, of_case in tags:
+        cases.setdefault(chain_of(case_id), set()).update(of_case)
     return cases
 
 
@@ -348,24 +347,6 @@ def _evaluate(suite: str, inputs: Inputs, redact: _Redacted) -> Evaluated:
     return Evaluated(name, code, outcome, "\n".join(texts.values()))
 
 
-def _shortened(texts: Sequence[str]) -> str:
-    """The texts of all suites for a comment. If they are too long, each is cut to its share, and says so."""
-    if sum(map(len, texts)) + len(texts) <= MAX_COMMENT:
-        return "\n".join(texts)
-    return "\n".join(_cut(text, MAX_COMMENT // len(texts)) for text in texts)
-
-
-def _cut(text: str, share: int) -> str:
-    """The first lines of a text, with a note if there are more. A block that can be folded is closed."""
-    if len(text) < share:
-        return text
-    note = "\n\n_Shortened: the summary of the job and the artifact have the rest._\n"
-    end = "\n\n</details>"
-    shown = text[: max(share - len(note) - len(end) - 1, 0)].rpartition("\n")[0]
-    is_open = shown.count("<details>") > shown.count("</details>")
-    return f"{shown}{end * is_open}{note}"
-
-
 def _outcome(done: Sequence[Evaluated], code: int) -> str:
     """The outcome of all suites in one line, with that of the first of the most severe ones."""
     worst = next(suite for suite in done if suite.code == code)
@@ -396,105 +377,5 @@ def _output(values: Mapping[str, str], *, code: ExitCode, **outputs: object) -> 
         file.writelines(f"{name}<<END\n{value}\nEND\n" for name, value in {"code": int(code), **outputs}.items())
 
 
-def post(values: Mapping[str, str]) -> None:
-    """Writes the comment on the pull request and the status of its commit, or a notice that says why it cannot."""
-    outcome = values["OUTCOME"] or "visioneval did not run: see the log of the job"
-    results = Path(values["RESULTS"] or RESULTS)
-    results.mkdir(parents=True, exist_ok=True)
-    path = results / "comment.md"
-    text = path.read_text(encoding="utf-8") if values["RESULTS"] and path.exists() else ""
-    fields = {
-        "state": {"0": "success", "1": "failure"}.get(values["CODE"], "error"),
-        "context": values["NAME"],
-        "description": outcome[:MAX_STATUS],
-        "target_url": "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}".format_map(values),
-    }
-    address = f"repos/{values['GITHUB_REPOSITORY']}/statuses/{values['SHA']}"
-    words = [f"--raw-field={name}={value}" for name, value in fields.items()]
-    _gh("no commit status", "api", address, *words, token=values["TOKEN"])
-    link = f" ([all images and reports]({values['ARTIFACT']}))" if values["ARTIFACT"] else ""
-    marker = f"<!-- visioneval: {values['NAME']} -->"
-    _comment(marker, f"{marker}\n**{outcome}**{link}\n\n{text}", results, values)
-
-
-def _comment(marker: str, text: str, results: Path, values: Mapping[str, str]) -> None:
-    """Replaces the comment that begins with the marker: by a new one with images, as ``gh`` attaches to no other."""
-    has_images = values["IMAGES"] == "true" and bool(values["IMAGES_TOKEN"])
-    token = values["IMAGES_TOKEN"] if has_images else values["TOKEN"]
-    user = next(_objects(_gh("no name of a user", "api", "user", token=token)), {}) if has_images else {"login": BOT}
-    comments = f"repos/{values['GITHUB_REPOSITORY']}/issues/{values['NUMBER']}/comments"
-    listed = _gh("no comment, as the earlier ones were not read", "api", "--paginate", comments, token=token)
-    if listed is None:  # a second comment would stay beside the first
-        return
-    earlier = [
-        f"repos/{values['GITHUB_REPOSITORY']}/issues/comments/{comment['id']}"
-        for comment in _objects(listed)
-        if _is_by(user, comment) and (comment.get("body") or "").startswith(marker)
-    ]
-    files = [name for name in dict.fromkeys(_THUMBNAIL.findall(text)) if (results / name).is_file()]
-    (results / "comment.md").write_text(
-        _THUMBNAIL.sub(lambda match: match[0] if match[1] in files else _NO_THUMBNAIL, text), encoding="utf-8"
-    )
-    if has_images and files:
-        words = ("--repo", values["GITHUB_REPOSITORY"], "--body-file", "comment.md", *_flags("--attach", files))
-        pull_request = ("pr", "comment", values["NUMBER"])
-        if _gh("no images in the comment", *pull_request, *words, token=token, folder=results) is not None:
-            for address in earlier:
-                _gh("an earlier comment stays", "api", "--method", "DELETE", address, token=token)
-            return
-    elif values["IMAGES"] == "true" and files:
-        _notice("no images in the comment: images-token is empty, as it is in pull requests from forks")
-    (results / "comment.md").write_text(_THUMBNAIL.sub(_NO_THUMBNAIL, text), encoding="utf-8")
-    where = ("--method", "PATCH", earlier[-1]) if earlier else ("--method", "POST", comments)
-    _gh("no comment", "api", *where, "--field", "body=@comment.md", token=token, folder=results)
-
-
-def _is_by(user: Mapping[str, Any], comment: Mapping[str, Any]) -> bool:
-    """Whether a user wrote a comment, neither of whom may be known."""
-    return user.get("login") is not None and (comment.get("user") or {}).get("login") == user["login"]
-
-
-def _objects(printed: str | None) -> Iterator[dict[str, Any]]:
-    """The objects that ``gh`` printed: one, or lists of them, a page after the other. What is no JSON has none."""
-    rest = (printed or "").strip()
-    while rest:
-        try:
-            page, end = json.JSONDecoder().raw_decode(rest)
-        except ValueError:
-            _notice("an answer of GitHub is no JSON, and is ignored")
-            return
-        yield from (item for item in (page if isinstance(page, list) else [page]) if isinstance(item, dict))
-        rest = rest[end:].lstrip()
-
-
-def _gh(failure: str, *arguments: str, token: str, folder: Path | None = None) -> str | None:
-    """What ``gh`` prints in a folder. A notice and ``None`` if it fails: a token that only reads fails no job."""
-    try:
-        done = subprocess.run(  # noqa: S603 - its own options
-            ["gh", *arguments],  # noqa: S607 - found in the PATH, as on every runner of GitHub
-            cwd=folder,
-            env={**os.environ, "GH_TOKEN": token},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as error:
-        _notice(f"{failure}: gh: {error.strerror}")
-        return None
-    if done.returncode:
-        why = done.stderr.strip().partition("\n")[0] or f"gh exited with {done.returncode}"
-        hint = ": the token of a pull request from a fork only reads" if "403" in why else ""
-        _notice(f"{failure}: {why}{hint}. The summary of the job has the text")
-        return None
-    return done.stdout
-
-
-def _notice(text: str) -> None:
-    print(f"::notice title=visioneval::{text}")
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["post"]:
-        post(os.environ)
-    else:
-        raise SystemExit(run(os.environ))
+    raise SystemExit(run(os.environ))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visioneval.cli import completion, options
-from visioneval.cli.help import HelpWithoutTypes
+from visioneval.cli.help import Command, HelpWithoutTypes
 from visioneval.errors import ExitCode, RunFormatError, UsageError, count_of
 from visioneval.settings import (
     BASELINE_RUNS,
@@ -211,7 +211,7 @@ def compare(
         cached = None if run_settings.calls.cache is None else partial(_cached_image, run_settings.calls.cache)
         outputs = thumbnails_of(result.comparison, thumbnails, markdown, cached=cached, redact=filters.redact)
     _write(result, junit, markdown, outputs, html)
-    _print(result, as_json=as_json)
+    print_comparison(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
@@ -257,7 +257,8 @@ def _write(
         write_report(html, comparison_page(result.comparison, result.gates, interrupted=result.interrupted))
 
 
-def _print(result: ComparisonResult, *, as_json: bool) -> None:
+def print_comparison(result: ComparisonResult, *, as_json: bool) -> None:
+    """Prints a comparison and its gates, or its JSON."""
     if as_json:
         from visioneval.report.compare import comparison_json
 
@@ -288,7 +289,7 @@ Name = Annotated[str, options.value("--name", "NAME", "The name of the baseline.
 Partial = Annotated[bool, options.flag("--partial", "Accept a run that is incomplete or that flags restricted.")]
 
 
-@app.command("set")
+@app.command("set", cls=Command)
 def set_baseline(
     run: options.RunName, name: Name = "main", partial: Partial = False, runs: options.RunsFolder = RUNS
 ) -> None:
@@ -307,7 +308,7 @@ def set_baseline(
     print(f"wrote {path}: {_counts(baseline)}; commit it, then: visioneval compare baseline:{name} latest")
 
 
-@app.command("add")
+@app.command("add", cls=Command)
 def add_run(
     run: options.RunName,
     name: Name = "main",
@@ -336,7 +337,7 @@ def add_run(
         options.say(f"warning: {difference}")
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_baseline(
     name: Annotated[str, options.argument("NAME", "The name of the baseline.")] = "main",
     as_json: Annotated[bool, options.flag("--json", "Print the runs and their noise as JSON.")] = False,
@@ -372,7 +373,7 @@ def _counts(baseline: Baseline) -> str:
     return f"{count_of(len(baseline.lines), 'cell')}, {passed:,} of them passed"
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_baselines() -> None:
     """List the baselines here, with the pass rate of their newest run.
 

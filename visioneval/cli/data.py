@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.help import HelpWithoutTypes
+from visioneval.cli.help import Command, HelpWithoutTypes
 from visioneval.errors import ExitCode, UsageError, count_of
 from visioneval.settings import RUNS
 
@@ -36,7 +36,7 @@ def _open(folder: Path | None) -> StoredCache:
     return open_stored(folder)
 
 
-@app.command()
+@app.command(cls=Command)
 def info(cache: options.CacheFolder = None) -> None:
     """Show the cache's folder, number of answers and size.
 
@@ -57,7 +57,7 @@ def info(cache: options.CacheFolder = None) -> None:
     print(f"oldest        {_seconds(oldest) if oldest else '-'}")
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(cache: options.CacheFolder = None) -> None:
     """Check every file of the cache.
 
@@ -85,7 +85,7 @@ def verify(cache: options.CacheFolder = None) -> None:
         raise typer.Exit(ExitCode.GATE_FAILED)
 
 
-@app.command()
+@app.command(cls=Command)
 def prune(
     keep: Annotated[
         list[Path] | None, options.value("--keep", "SUITE", "Keep what an offline run of this suite reads. Repeatable.")
@@ -131,7 +131,7 @@ def prune(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def clear(
     cache: options.CacheFolder = None,
     older_than: Days = None,

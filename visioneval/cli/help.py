@@ -7,6 +7,7 @@ is about.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from inspect import Parameter
 from itertools import islice
@@ -123,6 +124,8 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Prints the help."""
+        from rich.console import Console
+
         groups: dict[Any, str | None] = {
             parameter: getattr(parameter, "rich_help_panel", None) for parameter in self.params
         }
@@ -130,13 +133,40 @@ class Command(TyperCommand):
         for parameter, group in groups.items():
             parameter.hidden = group in left_out
         self.epilog = f"--help-all also shows the flags of these groups: {', '.join(left_out)}." if left_out else None
+        whole = self.help or ""
+        self.help = _with_short_examples(whole, Console().width - _PADDING)
         super().format_help(ctx, formatter)
+        self.help = whole
         for parameter in groups:
             parameter.hidden = False  # for the shell's completion
 
 
 EXAMPLES = "Examples:"
 """The line of a docstring below which each line is a command."""
+_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
+"""A word of a command, with its quotes."""
+_PADDING = 2
+"""Columns beside the text of the help."""
+_INDENT = "    "
+
+
+def _with_short_examples(text: str, width: int) -> str:
+    """The help with commands that are wider than the terminal broken by backslashes, so that a copy is one command."""
+    before, heading, examples = text.rpartition(f"{EXAMPLES}\n")
+    commands = (_continued(line, width) for line in examples.splitlines()) if heading else [examples]
+    return before + heading + "\n".join(commands)
+
+
+def _continued(command: str, width: int) -> str:
+    if len(command) <= width:
+        return command
+    lines: list[str] = []
+    for word in _WORD.findall(command):
+        if lines and len(lines[-1]) + len(f" {word} \\") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{_INDENT * (2 if lines else 1)}{word}")
+    return " \\\n".join(lines)
 
 
 def _unwrapped(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.help import HelpWithoutTypes
+from visioneval.cli.help import Command, HelpWithoutTypes
 from visioneval.errors import SHOWN_PROBLEMS, UsageError, count_of
 from visioneval.settings import LATEST, RUNS
 
@@ -31,7 +31,7 @@ label = typer.Typer(
 )
 
 
-@label.command(PAGE)
+@label.command(PAGE, cls=Command)
 def page(
     run: options.RunOrLatest = LATEST,
     rater: Annotated[
@@ -89,7 +89,7 @@ def page(
     )
 
 
-@label.command("draw")
+@label.command("draw", cls=Command)
 def draw_cells(
     run: options.RunName,
     which: Annotated[
@@ -129,7 +129,7 @@ def draw_cells(
         options.say(clean(f"{question.key} ({question.answers_text}): {question.ask}"))
 
 
-@label.command("import")
+@label.command("import", cls=Command)
 def import_file(
     file: Annotated[Path, options.argument("FILE", "A file of labels from elsewhere: .csv, .tsv or .jsonl.")],
     run: options.RunName,
@@ -178,7 +178,7 @@ def import_file(
     raise typer.Exit(result.exit_code)
 
 
-@label.command("export")
+@label.command("export", cls=Command)
 def export_labels(
     run: options.RunOrLatest = LATEST,
     output: Annotated[

@@ -18,6 +18,8 @@ from visioneval.report.text import clean, one_line, plain, show_share_of_runs
 from visioneval.rules import show_beside
 from visioneval.running.estimate import CostEstimate, MustDetect, SampleSize, SampleSizes, total_text
 from visioneval.running.plan import Plan, unset_keys
+from visioneval.running.until_cost import UntilEstimate
+from visioneval.suite.filters import show_size
 
 SHOWN_CASES = 30
 MAX_MODEL_RUNS = 40
@@ -37,11 +39,25 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
         console.print(f"... and {len(plan.runs) - MAX_MODEL_RUNS:,} more; 'visioneval plan --json' lists all")
     console.print()
     _print_cases(plan, console)
-    console.print(key_values([*_work(plan, suite_plan.estimate), *_must_detect(suite_plan.must_detect)]))
+    figures = [*_work(plan, suite_plan.estimate), *_until(suite_plan.until), *_must_detect(suite_plan.must_detect)]
+    console.print(key_values(figures))
     if suite_plan.sizes is not None:
         print_sizes(suite_plan.sizes, console)
     if suite_plan.gate is not None:
         print_gate(suite_plan.gate, console)
+
+
+def _until(until: UntilEstimate | None) -> Iterator[tuple[str, Cell]]:
+    """What a run until its gates are decided may cost: ``work`` and ``cost`` are those of its first look."""
+    if until is None:
+        return
+    most, average = (f" ({usd:.2f} USD)" if until.is_priced else "" for usd in (until.most_usd, until.average_usd))
+    images = count_of(until.most_cells, "image")
+    yield "until decided", f"at most {images}{most}, on average about {until.average_cells:,}{average}"
+    yield (
+        "",
+        "average: each gate's true value is halfway from its limit to the best, samples of a case correlate by 0.5",
+    )
 
 
 def _must_detect(required: MustDetect | None) -> Iterator[tuple[str, Cell]]:
@@ -63,11 +79,11 @@ def _must_detect(required: MustDetect | None) -> Iterator[tuple[str, Cell]]:
 
 def _run_size(required: MustDetect) -> str:
     """``3 cases x 1 sample x 2 model runs``, or the number of cells if that is no product of these."""
-    cases = count_of(required.cases, "case")
-    if required.cells != required.cases * required.samples * required.model_runs:
-        return f"{cases} with {count_of(required.cells, 'cell')}"
+    fewest, most = required.turns
+    if fewest != most or required.cells != required.cases * most * required.samples * required.model_runs:
+        return f"{count_of(required.cases, 'case')} with {count_of(required.cells, 'cell')}"
     runs = f" x {count_of(required.model_runs, 'model run')}" if required.model_runs > 1 else ""
-    return f"{cases} x {count_of(required.samples, 'sample')}{runs}"
+    return f"{show_size(required.cases, required.turns, required.samples)}{runs}"
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -127,6 +143,7 @@ def plan_json(suite_plan: SuitePlan) -> str:
             for run in plan.runs
         ],
         "generation_calls": work.calls,
+        **({} if suite_plan.until is None else {"until_decided": asdict(suite_plan.until)}),
         "cells": work.cells,
         "must_detect": None
         if (required := suite_plan.must_detect) is None
@@ -172,7 +189,7 @@ def print_sizes(sizes: SampleSizes, console: Console) -> None:
 
 def suite_line(sizes: SampleSizes) -> str:
     """``your 40 cases x 3 samples detect 9.8 points``."""
-    cases = f"your {count_of(sizes.cases, 'case')} x {count_of(sizes.samples, 'sample')}"
+    cases = f"your {show_size(sizes.cases, sizes.turns, sizes.samples)}"
     flaky = f" (without {sizes.flaky:,} flaky)" if sizes.flaky else ""
     verb = "detects" if sizes.cases == 1 else "detect"
     size = "no difference" if sizes.detectable is None else _size(sizes.detect, sizes.detectable)
@@ -230,6 +247,7 @@ def sizes_data(sizes: SampleSizes) -> dict[str, Any]:
         "notes": sizes.noise.notes,
         "samples": sizes.samples,
         "cases": sizes.cases,
+        "turns": sizes.turns,
         "flaky_cases": sizes.flaky,
         "detectable": sizes.detectable,
         "sizes": [asdict(row) for row in sizes.rows],

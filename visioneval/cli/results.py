@@ -59,6 +59,10 @@ class Pace:
         self._marks.append((now, self._done))
         self._forget(now)
 
+    def plan_more(self, cells: int) -> None:
+        """Counts further cells to do."""
+        self._total += cells
+
     def _forget(self, now: float) -> None:
         while len(self._marks) > 2 and self._marks[1][0] <= now - WINDOW_S:
             self._marks.popleft()
@@ -139,10 +143,10 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
 
             progress = _LiveProgress(prepared.cells, counts)
             with Live(get_renderable=progress.lines, console=console(errors=True), transient=True):
-                yield Listener(progress.add, progress.set_calls, say, on_error, say)
+                yield Listener(progress.add, progress.set_calls, say, on_error, say, progress.plan_more)
         else:
             plain = _PlainProgress(prepared.cells, counts)
-            yield Listener(plain.add, plain.set_calls, say, on_error, say)
+            yield Listener(plain.add, plain.set_calls, say, on_error, say, plain.plan_more)
 
     return watch
 
@@ -171,6 +175,11 @@ class _Progress:
     def add(self, record: Record) -> None:
         self._counts.add(record)
         self._pace.add()
+
+    def plan_more(self, cells: int) -> None:
+        """Counts further cells."""
+        self._total += cells
+        self._pace.plan_more(cells)
 
     def set_calls(self, calls: list[str]) -> None:
         self._calls = calls

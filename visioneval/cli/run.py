@@ -13,7 +13,7 @@ from visioneval.errors import ExitCode, UsageError
 from visioneval.settings import RUNS, SETTINGS, GradeKeywords, settings_of
 
 if TYPE_CHECKING:
-    from visioneval.api.runs import Run
+    from visioneval.api.running import FinishedRun
     from visioneval.running.plan import Plan
     from visioneval.running.prepare import RunOptions
 
@@ -77,11 +77,12 @@ def _run(
 
     Writes the reports into ``files``, unless an error comes before the first result.
     """
-    from visioneval.api.runs import run_planned
+    from visioneval.api.running import run_planned
+    from visioneval.cli.compare import print_comparison
     from visioneval.cli.results import check_reports, progress_of, show_result, write_reports
 
     check_reports(*files)
-    finished: list[Run] = []
+    finished: list[FinishedRun] = []
     try:
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
         while True:
@@ -91,6 +92,8 @@ def _run(
                 break
             finished.append(result)
             show_result(result, output, offline=settings.calls.reuse.offline)
+            if result.comparison is not None and not output.quiet:
+                print_comparison(result.comparison, as_json=output.as_json)
     finally:
         if finished:
             write_reports(finished, *files)

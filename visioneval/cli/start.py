@@ -220,7 +220,9 @@ def validate(
         raise typer.Exit(ExitCode.USAGE)
 
 
-@options.with_settings(*settings_of(CaseKeywords), "samples", "shard", *OF_SUITES, bounds=bounds.ALL)
+@options.with_settings(
+    *settings_of(CaseKeywords), "samples", "until_decided", "max_samples", "shard", *OF_SUITES, bounds=bounds.ALL
+)
 def plan(
     suites: options.Suites,
     settings: dict[str, Any],

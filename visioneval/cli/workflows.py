@@ -86,7 +86,8 @@ def github_workflow(
 ) -> str:
     """A workflow of GitHub for suites. ``redact`` are tags by suite, and ``address`` is that of visioneval itself."""
     lists = {"suites": suites, "redact": _all_tags(redact)}
-    text = _INPUTS.sub(lambda match: _inputs(match[1], lists, match[2]), text).replace("BUDGET", f"{budget:g}")
+    text = text.replace("budget: BUDGET", f"budget: {budget:g}")  # before a suite can have this name
+    text = _INPUTS.sub(lambda match: _inputs(match[1], lists, match[2]), text)
     if repository := _GITHUB.fullmatch(address or ""):
         return text.replace(_ANY_ACTION, f"{repository[1]}@{repository[2]}")
     return text.replace(_ANY_ACTION, f"{_ANY_ACTION}{_REPLACED}")

@@ -39,17 +39,8 @@ async def _no_judge(judge: str, question: Question) -> Reply:  # noqa: ARG001 - 
 class GradingContext:
     """A cell as graders see it. It never names the model that generated the output.
 
-    ``generated`` is the ``output``, and raises ``GraderError`` if there is none; its ``path`` is the file. ``files``
-    are the files of the case, ``variables`` the suite's ``vars``.
-
-    ``save("map.png", data)`` stores the bytes of a PNG, JPEG or WebP next to the output and returns its path in the
-    run. A name has letters, digits, ``_``, ``-`` and ``.``, and can be saved once per cell: begin it with the grader's
-    key.
-
-    ``await ask(question, answers, frames=8)`` asks the judge that the grader's entry names and returns its answers by
-    name; ``answers`` has a JSON Schema for each. The judge sees the question, the input images and masks, and the
-    output: ``frames`` frames of a video that it cannot watch. With a panel, the cell is graded once for each judge, and
-    ``judge`` is its key.
+    A class of your own needs ``case``, ``prompt``, ``files``, ``variables``, ``generated``, ``save``, ``judge`` and
+    ``ask``. Most others serve the built-in graders.
     """
 
     case: TestCase
@@ -60,8 +51,12 @@ class GradingContext:
     output: Output | None
     """``None`` for a cell that has only recorded answers and no output."""
     files: CaseFiles
+    """The files of the case."""
     save: Callable[[str, bytes], str]
-    """Stores a file of the grader next to the output: ``save("difference.png", data)`` returns its path in the run."""
+    """Stores the bytes of a PNG, JPEG or WebP next to the output: ``save("difference.png", data)`` returns its path in
+    the run. A name has letters, digits, ``_``, ``-`` and ``.``, and can be saved once per cell: begin it with the
+    grader's key.
+    """
     measure: MeasureOnce = measure_directly
     """Makes a local measurement of a built-in grader, or reads it from the cache."""
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +82,7 @@ class GradingContext:
 
     @property
     def generated(self) -> Output:
-        """The output. Raises ``GraderError`` if there is none."""
+        """The output; its ``path`` is the file. Raises ``GraderError`` if there is none."""
         if self.output is None:
             raise GraderError("this cell has no image")
         return self.output

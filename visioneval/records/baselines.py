@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError, count_of
-from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
+from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo, first_look
 from visioneval.records.untrusted import ModelLabel, OfCell, RuleText, SampleIndex, Usd, bytes_of, read_json
 from visioneval.suite.case import CaseId
 from visioneval.suite.metrics import DecidingRules, Meaning, SuiteMetrics, counter_examples, meanings_of
@@ -128,12 +128,15 @@ def baseline_path(name: str) -> Path:
 def make_baseline(
     info: RunInfo, records: Iterable[Record], writers: dict[str, str], *, is_partial: bool = False
 ) -> Baseline:
-    """Builds the baseline of a run, in a stable order."""
+    """Builds the baseline of a run, in a stable order. Of ``--until-decided``, it has the samples of the first look."""
+    counts = first_look(info)
     gradings: dict[str, BaselineGrading] = {}
     rules: dict[str, tuple[str, ...]] = {}
     deciding = DecidingRules(info.suite, info.selected_suite)
     lines = []
     for record in records:
+        if counts is not None and record.sample_index >= counts.get(record.model_label, record.sample_index + 1):
+            continue
         texts = deciding.of_cell(record.test_id, record.model_label)
         short = None if texts is None else _short(json.dumps(texts))
         if texts is not None and short is not None:

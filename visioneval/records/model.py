@@ -19,6 +19,7 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.media.urls import public_address
+from visioneval.records.until import UntilDecided
 from visioneval.records.untrusted import (
     SCHEMA_VERSION,
     Amount,
@@ -44,7 +45,7 @@ from visioneval.suite.case import CaseId, TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.model import Suite, VarName
-from visioneval.suite.runs import Selection, selected
+from visioneval.suite.runs import Selection, cells_per_sample, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]
@@ -375,6 +376,8 @@ class RunInfo(Frozen):
     """The metrics of the selection."""
     hidden_vars: tuple[VarName, ...] = ()
     """The suite's secret variables; their values are ``***``."""
+    until_decided: UntilDecided | None = None
+    """Of a run with ``--until-decided``: its samples."""
     suite: Suite
     """The whole suite, with files and datasets read and one entry of ``models`` per model run."""
     _view: _View = PrivateAttr(default_factory=_View)
@@ -383,6 +386,22 @@ class RunInfo(Frozen):
     def payer(self) -> str:
         """What the cache and baselines know this run by. Not its ID alone: a deleted run may have had the same."""
         return f"{self.run_id} of {self.started_at}"
+
+    @property
+    def samples_itself(self) -> bool:
+        """Whether it generates samples until its gates are decided; a run of ``grade`` generates none."""
+        return self.until_decided is not None and self.graded_from is None
+
+    @property
+    def drawn(self) -> dict[tuple[str, str], int]:
+        """The samples of each case, by its ID and model run, that has more than the suite's number."""
+        more = () if self.until_decided is None else self.until_decided.drawn
+        return {(entry.test_id, entry.model_label): entry.samples for entry in more}
+
+    @property
+    def most_samples(self) -> int:
+        """The largest number of samples of a case on a model run."""
+        return max(self.suite.samples, *self.drawn.values()) if self.drawn else self.suite.samples
 
     @property
     def selected_suite(self) -> Suite:
@@ -421,6 +440,13 @@ class RunInfo(Frozen):
         return info
 
 
+def first_look(info: RunInfo) -> dict[str, int] | None:
+    """By model run: the cells of a case before the first look of ``--until-decided``; ``None`` for another run."""
+    if info.until_decided is None:
+        return None
+    return {label: cells * info.suite.samples for label, cells in cells_per_sample(info.suite).items()}
+
+
 def suite_places(info: RunInfo) -> tuple[dict[str, int], dict[str, int]]:
     """The places of the cases in the suite of a run, by id, and those of its model runs, by label."""
     return (
@@ -451,26 +477,6 @@ def read_info(folder: Path) -> RunInfo:
         raise RunFormatError(f"{path}: run_id: not a valid run ID; restore this file, or run the suite again") from None
     except RunFormatError as error:
         raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
-
-
-VERDICT_PARTS = frozenset({"rules", "optional", "metrics"})
-"""The parts of a grading key that no grader's score depends on."""
-
-
-def key_parts(key: str) -> dict[str, str]:
-    """The hashes of a key by part."""
-    return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
-
-
-def changed_parts(old: str, new: str) -> frozenset[str]:
-    """The names of the parts in which two keys differ."""
-    before, after = key_parts(old), key_parts(new)
-    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def describe_parts(parts: frozenset[str]) -> str:
-    """The names of changed parts, for a message; empty if there are none."""
-    return " and ".join(sorted(parts))
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))

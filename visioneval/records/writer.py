@@ -168,6 +168,12 @@ class RunWriter(OutputWriter):
                 raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
             self._end += len(line)
 
+    def update(self, info: RunInfo) -> None:
+        """Replaces ``run.json`` of the running run. Raises ``StorageError``."""
+        self.info = info
+        with storing(self.folder, "write the plan of the run"):
+            write_whole(self.folder / "run.json", _json_bytes(info))
+
     def finish(
         self, state: RunState, ended_at: str, *, stopped_by: StoppedBy | None = None, reused_since: str | None = None
     ) -> RunInfo:

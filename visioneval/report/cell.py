@@ -14,6 +14,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.analysis.redaction import LEFT_OUT, REDACTED
+from visioneval.analysis.summary.gates import question_of
 from visioneval.analysis.summary.summary import in_order
 from visioneval.errors import TemplateError, UsageError, did_you_mean
 from visioneval.media.urls import public_address
@@ -24,7 +25,7 @@ from visioneval.report.run import VERDICT_TONES
 from visioneval.report.sections import Cell, Column, Section, Value, numbers, shown_columns
 from visioneval.report.terminal import STYLES, key_values, section_part
 from visioneval.report.text import clean, failed_text, thresholds_of
-from visioneval.rules import show_score
+from visioneval.rules import parse_rule, show_score
 from visioneval.suite.case import TestCase, rendered
 from visioneval.suite.filters import chain_of
 
@@ -49,7 +50,18 @@ def cells_of_case(info: RunInfo, records: Records[Record], case: str) -> list[Re
 def print_case(cells: Sequence[Record], info: RunInfo, folder: Path, console: Console) -> None:
     """Prints the cells of one case: of each of its turns, the shared request, then each cell."""
     for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
-        _print_turn(list(turn_cells), _rendered_case(info, turn), folder, console)
+        case = _rendered_case(info, turn)
+        _print_turn([_with_questions(cell, case, info) for cell in turn_cells], case, folder, console)
+
+
+def _with_questions(cell: Record, case: TestCase | None, info: RunInfo) -> Record:
+    """A cell in which a failed metric has the question as its reason, where the judge gave its grader none."""
+    if case is None:
+        return cell
+    metrics = dict.fromkeys(parse_rule(rule).metric for rule in cell.failed_rules)
+    asked = {metric: question_of(metric, cell, case, info.suite) for metric in metrics if metric in cell.scores}
+    questions = {metric: question for metric, question in asked.items() if question}
+    return cell.model_copy(update={"reasons": {**cell.reasons, **questions}})
 
 
 def case_text(cells: Sequence[Record], info: RunInfo, folder: Path) -> str:

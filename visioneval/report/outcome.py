@@ -15,6 +15,7 @@ from visioneval.errors import count_of
 from visioneval.report.sections import Cell, Column, Section, Share, Value, dim, numbers, quoted, texts
 from visioneval.report.text import cut_middle, one_line
 from visioneval.rules import parse_gate
+from visioneval.suite.filters import chain_of
 from visioneval.types import Verdict
 
 Tone = Literal["pass", "fail", "error"]
@@ -180,18 +181,33 @@ def _varied(examples: Sequence[tuple[FailingCell, str]], count: int) -> list[tup
         ranks.append((not cell.failed_gates, seen[text] > 0, models[cell.model_label]))
         seen[text] += 1
         models[cell.model_label] += 1
-    order = sorted(range(len(examples)), key=ranks.__getitem__)
-    return [examples[at] for at in order[:count]]
+    chosen = sorted(range(len(examples)), key=ranks.__getitem__)[:count]
+    order = _in_turn_order([examples[at][0] for at in chosen])
+    return [examples[chosen[at]] for at in order]
+
+
+def _in_turn_order(cells: Sequence[FailingCell]) -> list[int]:
+    """The positions of cells in their order, except that the turns of a case change places to be in theirs."""
+    turns = defaultdict[object, list[int]](list)
+    for at, cell in enumerate(cells):
+        turns[chain_of(cell.test_id), cell.model_label, cell.sample_index, cell.verdict].append(at)
+    order = list(range(len(cells)))
+    for places in turns.values():
+        in_order = sorted(places, key=lambda at: int(cells[at].test_id.partition("/")[2] or 0))
+        for place, at in zip(places, in_order, strict=True):
+            order[place] = at
+    return order
 
 
 def worst_first(summary: Summary) -> list[FailingCell]:
     """The cells that did not pass: failed cells before errors, which say nothing about an image; of each, those in
-    failed gates first, and then those with more failed rules."""
+    failed gates first, and then those with more failed rules. Turns of a case are in order."""
 
     def rank(cell: FailingCell) -> tuple[bool, bool, int]:
         return cell.verdict is Verdict.ERROR, not cell.failed_gates, -len(cell.explanations)
 
-    return sorted(summary.failing, key=rank)
+    cells = sorted(summary.failing, key=rank)
+    return [cells[at] for at in _in_turn_order(cells)]
 
 
 def explained(cell: FailingCell) -> str:
@@ -232,7 +248,7 @@ def failure_tag_table(
 
 
 def shares(counts: Iterable[int]) -> list[Share]:
-    """Bars beside numbers, the longest for the largest."""
+    """Bars beside numbers of what went wrong, the longest for the largest."""
     listed = list(counts)
     return [Share(number / (max(listed) or 1)) for number in listed]
 

@@ -27,18 +27,22 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram: the heights of equal bins from left to right, the tallest is 1. ``ends`` name those of its axis."""
+    """A histogram: the heights of equal bins from left to right, the tallest is 1. ``ends`` name those of its axis.
+
+    ``is_good`` if values on the right are better: only then the bars have the color of the page, else they are gray.
+    """
 
     heights: tuple[float, ...]
     ends: tuple[str, str] = ("", "")
+    is_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole, from 0 to 1."""
+    """A part of a whole, from 0 to 1. ``is_good`` if more is better: a full gray bar is no praise."""
 
     value: float
-    tone: Tone = "plain"
+    is_good: bool = False
 
 
 Plot = Interval | Bars | Share

@@ -121,9 +121,11 @@ def gate_note(gate: GateFinding) -> str:
 
 
 def bound_note(gate: GateFinding) -> str:
-    """Why a gate whose bound decides cannot tell; else empty."""
+    """Why a gate cannot tell, by its bound or for lack of samples; else empty."""
     if gate.state != "cannot_tell":
         return ""
+    if gate.sampling:
+        return f"cannot tell: {gate.sampling}"
     parsed = parse_gate(gate.rule)
     name, bound = ("lower", gate.low) if parsed.is_minimum else ("upper", gate.high)
     if bound is None:

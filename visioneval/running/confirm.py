@@ -24,7 +24,8 @@ from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.compare.regressed import samples_in_doubt
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
-from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info
+from visioneval.records.key_parts import changed_parts, describe_parts
+from visioneval.records.model import CellKey, Record, RunInfo, read_info
 from visioneval.records.reader import read_records
 from visioneval.records.stores.lookup import display_name
 from visioneval.records.stores.writing import claim_run, close_run, open_confirmations, read_confirmations
@@ -329,7 +330,7 @@ class ConfirmationPlan:
             if used:
                 by_case.setdefault(_key(calls[0]), []).append(tuple(calls[: used[-1]]))
         for chains in by_case.values():
-            of_run = self.info.suite.samples * self.plan.calls_per_sample(chains[0][0].run)
+            of_run = self.info.most_samples * self.plan.calls_per_sample(chains[0][0].run)
             yield chains[0], tuple(chains[of_run:])
 
     def _check_unchanged(
@@ -382,7 +383,7 @@ def plan_confirmation(
         raise UsageError(why)
     if not options.variables.keys() <= set(info.hidden_vars):
         raise UsageError("--var changes the suite of B: with --confirm, give only the secret variables of its run")
-    own = info.suite.samples
+    own = info.most_samples
     stored = (cell[2] + 1 - own for cell in (record.cell for record in read_confirmations(folder)))
     flags = Selection(cases=tuple(dict.fromkeys(case.test_id for case in cases)), models=labels)
     selection = narrowed_further(info.suite, info.selection, flags)

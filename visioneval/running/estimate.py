@@ -36,7 +36,7 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key, judge_li
 from visioneval.running.plan import Call, Plan, asks
 from visioneval.suite.case import TestCase, without_prompt
 from visioneval.suite.entries.graders import QUESTIONS, BaseGrader, is_video, of_kind
-from visioneval.suite.filters import chain_of
+from visioneval.suite.filters import chain_of, show_size, turns_of
 from visioneval.suite.metrics import BUILT_IN, meanings_of
 from visioneval.types import Metric, ModelRun, TaskType
 
@@ -317,7 +317,8 @@ class SampleSizes:
     """The sizes of runs that show a difference.
 
     ``cases`` of the suite count, each with ``samples``, and detect ``detectable``, which is ``None`` if they detect no
-    difference. ``flaky`` cases do not count. A difference of a yes-or-no metric or of the pass rate is in 0..1.
+    difference. ``flaky`` cases do not count. ``turns`` are the fewest and the most of a case. A difference of a
+    yes-or-no metric or of the pass rate is in 0..1.
     """
 
     detect: Detect
@@ -325,6 +326,7 @@ class SampleSizes:
     rows: tuple[SampleSize, ...]
     samples: int
     cases: int
+    turns: tuple[int, int]
     flaky: int
     model_runs: int
     has_costs: bool
@@ -366,6 +368,7 @@ def sample_sizes(plan: Plan, options: DetectOptions, past: Callable[[], PastCost
         tuple(rows),
         plan.suite.samples,
         _count(counted),
+        turns_of(case.id for case in counted),
         _count(relevant) - _count(counted),
         len(plan.runs),
         bool(work.costs),
@@ -391,7 +394,8 @@ class MustDetect:
 
     ``points`` is that drop of the pass rate, and ``detectable`` the one that they detect, ``None`` if there is none;
     both in points. Of a shard, they are those of all shards merged. ``cells`` are those of one run: ``cases`` with
-    ``samples`` on ``model_runs`` each, unless calls return several images, or not every case has every model run.
+    ``turns`` and ``samples`` on ``model_runs`` each, unless calls return several images, or not every case has every
+    model run. ``turns`` are the fewest and the most of a case.
     ``rate`` is the pass rate of the runs, and ``is_assumed`` if nobody stated or measured it; ``None`` in a suite
     without rules, which has none.
     """
@@ -399,6 +403,7 @@ class MustDetect:
     points: float
     detectable: float | None
     cases: int
+    turns: tuple[int, int]
     samples: int
     model_runs: int
     cells: int
@@ -429,6 +434,7 @@ def must_detect(plan: Plan, sizes: SampleSizes | None) -> MustDetect | None:
         points,
         None if size is None else 100 * size,
         _count(counted),
+        turns_of(case.id for case in counted),
         plan.suite.samples,
         len(plan.runs),
         sum(plan.count(case, run)[1] for case in counted for run in plan.runs),
@@ -455,9 +461,11 @@ def size_notes(plan: Plan) -> tuple[Problem, ...]:
     most, number = max(samples), _count(counted)
     more = next(times for times in count(2) if can_show_regression([times * each for each in samples]))
     cases = next(new for new in count(number + 1) if can_show_regression([most] * (new * len(samples) // number)))
+    turns = turns_of(case.id for case in counted)
+    each = max(1, most // turns[1])
     message = (
-        f"note: {count_of(number, 'case')} x {count_of(most, 'sample')} cannot show a regression in 'compare', even if"
-        f" everything breaks: {count_of(cases, 'case')}, or {count_of(most * more, 'sample')} of each, could"
+        f"note: {show_size(number, turns, each)} cannot show a regression in 'compare', even if everything breaks:"
+        f" two runs with {count_of(cases, 'case')}, or {count_of(each * more, 'sample')} of each, could"
     )
     return (Problem(plan.loaded.name, 0, 0, message),)
 

@@ -137,6 +137,8 @@ class Plan:
     templates: Templates = field(compare=False)
     generates: bool = True
     """Whether it generates; ``visioneval grade`` does not."""
+    drawn: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """The samples of each case, by its ID and model run, that has more than the suite's number."""
 
     @property
     def folder(self) -> Path:
@@ -280,7 +282,8 @@ class Plan:
                 yield (index,), {"path": ""} if image is None else image.params
             return
         per_call, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
-        for call in range(self.suite.samples * repeats):
+        samples = self.drawn.get((chain_of(case.id), run.label), self.suite.samples)
+        for call in range(samples * repeats):
             yield tuple(range(call * per_call, (call + 1) * per_call)), run.params
 
     def outputs_of(self, run: ModelRun) -> Iterator[str]:

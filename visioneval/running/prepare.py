@@ -21,6 +21,7 @@ from visioneval.records.reader import read_records
 from visioneval.records.runs import resume_command
 from visioneval.records.stores.lookup import display_name, fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
+from visioneval.records.until import UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session
 from visioneval.running.cells.services import Components, build_components
@@ -37,6 +38,7 @@ from visioneval.running.loading import (
 )
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
+from visioneval.running.until import UntilOptions, check_until, first_record
 from visioneval.suite.entries.graders import PAIR, of_kind
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.runs import merged, narrowed_further
@@ -76,6 +78,8 @@ class RunOptions:
     """Where the cells are done; ``None`` for this process."""
     redact: tuple[str, ...] = ()
     """The tags of cases of which no image, and no text about one, leaves this machine."""
+    until: UntilOptions | None = None
+    """How long further samples are generated; ``None`` for the number of the suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,10 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
     check_redact(options.redact, *(plan.whole_suite for plan in planned))
+    for plan in planned:
+        if (until := until_of(options)) is not None:
+            info = describe_run(plan, run_id=None, note=None, command_line=())
+            check_until(plan, until, info, is_on_cluster=options.cluster is not None)
     reading = planned if options.resume is None else ()  # a run that is resumed has copies of its outputs
     if problems := [problem for plan in reading for problem in missing_outputs(plan, options.suite).errors]:
         raise SuiteError(problems)
@@ -162,6 +170,14 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
     return [build_components(plan, offline=options.calls.reuse.offline) for plan in planned]
 
 
+def until_of(options: RunOptions) -> UntilOptions | None:
+    """Until when samples are generated: as the options say, or else as the run to resume says."""
+    if options.until is not None or options.resume is None:
+        return options.until
+    stored = read_info(options.resume).until_decided
+    return None if stored is None else UntilOptions(stored.max_samples, stored.baseline)
+
+
 def check_extras(plan: Plan) -> None:
     """Raises ``UsageError`` if a grader that a cell needs cannot measure here: no output would pass."""
     needed = {extra for grader in plan.suite.graders for case in plan.suite.cases if (extra := grader.extra_for(case))}
@@ -178,13 +194,19 @@ def check_extras(plan: Plan) -> None:
 
 def prepare_run(plan: Plan, components: Components, options: RunOptions) -> PreparedRun:
     """Creates a run, or opens the run to resume with its remaining work. Raises ``UsageError``."""
+    until = until_of(options)
+    stored = None if options.resume is None else read_info(options.resume)
+    if until is not None and stored is not None:
+        plan = replace(plan, drawn=stored.drawn)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
+    if until is not None:
+        record = first_record(plan, until, None if stored is None else stored.until_decided)
+        info = info.model_copy(update={"until_decided": record})
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
         hint = _resume_hint(writer.folder, plan, info, options)
         return PreparedRun(plan, components, writer, every_cell, plan.cells, hint, _warnings(plan))
-    source = read_info(options.resume).graded_from
-    if source is not None:
+    if stored is not None and (source := stored.graded_from) is not None:
         raise UsageError(
             f"{options.resume} grades the outputs of {source}: repeat that 'visioneval grade' command instead"
         )
@@ -246,7 +268,7 @@ def prepare_grading(
     plan = replace(plan_grading(source, suite, options.suite), generates=False)
     check_redact(options.redact, plan.whole_suite)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
-    info = info.model_copy(update={"graded_from": source.name})
+    info = info.model_copy(update={"graded_from": source.name, "until_decided": graded_samples(source.info, plan)})
     records, reuse_scores = read_records(source.folder), options.calls.reuse.judgements
     grading = plan_regrade(plan, records, source.folder, source.info.run_id, reuse_scores=reuse_scores)
     is_free = not grading.graded and not of_kind(plan.suite.graders, PAIR)
@@ -275,14 +297,23 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         flags = flags.model_copy(update={"models": (source.label,)})
-    samples = source.info.suite.samples
+    samples, drawn = source.info.suite.samples, source.info.drawn
     if suite is None:
         selection = narrowed_further(source.info.suite, source.info.selection, flags)
-        return load_stored_plan(source.folder, replace(options, selection=selection), samples=samples)
+        return replace(
+            load_stored_plan(source.folder, replace(options, selection=selection), samples=samples), drawn=drawn
+        )
     options = replace(options, selection=merged(source.info.selection, flags))
     planned = load_plan(suite, options, samples=samples)
     check_secrets(source.folder, secrets_to_give(source.info, planned), options)
-    return planned
+    return replace(planned, drawn=drawn)
+
+
+def graded_samples(source: RunInfo, plan: Plan) -> UntilDecided | None:
+    """The samples of a run of ``grade``, which decides no gate by them: those that its source has."""
+    if source.until_decided is None:
+        return None
+    return source.until_decided.model_copy(update={"gates": (), "baseline": None, "most_cells": plan.cells})
 
 
 def now() -> str:
@@ -344,7 +375,7 @@ def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) 
 
 _CURRENT_FIELDS = (
     "planned_cells", "visioneval_version", "python_version", "experiment", "git_commit", "suite_path", "source_sha256",
-    "suite", "hidden_vars", "metrics", "selection",
+    "suite", "hidden_vars", "metrics", "selection", "until_decided",
 )  # fmt: skip
 
 

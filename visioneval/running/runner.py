@@ -22,6 +22,7 @@ from visioneval.records.between_cells import CaseDiversity, update_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy
 from visioneval.records.reader import read_records
 from visioneval.records.runs import stopped_text
+from visioneval.records.writer import RunWriter
 from visioneval.running.calls.judges import Meter
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
@@ -32,6 +33,7 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key
 from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
+from visioneval.running.until import generate_until_decided
 from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
@@ -200,7 +202,7 @@ def run_prepared(
     writer.watch(listener.say)
     try:
         with open_calls(prepared.plan, settings, writer.info.payer, listener.say, spent_usd=spent_usd) as calls:
-            work = partial(run_all, jobs=prepared.jobs, run_cells=run_cells)
+            work = partial(run_all, jobs=prepared.jobs, run_cells=run_cells, writer=writer)
             outcome = execute(work, prepared.plan, prepared.components, writer, calls, listener)
         stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
     except AuthError as refusal:
@@ -217,11 +219,21 @@ def run_prepared(
 
 
 async def run_all(
-    services: Services, progress: Progress, *, jobs: Jobs = every_cell, run_cells: RunCells = run_cells_here
+    services: Services,
+    progress: Progress,
+    *,
+    jobs: Jobs = every_cell,
+    run_cells: RunCells = run_cells_here,
+    writer: RunWriter | None = None,
 ) -> bool:
-    """Does the jobs of a run, and if they are all done, what compares cells. Returns whether any jobs are left."""
+    """Does the jobs of a run, and if they are all done, what compares cells. Returns whether any jobs are left.
+
+    The run of a ``writer`` with ``--until-decided`` gets further samples in between.
+    """
     is_left = await run_cells(services, jobs, progress)
     progress.check()
+    if writer is not None and writer.info.samples_itself and not is_left:
+        services, is_left = await generate_until_decided(services, progress, writer, run_cells)
     if not is_left and not progress.left:
         async with _reporting(services):
             await compare_outputs(services, progress)

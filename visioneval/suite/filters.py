@@ -7,13 +7,14 @@ a turn, and of which chain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from pydantic import Field
 
-from visioneval.errors import UsageError, did_you_mean
+from visioneval.errors import UsageError, count_of, did_you_mean
 from visioneval.types import Frozen, TaskType
 
 MAX_TURNS = 99
@@ -43,6 +44,23 @@ def first_turn(case_id: str) -> str:
     """The id of the first turn of a chain; that of a case which is no turn is its own."""
     chain, slash, _ = case_id.partition("/")
     return turn_id(chain, 1) if slash else case_id
+
+
+def turns_of(case_ids: Iterable[str]) -> tuple[int, int]:
+    """The fewest and the most turns of these cases: 1 of a case without turns."""
+    numbers = Counter(map(chain_of, case_ids)).values()
+    return min(numbers, default=1), max(numbers, default=1)
+
+
+def show_size(cases: int, turns: tuple[int, int], samples: int) -> str:
+    """``3 cases x 2 samples``, ``1 case x 2 turns`` with one sample of each, or ``2 cases x 1 to 3 turns``."""
+    fewest, most = turns
+    parts = [count_of(cases, "case")]
+    if most > 1:
+        parts.append(count_of(most, "turn") if fewest == most else f"{fewest} to {most} turns")
+    if most == 1 or samples > 1:
+        parts.append(count_of(samples, "sample"))
+    return " x ".join(parts)
 
 
 def any_glob(patterns: Iterable[str], text: str) -> bool:

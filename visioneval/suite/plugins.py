@@ -1,7 +1,6 @@
 """Custom classes: loads them, reads what they declare, and checks the suite's options against them.
 
-A class is loaded and instantiated here, when a suite that may use it is checked, and again when a run
-starts.
+A class is loaded and instantiated here, when a suite that may use it is checked, and again when a run starts.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ MEMBERS: Mapping[str, str] = {
     "generate(request)": "of a provider: returns a `Generation` of an image or a video",
     "edit(request)": "of a provider: returns a `Generation` of an edit. `tasks` leaves cases of the other task out",
     "ask(question, about)": "of a judge: returns a `Reply`",
-    "api_key_env": "the only variable with a key that a suite of a stranger may name in `api_key_env`",
+    "api_key_env": "of a provider or judge: the name of the only variable with a key that a stranger's suite "
+    "may use, such as `ACME_API_KEY`",
 }
 """What visioneval uses of a class, for the reference."""
 _MAIN_METHODS: Mapping[str, tuple[str, ...]] = {

@@ -137,6 +137,15 @@ def samples_of(run: ModelRun, samples: int) -> int:
     return samples * config.outputs_per_call(params) * config.calls_per_sample(params)
 
 
+def cells_per_sample(suite: Suite) -> dict[str, int]:
+    """By the label of each model run of a suite: the cells of a case that one of the suite's samples has.
+
+    ``suite`` has one entry per model run.
+    """
+    runs = (ModelRun(_label(entry), entry.provider_name, getattr(entry, "params", {}), entry) for entry in suite.models)
+    return {run.label: samples_of(run, 1) for run in runs}
+
+
 def address_of(params: Mapping[str, Any]) -> str | None:
     """The URI under which Gemini can read an existing output."""
     path = params.get("path")

@@ -169,9 +169,19 @@ def test_a_label_that_was_read_with_its_amount_has_its_part_of_the_box(tmp_path:
     page = DrawnLines.on().write("Total     $48.20", (40, 100)).write("Pay", (40, 200))
     assert holds(tmp_path, page, {"left_of": ["Total", "$48.20"]}) is True
     assert holds(tmp_path, page, {"left_of": ["$48.20", "Total"]}) is False
+    close = DrawnLines.on().write("Total $48.20", (40, 100))
+    assert holds(tmp_path, close, {"left_of": ["Total", "$48.20"]}) is True
     grade = graded(tmp_path, page, {"above": ["Total", "Pay"]})
     (box,) = [line["box"] for line in grade.details["lines"] if line["text"] == "Total"]
     assert box[1][0] - box[0][0] < 0.6 * (page.readings[0].corners[1][0] - page.readings[0].corners[0][0])  # type: ignore[index]
+
+
+def test_a_line_that_is_there_very_often_is_compared_in_bounded_time(tmp_path: Path) -> None:
+    page = DrawnLines.on(size=(600, 2200))
+    for row in range(100):
+        page.write("Sale", (40, 10 + 20 * row), 14)
+    page.write("Pay", (40, 2100), 14)
+    assert holds(tmp_path, page, {"above": ["Sale", "Pay"]}) is True
 
 
 def test_a_line_over_two_rows_is_one_line(tmp_path: Path) -> None:

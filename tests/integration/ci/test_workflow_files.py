@@ -75,6 +75,6 @@ def test_the_tools_find_mistakes(tmp_path: Path) -> None:
     copy = tmp_path / ".github" / "workflows" / "visioneval.yml"
     copy.parent.mkdir(parents=True)
     text = WORKFLOWS[Ci.github][0].read_text(encoding="utf-8")
-    copy.write_text(text.replace("{persist-credentials: false}", "{}").replace("runs-on", "runs_on"))
+    copy.write_text(text.replace("{persist-credentials: false}", "{}").replace("concurrency", "concurency"))
     assert tool("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(copy)).returncode == 1
     assert "artipacked" in tool("zizmor", "--offline", "--no-progress", str(tmp_path)).stdout

@@ -30,7 +30,7 @@ from visioneval.types import Frozen
 NOTHING = {
     *("--thumbnails", "--code-quality"),
     *("--case", "--tag", "--model", "--grader", "--limit", "--shard", "--sample", "--verdict", "--experiment", "--last"),
-    *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
+    *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--baseline", "--run-id", "--note", "--suite", "--to", "--option"),
     *("--junit", "--markdown", "--code-quality", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
     *("--redact", "--metric", "--detect", "--gate", "--like", "--allow", "--min", "--min-point", "--min-detection", "--max-false-alarm"),
 }  # fmt: skip

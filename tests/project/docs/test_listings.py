@@ -71,9 +71,16 @@ def test_every_public_function_is_listed_with_the_first_sentence_of_its_docstrin
     by_name = {cells[0]: cells[1:] for cells in rows(listings.functions())}
     assert by_name["[`await run_async(...)`](python.md#run_async)"] == [
         "Like `run`, without blocking the event loop.",
-        "`Run`",
+        "`FinishedRun`",
     ]
     assert by_name["[`load_run(...)`](python.md#load_run)"][1] == "`Run`"
+
+
+def test_a_method_is_listed_as_it_is_called_and_a_property_without_parentheses() -> None:
+    names = listings.python_names()
+    assert "\n- `await ask(prompt: str, " in names
+    assert "\n- `show(case: str)`: One case in full" in names
+    assert "\n- `records`: One record per cell" in names
 
 
 def test_every_error_that_a_function_raises_is_listed() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 
 def uncommented(text: str, start: str) -> str:

@@ -15,7 +15,7 @@ from visioneval.installation import suite_folders
 from visioneval.settings import SUITE_FILE
 from visioneval.suite.model import json_schema
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("measured_once")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 
 NEEDS_NO_KEY = ("editing", "gecko_offline", "generation", "quickstart", "videos")

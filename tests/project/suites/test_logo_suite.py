@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from visioneval import Record, Verdict, read_info, read_records
 from visioneval.cli import app
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 SOURCE = Path(__file__).parents[3] / "suites" / "logo_edits"
 PROMPT_PATTERNS = {

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 ROOT = Path(__file__).parents[3]
 _BLOCK = re.compile(
@@ -122,7 +122,7 @@ def test_each_section_of_the_readme_is_tested() -> None:
 
 @pytest.mark.parametrize("title", README)
 def test_a_section_of_the_readme_runs_alone_on_what_it_builds_on(
-    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None
+    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sections = readme_sections()
@@ -146,7 +146,7 @@ def test_the_readme_is_short() -> None:
     assert len(text.split()) <= 1100
 
 
-def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured_once: None) -> None:
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ran = run_page((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), tmp_path)
     assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}
@@ -174,9 +174,9 @@ WITH_MODELS = ("from_promptfoo", "real_model")
 HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "buckets": [("run", 0), ("show", 0), ("run", 0), ("compare", 0), ("run", 0), ("run", 0), ("merge", 0)],
     "claims": [("init", 0), ("run", 0), ("show", 0), ("questions", 0), ("run", 0)],
-    "copy_ocr_cannot_read": [("run", 3), ("validate", 0), ("grade", 0)],
+    "copy_ocr_cannot_read": [("run", 3), ("grade", 0)],
     "cost": [("plan", 0), ("run", 3), ("run", 0), ("show", 0)],
-    "dataset": [("validate", 0), ("run", 0), ("run", 0)],
+    "dataset": [("validate", 0), ("run", 0)],
     "from_promptfoo": [("validate", 0), ("run", 0)],
     "gitlab": [("init", 0)],
     "install": [("init", 0), ("run", 0)],
@@ -186,7 +186,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "nightly": [("init", 0), ("run", 0), ("baseline", 0), ("run", 0), ("baseline", 2)],
     "probe_graders": [("init", 0), ("run", 0), ("probe", 0), ("probe", 0), ("probe", 1)],
     "prompts": [("run", 0), ("compare", 0), ("plan", 0)],
-    "published_questions": [("validate", 0), ("run", 0), ("show", 0)],
+    "published_questions": [("run", 0), ("show", 0)],
     "pull_request": [
         *[("init", 0), ("init", 0), ("run", 0), ("baseline", 0)],
         *[("run", 1), ("compare", 1), ("run", 0), ("compare", 0)],
@@ -223,7 +223,7 @@ def test_each_how_to_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in HOW_TOS if name not in ("buckets", "local_model", *WITH_MODELS)])
-def test_a_how_to_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reduced_readings: None) -> None:
+def test_a_how_to_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert run_page(how_to(name), tmp_path) == HOW_TOS[name]

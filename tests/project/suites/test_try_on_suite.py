@@ -16,7 +16,7 @@ from visioneval.cli import app
 
 SUITES = Path(__file__).parents[3] / "suites"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("session_measures")]
 
 
 COMMERCE = {"rain_jacket_shop", "rugby_shirt_shop"}

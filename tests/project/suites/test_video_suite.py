@@ -22,7 +22,7 @@ SUITES = Path(__file__).parents[3] / "suites"
 if TYPE_CHECKING:
     from browser import OpenPage
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 MODELS = [f"mock,flaw={flaw}" for flaw in ("none", "typo", "frozen", "flicker", "short")]
 CASES = ("opening", "hills")
 

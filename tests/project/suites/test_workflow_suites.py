@@ -19,7 +19,7 @@ from visioneval.cli import app
 
 SUITES = Path(__file__).parents[3] / "suites"
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 CELLS = {"ui_mockups": 40, "marketing": 45}
 READ = ["“Steep & Sip”", "Oct 3–5 • 10 am–6 pm", "Save 15% + free refills!"]  # noqa: RUF001 - the copy itself

@@ -21,7 +21,7 @@ from visioneval.suite.case import rendered
 
 SUITES = Path(__file__).parents[3] / "suites"
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reduced_readings", "session_measures")]
 
 WORKFLOWS = ("ui_mockups", "marketing", "try_on", "logo_edits")
 CASES = [(name, case) for name in WORKFLOWS for case in shipped_suite(name).cases]

@@ -150,6 +150,20 @@ def test_a_resumed_run_continues_on_another_machine(runner: SuiteRunner, runs: s
     assert {record.cell for record in resumed.records} > before
 
 
+def test_further_samples_of_a_stopped_run_continue_on_another_machine(
+    runner: SuiteRunner, runs: str, machines: Machines
+) -> None:
+    runner.write(gates=["pass_rate >= 0.5"])
+    assert run(runner, runs, "--until-decided", "--max-samples", "4", "--budget", "0.175").exit_code == 3
+    machines.use("b")
+    assert runner("run", "--resume", "r", "--runs", runs).exit_code == 0
+    machines.use("c")
+    resumed = ve.load_run("r", runs=runs)
+    until = resumed.info.until_decided
+    assert until is not None
+    assert (len(resumed.records), until.gates[0].outcome, resumed.exit_code) == (4, "decided", 0)
+
+
 def test_cells_that_left_the_suite_leave_the_run_on_every_machine(
     runner: SuiteRunner, stored: str, machines: Machines
 ) -> None:

@@ -85,10 +85,13 @@ def recordings() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)  # type: ignore[misc]
 
 
-def record(folder: Path) -> int:
-    """Makes the readings of a session the recorded ones; returns how many there are."""
-    lines = [f"{path.name} {path.read_text(encoding='utf-8')}\n" for path in sorted(folder.iterdir())]
-    write_whole(RECORDINGS, "".join(lines).encode())
+def record(folder: Path, *, anew: bool) -> int:
+    """Makes the readings of a session the recorded ones, or adds them to these; returns how many there are."""
+    lines = {path.name: f"{path.name} {path.read_text(encoding='utf-8')}\n" for path in folder.iterdir()}
+    if not anew and RECORDINGS.is_file():
+        recorded = RECORDINGS.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = {line.partition(" ")[0]: line for line in recorded} | lines
+    write_whole(RECORDINGS, "".join(lines[name] for name in sorted(lines)).encode())
     return len(lines)
 
 

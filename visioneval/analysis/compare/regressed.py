@@ -52,7 +52,7 @@ from visioneval.analysis.stats.variance import NO_NOISE, RunNoise, detectable_wi
 from visioneval.errors import count_of
 from visioneval.rules import is_true, show_beside
 from visioneval.settings import MAX_CONFIRM
-from visioneval.suite.filters import chain_of
+from visioneval.suite.filters import chain_of, show_size, turns_of
 from visioneval.types import Verdict
 
 FIRST_STEP, SECOND_STEP = 0.005, 0.02
@@ -126,19 +126,27 @@ def undecided(comparison: Comparison) -> str:
     can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
     if can_show and rate.b >= rate.a / 2:
         return ""
-    samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
+    sampled = [case.key for case in sampled_cases(comparison)]
+    turns = Counter((chain_of(test_id), label) for test_id, label in sampled)
+    labels = {label for _, label in sampled}
+    each = round(sum(case.counts.b for case in comparison.cases) / len(sampled))
+    runs = f" x {count_of(len(labels), 'model run')}" if len(labels) > 1 else ""
+    size = show_size(rate.n_cases, turns_of({test_id for test_id, _ in sampled}), each) + runs
     what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
 
     def decides(new: int) -> bool:
-        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
+        counts = [
+            case.counts._replace(b=case.counts.b + new * turns[case.test_id, case.model_label])
+            for case in comparison.cases
+        ]
         return lowest_worse_p(counts, comparison.noise) < SECOND_STEP
 
     # the fewest new samples of each case with which the loss of everything would show
     needed = next(filter(decides, range(1, MAX_CONFIRM + 1)), None) if can_be_sampled(comparison) else None
-    cure = f"--confirm {needed} would" if needed else "more cases would"
+    cure = f"{count_of(needed, 'new sample')} of each in B (--confirm {needed})" if needed else "more cases"
     if can_show:
-        return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
-    return f"{what}; {samples} cannot show it at 5 %: {cure}"
+        return f"{what}, more than half of those that passed; {size} leave room for chance at 5 %: {cure} would decide"
+    return f"{what}; {size} cannot show it at 5 %: {cure} would"
 
 
 def can_show_regression(samples: Sequence[int]) -> bool:

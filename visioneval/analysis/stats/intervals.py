@@ -22,6 +22,8 @@ CaseSums = Sequence[tuple[float, int]]
 """The sum of the values of each case, and their number, which is at least 1."""
 Groups = Mapping[Any, Sequence[float]]
 """The values of each case, of which there is at least one. The same key on two sides is a case that both share."""
+LEVEL = 0.975
+"""The confidence of each bound of an interval at 95 %."""
 _PRIOR_CASES = 4
 """Chosen by simulation: with fewer, rates near 1 of cases that fail as a whole are covered too seldom."""
 _NOISE = 1e-24
@@ -51,7 +53,7 @@ def auroc(above: Sequence[float], below: Sequence[float]) -> float:
     return wins / (len(above) * len(below))
 
 
-def rate_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
+def rate_interval(cases: CaseSums, ties: int = 0, level: float = LEVEL) -> Interval | None:
     """The interval of a rate, the mean of values that are 0 or 1, or 0.5 for each of ``ties``.
 
     Wilson's interval with the effective number of cells, which follows from the variance between cases, and the t
@@ -69,19 +71,19 @@ def rate_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
         return None
     cells = sum(count for _, count in cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
-    effective = effective_number(cases, ties)
+    effective = effective_number(cases, ties, level)
     return _wilson(rate, effective)
 
 
-def effective_number(cases: CaseSums, ties: int = 0) -> float:
+def effective_number(cases: CaseSums, ties: int = 0, level: float = LEVEL) -> float:
     """The number of independent cells that would show a rate as well as these cells do, as in ``rate_interval``.
 
-    Counts fewer for the t quantile instead of the normal one.
+    Counts fewer for the t quantile instead of the normal one, and for a higher level.
     """
     number, cells = len(cases), sum(count for _, count in cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
     if number == 1 or rate in (0, 1) or (cells == number and not ties):
-        return float(number)
+        return _adjusted(float(number), NormalDist().inv_cdf(level))
     independent = (rate - ties / (4 * cells) - rate * rate) / cells
     whole_cases = independent * sum(count * count for _, count in cases) / cells
     measured = max(independent, _variance_of_ratio(cases, rate))
@@ -89,10 +91,12 @@ def effective_number(cases: CaseSums, ties: int = 0) -> float:
     shrunk = (rare * min(measured, whole_cases) + _PRIOR_CASES * whole_cases) / (rare + _PRIOR_CASES)
     variance = max(measured, shrunk) if cells > number else measured
     effective = rate * (1 - rate) / variance if variance > _NOISE else float(cells)
-    return _adjusted(effective, t_quantile(0.975, _freedom(cases)))
+    return _adjusted(effective, t_quantile(level, _freedom(cases)))
 
 
-def mean_interval(cases: CaseSums, bounds: tuple[float | None, float | None] = (None, None)) -> Interval | None:
+def mean_interval(
+    cases: CaseSums, bounds: tuple[float | None, float | None] = (None, None), level: float = LEVEL
+) -> Interval | None:
     """The interval of the mean of all values, from the variance between cases.
 
     With both ``bounds``, Wilson's interval of the mean as a share of the range, with the effective number of cases and
@@ -107,18 +111,18 @@ def mean_interval(cases: CaseSums, bounds: tuple[float | None, float | None] = (
     """
     low, high = bounds
     if low is not None and high is not None and low < high and cases:
-        return _bounded_mean_interval(cases, low, high)
+        return _bounded_mean_interval(cases, low, high, level)
     if len(cases) < 2:
         return None
     mean = fsum(total for total, _ in cases) / sum(count for _, count in cases)
     variance = _variance_of_ratio(cases, mean)
     if variance <= _NOISE * mean * mean:
         return None
-    half = t_quantile(0.975, _freedom(cases)) * sqrt(variance)
+    half = t_quantile(level, _freedom(cases)) * sqrt(variance)
     return _clipped(mean, half, bounds)
 
 
-def _bounded_mean_interval(cases: CaseSums, low: float, high: float) -> Interval:
+def _bounded_mean_interval(cases: CaseSums, low: float, high: float, level: float) -> Interval:
     number, cells = equal_cases(cases), sum(count for _, count in cases)
     shares = [((total - low * count) / (high - low), count) for total, count in cases]
     pseudo = cells / number
@@ -127,7 +131,7 @@ def _bounded_mean_interval(cases: CaseSums, low: float, high: float) -> Interval
     squares += pseudo**2 * (mean**2 + (1 - mean) ** 2) / 2
     variance = (number + 1) / number * squares / (cells + pseudo) ** 2
     share = min(1.0, max(0.0, fsum(total for total, _ in shares) / cells))
-    quantile = t_quantile(0.975, _freedom(cases))
+    quantile = t_quantile(level, _freedom(cases))
     interval = _wilson(mean, mean * (1 - mean) / variance, quantile)
     lowest, highest = min(interval.low, share), max(interval.high, share)
     return Interval(low + (high - low) * lowest, low + (high - low) * highest)

@@ -18,7 +18,9 @@ from visioneval.analysis.stats.basic import ends
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.variance import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
+from visioneval.errors import count_of
 from visioneval.records.model import CellError, Record, RunInfo, suite_order
+from visioneval.records.until import SampledGate
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate, parse_rule, show_failed
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import any_glob
@@ -26,7 +28,7 @@ from visioneval.suite.metrics import counter_examples, image_cases
 from visioneval.suite.metrics import left_out as left_out_of_means
 from visioneval.suite.model import Suite
 from visioneval.suite.rules import GateRule
-from visioneval.suite.runs import RunCoverage
+from visioneval.suite.runs import RunCoverage, cells_per_sample
 from visioneval.types import Frozen, Metric, Score, Status, Verdict
 
 GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
@@ -57,6 +59,8 @@ class GateFinding(Frozen):
     """
     n: int
     """The measured cells."""
+    samples: int | None = None
+    """With ``--until-decided``: the samples of each case that count."""
     errors: int
     """The errors in its scope."""
     unmeasured: int = 0
@@ -65,6 +69,8 @@ class GateFinding(Frozen):
     """Whether these are too many: the gate does not pass, and the run exits 3."""
     note: str = ""
     """A sentence about them."""
+    sampling: str = ""
+    """With ``--until-decided``: whether samples decided it."""
     state: GateState
     """``deferred``: ``merge`` evaluates it, as the run is a shard."""
 
@@ -120,9 +126,11 @@ class GateAccumulator:
     its value is the weighted mean of the values of the tags.
     """
 
-    def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics) -> None:
-        """Starts without cells. ``due`` is shared by all gates of the run."""
-        self._entry, self._info, self._due = entry, info, due
+    def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics, sampled: SampledGate | None = None) -> None:
+        """Starts without cells. ``due`` is shared by all gates of the run, and ``sampled`` limits the samples."""
+        self._entry, self._info, self._due, self._sampled = entry, info, due, sampled
+        of_sample = {} if sampled is None else cells_per_sample(info.suite)
+        self._cells = {label: number * sampled.samples for label, number in of_sample.items()} if sampled else {}
         self._gate = gate = parse_gate(entry.rule)
         suite, is_separation = info.selected_suite, gate.fn == "separation"
         self._counter = counter_examples(suite) if is_separation else frozenset[str]()
@@ -150,12 +158,17 @@ class GateAccumulator:
             return
         value = _cell_value(self._gate, cell)
         if value is not None:
-            self._groups[group].add(value, case_of(self._images.get(cell.test_id, cell.test_id)))
-            if not self._gate.is_about_errors:
-                self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
+            self._count(cell, group, value)
         self._unmeasured[group] += self._is_left_out(cell)
 
+    def _count(self, cell: Record, group: str, value: float) -> None:
+        self._groups[group].add(value, case_of(self._images.get(cell.test_id, cell.test_id)))
+        if not self._gate.is_about_errors:
+            self._samples[group].add(value, intern(f"{cell.model_label} {cell.test_id}"))
+
     def _covers(self, cell: Record) -> bool:
+        if self._cells and cell.sample_index >= self._cells.get(cell.model_label, cell.sample_index + 1):
+            return False
         in_scope = self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
         return in_scope and cell.test_id not in self._without
 
@@ -183,7 +196,7 @@ class GateAccumulator:
         metric = self._info.metrics.get(self._gate.metric or "")
         low, high = self._limits(metric)
         left_out, worst_group = self._left_out()
-        state = self._state(value, n, low if self._gate.is_minimum else high)
+        state, why = self._sampled_state(self._state(value, n, low if self._gate.is_minimum else high))
         is_decided = state in ("passed", "failed", "cannot_tell")
         is_unreliable = is_decided and worst_group.is_too_much(self._granted)
         samples = [(share, list(self._samples[name].by_case().values())) for name, share in self._shares.items()]
@@ -198,10 +211,12 @@ class GateAccumulator:
             if value is None or not is_decided or _is_fixed(self._info)
             else repeat_fails(self._gate, value, samples, is_rate=(metric or RATE).type == "bool"),
             n=n,
+            samples=self._sampled and self._sampled.samples,
             errors=self._errors,
             unmeasured=left_out.unmeasured,
             is_unreliable=is_unreliable,
             note=(worst_group if is_unreliable else left_out).sentence("cell", self._granted),
+            sampling=why,
             state="unmeasured" if is_unreliable and state == "passed" else state,
         )
 
@@ -218,6 +233,25 @@ class GateAccumulator:
             return "failed"
         is_sure = self._entry.decide == "value" or gate_passes(self._gate, bound)
         return "passed" if is_sure else "cannot_tell"
+
+    def _sampled_state(self, state: GateState) -> tuple[GateState, str]:
+        """The state of a gate that samples should decide, and what they did. An open gate cannot tell."""
+        sampled, until = self._sampled, self._info.until_decided
+        if sampled is None or until is None or state not in ("passed", "failed", "cannot_tell"):
+            return state, ""
+        number, is_bound = count_of(sampled.samples, "sample"), self._entry.decide == "bound"
+        match sampled.outcome:
+            case "decided":
+                return state, f"decided with {number} of each case"
+            case "undecided" if is_bound:
+                return ("failed" if state == "failed" else "cannot_tell"), f"not decided with {number} of each case"
+            case "undecided":
+                return state, f"not decided with {number} of each case, so their value counts"
+            case "between_cases":
+                return "cannot_tell", "its cases differ too much: more cases can decide it, not more samples"
+            case "open":
+                return "cannot_tell", f"not decided with {number} of each case, of at most {until.max_samples}"
+        return state, ""
 
     def _left_out(self) -> tuple[LeftOut, LeftOut]:
         """What is left out of all cells, and of the group that lacks most: each side, or each weighted tag, counts."""
@@ -384,7 +418,7 @@ class FailingCells:
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    """The reason of a metric, else of its grader, else of the grader's other metrics, else the judge's question."""
     reason = cell.reasons.get(metric)
     if reason or case is None:
         return reason or ""
@@ -392,5 +426,16 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
         metrics = grader.metrics(case)
         if metric in metrics:
             parts = (cell.reasons.get(name) for name in metrics)
-            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+            recorded = cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+            return recorded or question_of(metric, cell, case, suite)
+    return ""
+
+
+def question_of(metric: str, cell: Record, case: TestCase, suite: Suite) -> str:
+    """The question of a judge that gave no reason for any metric of the grader; empty if it gave one, or was none."""
+    for grader in suite.graders:
+        metrics = grader.metrics(case)
+        if metric in metrics and not any(cell.reasons.get(name) for name in (grader.key, *metrics)):
+            question = grader.label_questions.get(metric)
+            return question.ask if question else ""
     return ""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +48,7 @@ from visioneval.analysis.summary.judges import (
     read_pair_cards,
 )
 from visioneval.analysis.summary.same_question import SameQuestion, SameQuestions
+from visioneval.analysis.summary.until import sampled_gates
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
 from visioneval.records.between_cells import CaseDiversity, read_diversity
@@ -160,6 +161,17 @@ def unmeasured_groups(findings: Iterable[DiversityFinding]) -> int:
     return sum(finding.failed for finding in findings if not finding.is_optional)
 
 
+class SamplesFinding(Frozen):
+    """The cells of a run with ``--until-decided``, and those that it would have with a fixed number of samples."""
+
+    cells: int
+    """Its cells."""
+    max_samples: int
+    """The most samples of a case."""
+    most_cells: int
+    """The cells with so many samples of every case."""
+
+
 ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
 
@@ -226,6 +238,8 @@ class Summary(Frozen):
     """How many more cells have an alignment."""
     gates: tuple[GateFinding, ...]
     """The gates."""
+    until_decided: SamplesFinding | None = None
+    """With ``--until-decided``: what it saved against a fixed number of samples."""
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
     never_asked: tuple[NeverAsked, ...] = ()
@@ -279,7 +293,8 @@ def summarize(
         partial(Model, without, words), {str(entry.label): Model(without, words) for entry in suite.models}
     )
     tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
-    gate_counters = [GateAccumulator(entry, info, due) for entry in gates_of(info.suite)]
+    entries, sampled = gates_of(info.suite), sampled_gates(info)
+    gate_counters = [GateAccumulator(entry, info, due, of) for entry, of in zip_longest(entries, sampled)]
     failing = FailingCells(info, gate_counters)
     disagreements, reroutings = Disagreements(suite), Reroutings(info)
     separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
@@ -352,6 +367,7 @@ def summarize(
         alignments=alignments.result(),
         alignments_left_out=alignments.left_out,
         gates=gates,
+        until_decided=_samples_finding(info, counts.cells),
         optional_unmeasured=dict(optional_unmeasured),
         never_asked=never_asked,
         panels=panels.result(),
@@ -372,6 +388,13 @@ def summarize(
             never_asked=bool(never_asked),
         ),
     )
+
+
+def _samples_finding(info: RunInfo, cells: int) -> SamplesFinding | None:
+    until = info.until_decided
+    if until is None or not info.samples_itself:
+        return None
+    return SamplesFinding(cells=cells, max_samples=until.max_samples, most_cells=until.most_cells)
 
 
 class _Counter(Protocol):

@@ -6,6 +6,7 @@ in "Total $48.20", gets its part of the box, by the widths of usual letters. So 
 
 from __future__ import annotations
 
+import asyncio
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from visioneval.suite.case import ExpectText
 MARGIN = 0.17
 """The margin of a box above and below its letters, as a share of its height, and ``SIDE_MARGIN`` beside them."""
 SIDE_MARGIN = 0.13
+MAX_PLACES = 30
+"""The most places of a line that are looked at."""
 _RUNS_UP = 1.5
 """A box of several letters that is this many times as high as wide is a line that runs up or down."""
 _NARROW, _WIDE = frozenset("iljtfrI.,:;!|'()[] "), frozenset("mwMW@%—")
@@ -100,7 +103,9 @@ async def find_lines(context: GradingContext, config: LinesGrader, expected: Exp
         raise GraderError("this grader looks at images only, but the output is a video")
     reader = Text(TextGrader(type="text", key=config.key, min_confidence=config.min_confidence))
     _, text, comparison = await reader.read(context, expected)
-    return found_lines(text.readings, expected, comparison, config.min_confidence, text.tool_versions)
+    return await asyncio.to_thread(
+        found_lines, text.readings, expected, comparison, config.min_confidence, text.tool_versions
+    )
 
 
 def found_lines(
@@ -145,7 +150,7 @@ def _matches(page: Page, line: str, assigned: Sequence[CopyPair]) -> list[Match]
                 found.append(match)
             taken |= characters
     alone = [match for match in found if not _has_other_letters(page, match)]
-    return alone or found
+    return (alone or found)[:MAX_PLACES]
 
 
 def _has_other_letters(page: Page, match: Match) -> bool:

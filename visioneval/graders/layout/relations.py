@@ -105,7 +105,8 @@ def _left_of(a: Place, b: Place) -> Answer:
         return False, "A is right of B"
     if shared >= _TOGETHER:
         return False, "A and B are not side by side"
-    if shared <= _APART and max(a.slack, b.slack) <= b.left - a.right + _APART * min(a.width, b.width):
+    slack = 0.0 if a.readings & b.readings else max(a.slack, b.slack)  # the order of one reading's parts is sure
+    if shared <= _APART and slack <= b.left - a.right + _APART * min(a.width, b.width):
         return True, ""
     return None, "A and B overlap, so that neither is clearly left of the other"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import TestCase
+from visioneval.suite.case import TestCase, YesNo
 from visioneval.suite.entries.graders import (
     AMOUNT_DOWN,
     SAMPLES,
@@ -50,7 +50,7 @@ class RegisteringGrader(BaseGrader):
 
 
 class LocalityGrader(RegisteringGrader):
-    """An edit that stays inside its mask."""
+    """Whether an edit stays inside its mask."""
 
     needs: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(
@@ -130,6 +130,13 @@ class LocalityGrader(RegisteringGrader):
         description="The width in pixels of a margin around the mask that may change too; 0 by default with `exact`.",
     )
 
+    except_marks: YesNo = Field(
+        default=False,
+        exclude_if=lambda is_excepted: not is_excepted,  # the default: its hash stays the same
+        description="`true`: the corner mark that Gemini sets in its outputs may be there. The reason names the box "
+        "that is left out.",
+    )
+
     @property
     def version(self) -> str:
         return "6"
@@ -182,7 +189,7 @@ class LocalityGrader(RegisteringGrader):
 
 
 class ReferenceGrader(RegisteringGrader):
-    """Similarity to a reference image."""
+    """How similar an image is to a reference image."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("", ".ssim", ".delta_e", ".worst_window", ".shift", ".magnification"), "a reference"
@@ -237,7 +244,7 @@ class ReferenceGrader(RegisteringGrader):
 
 
 class DiversityGrader(BaseGrader):
-    """How much the samples of one case on one model run differ, measured after all cells are done."""
+    """How much two or more samples of a case on one model run differ, measured after all cells are done."""
 
     kind: ClassVar[GraderKind] = SAMPLES
 

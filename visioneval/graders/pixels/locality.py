@@ -56,6 +56,7 @@ from visioneval.graders.pixels.difference import (
     place,
     worst_window,
 )
+from visioneval.graders.pixels.marks import PROVIDER, Box, filled, is_near_corner, mark_on_base
 from visioneval.graders.pixels.registration import (
     ColorSpaces,
     Registration,
@@ -98,20 +99,32 @@ class LocalityFinding:
     image_size: tuple[int, int]
     base_size: tuple[int, int]
     difference_map: bytes
+    mark: Box | None = None
+    """Where the output has a provider's mark, in pixels of the base: left out, or looked for near the worst window."""
     color_spaces: ColorSpaces = field(default=ColorSpaces("sRGB", "sRGB", are_same=True))
 
 
 @portable_opencv()
 def measure_locality(
-    base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int, redrawn: bool = False
+    base: Pixels,
+    output: Pixels,
+    editable: Mask,
+    *,
+    exact: bool,
+    dilate: int,
+    redrawn: bool = False,
+    except_marks: bool = False,
 ) -> LocalityFinding:
     """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size.
 
-    Both images are RGB or straight RGBA. With ``redrawn``, also measures whether a redraw shows the same.
+    Both images are RGB or straight RGBA. With ``redrawn``, also measures whether a redraw shows the same. With
+    ``except_marks``, a provider's mark in the output is not outside.
     """
+    mark = mark_on_base(base, output) if except_marks else None
     dilated = _dilated(editable, dilate)
-    aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
-    outside, inside = ~dilated & aligned.valid, editable & aligned.valid
+    may_change = dilated | filled(mark, editable.shape)
+    aligned = scale_to_base(base, output) if exact else align(base, output, ~may_change)
+    outside, inside = ~may_change & aligned.valid, editable & aligned.valid
     share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         unedited = aligned.base.copy()
@@ -130,6 +143,8 @@ def measure_locality(
         share, window = worst_window(changed_outside, outside)
         window = window if share else None
     marked = redraw.window if redraw else window or (isolated.window if isolated else None)
+    if not except_marks and marked and is_near_corner(marked, base.shape):
+        mark = mark_on_base(base, output)
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, marked)
     return LocalityFinding(
         changed_outside=_share(differing, outside),
@@ -148,6 +163,7 @@ def measure_locality(
         image_size=(output.shape[1], output.shape[0]),
         base_size=(base.shape[1], base.shape[0]),
         difference_map=map_png,
+        mark=mark,
     )
 
 
@@ -167,13 +183,16 @@ class Locality:
         files = {"base": base, "mask": mask, "output": output}
         redrawn = config.tolerance == "redrawn"
         options = {"exact": exact, "dilate": config.dilate, "redrawn": redrawn}
-        run = partial(_measure_files, base, mask, output, exact=exact, dilate=config.dilate, redrawn=redrawn)
+        options |= {"except_marks": True} if config.except_marks else {}
+        run = partial(_measure_files, base, mask, output, **options)
         finding = await context.measure(
             Measure("locality", files, run, LocalityFinding, options=options, tool_versions=TOOL_VERSIONS)
         )
         map_path = await asyncio.to_thread(context.save, f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding, config)
         passed: Score = False if failures else None if unmeasured else True
+        if finding.mark and config.except_marks:
+            failures.append(f"{PROVIDER}'s corner mark {place(finding.mark)} was left out")
         return Grade(
             scores=_scores(config, passed, finding),
             reasons={config.key: "; ".join(failures)} if failures else {},
@@ -183,16 +202,17 @@ class Locality:
         )
 
 
-def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int, redrawn: bool) -> LocalityFinding:
+def _measure_files(base: Path, mask: Path, output: Path, **options: Any) -> LocalityFinding:
     """Measures the files of an edit. Raises ``GraderError`` if one does not decode, or the mask does not fit."""
     with room_for(base, mask, output):
+        exact = options["exact"]
         base_pixels = read_pixels(base, as_stored=exact)
         with decoded(mask):
             editable = np.asarray(load_mask(mask)) > 0
         if editable.shape != base_pixels.shape[:2]:
             raise GraderError(f"the mask {mask} is {_size(editable)}, the base image {base} is {_size(base_pixels)}")
         pixels = read_pixels(output, as_stored=exact)
-        finding = measure_locality(base_pixels, pixels, editable, exact=exact, dilate=dilate, redrawn=redrawn)
+        finding = measure_locality(base_pixels, pixels, editable, **options)
         return replace(finding, color_spaces=read_color_spaces(base, output))
 
 
@@ -239,7 +259,10 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     outside = outside_failure(finding, config)
     if outside is not None:
         noted = None if config.tolerance == "exact" else colors
-        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside), noted])))
+        hint = None
+        if finding.mark and not config.except_marks:
+            hint = f"{PROVIDER}'s corner mark is {place(finding.mark)}: 'except_marks: true' leaves it out"
+        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside), noted, hint])))
     failures += finding.registration.failures(config, finding.base_size)
     sharpness = finding.sharpness_outside
     if sharpness is not None and sharpness < config.min_sharpness_outside:
@@ -350,6 +373,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "window": as_box(finding.window),
         "isolated_window": as_box(finding.isolated.window if finding.isolated else None),
         "limits": {name: getattr(config, name) for name in limits},
+        **({"corner_mark": as_box(finding.mark)} if finding.mark else {}),
         **({"redraw_window": as_box(redraw.window), "redraw_sharpness": redraw.sharpness} if redraw else {}),
         "difference_map": map_path,
     }

@@ -51,6 +51,11 @@ class PublishedRunWriter(RunWriter):
         """Also sends it, or leaves that to the background. Raises ``LostClaimError``."""
         self.publisher.try_to_send()
 
+    def update(self, info: RunInfo) -> None:
+        """Also sends it."""
+        super().update(info)
+        self.publisher.send_document("run.json")
+
     def finish(
         self, state: RunState, ended_at: str, *, stopped_by: StoppedBy | None = None, reused_since: str | None = None
     ) -> RunInfo:

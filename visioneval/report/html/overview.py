@@ -143,14 +143,15 @@ def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str
         # a bar for each step of a short scale of integers
         is_short = float(high - low).is_integer() and 2 <= high - low < BINS
         bins = int(high - low) + 1 if is_short and all((value - low).is_integer() for value in measured) else BINS
+        is_good = metric.better == "higher"
         for model in summary.models:
             if metric.type == "bool":
                 found = model.metrics.get(name)
                 if found is not None and found.value is not None:
-                    plots[name, model.label] = Share(found.value)
+                    plots[name, model.label] = Share(found.value, is_good)
             elif values[model.label]:
                 ends = (f"{low:.3g}", f"{high:.3g}")
-                plots[name, model.label] = Bars(histogram(values[model.label], low, high, bins), ends)
+                plots[name, model.label] = Bars(histogram(values[model.label], low, high, bins), ends, is_good)
     return plots
 
 

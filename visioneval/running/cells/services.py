@@ -220,6 +220,8 @@ class Listener:
     say: Callable[[str], None] = print
     debug: Callable[[BaseException], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
+    planned: Callable[[int], None] = lambda _: None
+    """Receives the number of further cells."""
     started: Callable[[Interrupt], None] = lambda _: None
     """Receives a function that interrupts the run from any thread, as Ctrl-C does."""
 

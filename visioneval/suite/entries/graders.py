@@ -341,7 +341,7 @@ class ShowingGrader(BaseGrader, PanelOptions, ShowOptions):
 
 
 class CustomGrader(CustomEntry, BaseGrader, PanelOptions):
-    """A grader class of an installed plug-in, or ``my_package.module:Class``."""
+    """What your own class measures: ``my_package.module:Class``, or one of an installed plug-in."""
 
     group: ClassVar[str] = "visioneval.graders"
     name_key: ClassVar[str] = "type"

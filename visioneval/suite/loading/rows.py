@@ -17,6 +17,7 @@ from visioneval.suite.loading.cells import cell_data
 from visioneval.suite.messages import format_value
 
 KEY, VALUE, NUMBER = "_key", "_value", "_row"
+"""Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""
 SOURCES: Mapping[str, str] = {
     "caption": "the column of this name, else a path",
     "objects[0].name": "a path into objects and lists, also in JSON inside text",
@@ -27,7 +28,6 @@ SOURCES: Mapping[str, str] = {
     NUMBER: "the number of the row, from 1",
 }
 """What the source of a key can be, for the reference, by an example."""
-"""Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""
 
 _PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[(?:\*|[0-9]{1,6})\])*")
 _STEP = re.compile(r"\[(\*|[0-9]+)\]|([^.\[\]]+)")

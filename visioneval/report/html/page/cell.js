@@ -130,14 +130,14 @@ function scoreTable({ record, broken, exact }) {
     el("tbody", {}, rows)));
 }
 
-/** The position of a score in the range of its metric. */
+/** The position of a score in the range of its metric: gray where a longer bar is no better. */
 function scoreBar(name, score) {
   const metric = report.index.metrics[name];
   const [low, high] = metric?.range || [];
   if (typeof score !== "number" || typeof low !== "number" || typeof high !== "number" || high <= low) return null;
   const share = Math.min(1, Math.max(0, (score - low) / (high - low)));
   return svg("svg", { class: "plot share", viewBox: "0 0 64 6", width: 64, height: 6, "aria-hidden": "true" },
-    svg("rect", { class: "rest", width: 64, height: 6 }), svg("rect", { class: "bar", width: Math.max(1, share * 64), height: 6 }));
+    svg("rect", { class: "rest", width: 64, height: 6 }), svg("rect", { class: metric.better === "higher" ? "bar" : "bar neutral", width: Math.max(1, share * 64), height: 6 }));
 }
 
 function requestFacts(detail) {
