@@ -213,12 +213,11 @@ def with_interval(
 def _ends(low: float | None, high: float | None, beside: float) -> str:
     """``[0.004, 0.950]``: limits with the digits that show their sides of another number, as many for both."""
     limits = [limit for limit in (low, high) if limit is not None]
-    if any(abs(limit) > 1 for limit in limits):
-        texts = iter([_bound(limit, beside, 2) for limit in limits])
-    else:
-        decimals = max(len(_bound(limit, beside, 2).partition(".")[2]) for limit in limits)
-        texts = iter([_bound(limit, beside, decimals) for limit in limits])
-    return f"[{', '.join('no limit' if limit is None else next(texts) for limit in (low, high))}]"
+    decimals = 2
+    if all(abs(limit) <= 1 for limit in limits):
+        decimals = max(len(_bound(limit, beside, decimals).partition(".")[2]) for limit in limits)
+    texts = ("no limit" if limit is None else _bound(limit, beside, decimals) for limit in (low, high))
+    return f"[{', '.join(texts)}]"
 
 
 def _bound(value: float, beside: float, decimals: int) -> str:
