@@ -129,7 +129,14 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
 
 
 def drift_section(drift: Drift, a: Side) -> Section:
-    """The last runs of an experiment: each beside A, what the runs up to it say together, and what is not compared."""
+    """The last runs of an experiment: each beside A, what the runs up to it say together, and what is not compared.
+
+    The columns:
+
+    - `B - A [95%]`: the difference of that run's pass rate
+    - `together (runs)`: that of the run and those before it, up to `--last`, and their number
+    - `p`: one-sided, that these runs are worse by chance; `DRIFT` below the limit under the table
+    """
     columns = [
         Column("date"),
         Column("run", min_width=8),

@@ -47,6 +47,14 @@ _ROUNDING = 1e-12
 """A difference of rates below this comes from rounding."""
 _NOTHING = "no cell that A has a verdict of is compared: the others are flaky, or graded in another way"
 DriftState = Literal["passed", "failed", "unmeasured", "cannot_tell"]
+"""What the gate ``drift`` says of the last runs:
+
+- ``passed``: The runs up to the newest show no drift. Exit code 0.
+- ``failed``: They show one. Exit code 1.
+- ``unmeasured``: The newest run, or half of the last ones, are left out; or only another suite still runs. Exit code 3.
+- ``cannot_tell``: No outcome of so few cases and runs could show a drift. Exit code 3; `--allow cannot-tell` makes it
+  `passed`.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from visioneval.analysis.stats.intervals import Limits, quantile, quantile_inter
 from visioneval.analysis.stats.variance import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
 from visioneval.errors import count_of
-from visioneval.records.model import CellError, Record, RunInfo, SampledGate, suite_order
+from visioneval.records.model import CellError, Record, RunInfo, suite_order
+from visioneval.records.until import SampledGate
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate, parse_rule, show_failed, show_score
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import any_glob
