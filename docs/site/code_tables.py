@@ -22,6 +22,7 @@ from visioneval.analysis.stats import (
     variance,
 )
 from visioneval.analysis.summary.until import decide_gates
+from visioneval.export import tracked
 from visioneval.graders.layout import contrast
 from visioneval.plugins import GRADERS, config_of
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS
@@ -159,6 +160,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "regressed": lambda: listed(("what", "test, and its level"), regressed),
     "baselines of several runs": lambda: listed(("what", "with several runs"), baseline_runs),
     "what contrast measures": lambda: listed(("what", "how it is measured"), contrast),
+    "what trackers get": lambda: listed(("entry", "gets"), tracked),
     "columns of drift": lambda: listed(("column", "meaning"), drift_section),
 }
 """By the name that a page's block has."""
