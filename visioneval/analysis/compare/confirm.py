@@ -246,7 +246,7 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
         ("not measured", [case for case in unjudged if not case.a_decided]),
     )
     is_run_named = len({case.model_label for case in cases}) > 1
-    message = f"{len(broken)} of {judged} cases tagged must_pass broke"
+    message = f"{len(broken)} of {count_of(judged, 'case')} tagged must_pass broke"
     message += f": {_with_samples(broken, is_run_named=is_run_named)}" if broken else ""
     for text, some in parts:
         message += f"; {len(some)} {text}: {_with_samples(some, is_run_named=is_run_named)}" if some else ""
