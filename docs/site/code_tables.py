@@ -24,6 +24,7 @@ from visioneval.analysis.stats import (
 from visioneval.analysis.summary.until import decide_gates
 from visioneval.export import tracked
 from visioneval.graders.layout import contrast
+from visioneval.graders.text import alphabet
 from visioneval.plugins import GRADERS, config_of
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.questions import CROWD, JUDGES, ImageLimits
@@ -161,6 +162,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "baselines of several runs": lambda: listed(("what", "with several runs"), baseline_runs),
     "what contrast measures": lambda: listed(("what", "how it is measured"), contrast),
     "what trackers get": lambda: listed(("entry", "gets"), tracked),
+    "lines that OCR cannot read": lambda: listed(("line", "result"), alphabet),
     "columns of drift": lambda: listed(("column", "meaning"), drift_section),
 }
 """By the name that a page's block has."""
