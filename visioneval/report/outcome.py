@@ -231,7 +231,8 @@ def failing_cells(summary: Summary) -> Section:
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
     if not rows:
         return Section("", about=[title])
-    columns = [Column("verdict"), *texts("case [sample]", "model run"), Column("why", min_width=24)]
+    heading = "case [sample]" if has_samples else "case"
+    columns = [Column("verdict"), *texts(heading, "model run"), Column("why", min_width=24)]
     more = counts.not_passed - len(rows)
     notes = [f"... and {more:,} more, which come later in the suite"] if more > 0 else []
     return Section(f"{title}, the worst first", columns, rows, notes)
