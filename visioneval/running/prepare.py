@@ -15,12 +15,13 @@ from visioneval.analysis.redaction import check_redact
 from visioneval.errors import SuiteError, UsageError
 from visioneval.installation import has_extra, needs
 from visioneval.media.video import can_read_videos
-from visioneval.records.model import RunInfo, UntilDecided, read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import writing_ended
 from visioneval.records.reader import read_records
 from visioneval.records.runs import resume_command
 from visioneval.records.stores.lookup import display_name, fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
+from visioneval.records.until import UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session
 from visioneval.running.cells.services import Components, build_components
@@ -309,7 +310,7 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
 
 
 def graded_samples(source: RunInfo, plan: Plan) -> UntilDecided | None:
-    """The samples of a run of ``grade``, which decides no gate by them: those that its source has."""
+    """The samples of a run of ``grade``: those that its source has. What they decide is known at its end."""
     if source.until_decided is None:
         return None
     return source.until_decided.model_copy(update={"gates": (), "baseline": None, "most_cells": plan.cells})

@@ -28,7 +28,8 @@ from visioneval.analysis.stats.intervals import LEVEL, weighted_interval
 from visioneval.analysis.stats.sequential import MAX_CHANGE, chance_of_change, is_above
 from visioneval.analysis.stats.variance import cells_of
 from visioneval.analysis.summary.gates import GateAccumulator
-from visioneval.records.model import GateOutcome, Record, RunInfo, SampledGate
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.until import GateOutcome, SampledGate
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate
 from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import left_out
@@ -52,6 +53,8 @@ def why_not_sampled(entry: GateRule, info: RunInfo) -> str:
         return "the suite has no gates"
     if gate.is_about_errors:
         return "it is about errors"
+    if gate.fn == "duplicate_rate":
+        return "near-duplicates are found after all cells"
     if gate.fn == "separation":
         return "a separation is not tested by samples"
     if gate.fn == "pass_rate" and not info.suite.has_rules:
@@ -110,6 +113,15 @@ def decide_gates(
 
     The looks of a gate are at the suite's number of samples, and at each further one that all of its cases have. So it
     depends on the records only, and not on when they were written.
+
+    When a gate is decided:
+
+    - its value decides: all samples would hardly change the outcome (1 %), or e-values show on which side of the limit
+      the mean of these cases is (1.5 % on each side, over all looks). With all samples, the value decides, as with
+      `--samples`
+    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks together, of which 1.5
+      points are for the last. Or the value fails, as above
+    - on errors, `separation`, `!=`, a mean without a range, the bound of a quantile: it asks for no samples
     """
     due, first = DueMetrics(info), info.suite.samples
     looks: list[list[_Look]] = []
