@@ -27,14 +27,15 @@ from visioneval.running.calls.judges import Meter
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Listener, Services
+from visioneval.running.duplicates import find_duplicates
 from visioneval.running.execution import Progress, execute
 from visioneval.running.jobs import Jobs, every_cell
 from visioneval.running.keys import RateLimitKey, generation_limit_key
 from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
-from visioneval.running.until import generate_until_decided
-from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
+from visioneval.running.until import decide_graded, generate_until_decided
+from visioneval.suite.entries.graders import CASES, PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
 
@@ -228,12 +229,15 @@ async def run_all(
 ) -> bool:
     """Does the jobs of a run, and if they are all done, what compares cells. Returns whether any jobs are left.
 
-    The run of a ``writer`` with ``--until-decided`` gets further samples in between.
+    The run of a ``writer`` with ``--until-decided`` gets further samples in between. Its gates, and those of a run that
+    grades it, are then decided.
     """
     is_left = await run_cells(services, jobs, progress)
     progress.check()
     if writer is not None and writer.info.samples_itself and not is_left:
         services, is_left = await generate_until_decided(services, progress, writer, run_cells)
+    elif writer is not None and not is_left:
+        await decide_graded(writer)
     if not is_left and not progress.left:
         async with _reporting(services):
             await compare_outputs(services, progress)
@@ -245,6 +249,7 @@ async def run_all(
 WORK: Mapping[GraderKind, Callable[[Services, BaseGrader, Progress], Awaitable[str | None]]] = {
     PAIR: judge_pairs_within,
     SAMPLES: measure_diversity,
+    CASES: find_duplicates,
 }
 """Makes and records the comparisons that are not recorded yet, and returns a note for the user, if any. An early end is
 in the ``Progress``."""

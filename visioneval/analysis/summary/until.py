@@ -53,6 +53,8 @@ def why_not_sampled(entry: GateRule, info: RunInfo) -> str:
         return "the suite has no gates"
     if gate.is_about_errors:
         return "it is about errors"
+    if gate.fn == "duplicate_rate":
+        return "near-duplicates are found after all cells"
     if gate.fn == "separation":
         return "a separation is not tested by samples"
     if gate.fn == "pass_rate" and not info.suite.has_rules:
@@ -117,8 +119,8 @@ def decide_gates(
     - its value decides: all samples would hardly change the outcome (1 %), or e-values show on which side of the limit
       the mean of these cases is (1.5 % on each side, over all looks). With all samples, the value decides, as with
       `--samples`
-    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks, 1.5 % of it at the
-      last. Or the value fails, as above
+    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks together, of which 1.5
+      points are for the last. Or the value fails, as above
     - on errors, `separation`, `!=`, a mean without a range, the bound of a quantile: it asks for no samples
     """
     due, first = DueMetrics(info), info.suite.samples
