@@ -5,14 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from listings import markdown
+from listings import listed, markdown
 
 from visioneval import expressions, rules
+from visioneval.analysis import preferences, probe, redaction
+from visioneval.analysis.compare import baseline_runs, confirm, regressed
+from visioneval.analysis.stats import (
+    agreement,
+    correlation,
+    drift,
+    intervals,
+    prediction_powered,
+    ranks,
+    sequential,
+    tests,
+    variance,
+)
+from visioneval.analysis.summary.until import decide_gates
+from visioneval.export import tracked
+from visioneval.graders.layout import contrast
+from visioneval.graders.text import alphabet
 from visioneval.plugins import GRADERS, config_of
 from visioneval.probing.kinds import KINDS, PROMPT_KINDS
 from visioneval.providers.questions import CROWD, JUDGES, ImageLimits
+from visioneval.report.differences import drift_section
+from visioneval.running import until
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
+from visioneval.suite.files import Trust
 from visioneval.suite.labels import BY_TASK, READY, LabelPair, LabelQuestion
 from visioneval.suite.loading.rows import SOURCES
 from visioneval.suite.loading.tables import FORMATS
@@ -118,6 +138,7 @@ def kinds_of_change() -> str:
     return markdown(("kind", "change", "strengths"), rows)
 
 
+METHODS = ("number", "interval or test")
 TABLES: Mapping[str, Callable[[], str]] = {
     "graders": graders,
     "functions of an expression": lambda: _meanings("function", expressions.MEANINGS),
@@ -127,5 +148,21 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "formats of datasets": lambda: _meanings("file", FORMATS),
     "sources of a key": lambda: _meanings("source", SOURCES),
     "questions for raters": rater_questions,
+    "intervals of runs": lambda: listed(METHODS, intervals, sequential),
+    "tests of comparisons": lambda: listed(METHODS, tests, variance, drift),
+    "intervals of other commands": lambda: listed(
+        METHODS, agreement, correlation, preferences, prediction_powered, probe, ranks
+    ),
+    "new samples": lambda: listed(("gate", "what is uncertain, and how new samples decide"), confirm),
+    "redacted": lambda: listed(("of cases with the tag", ""), redaction),
+    "decided gates": lambda: listed(("gate", "decided if"), decide_gates),
+    "with until-decided": lambda: listed(("with", "what happens"), until),
+    "suites that are not trusted": lambda: listed(("allowed by", "without it, a suite may not"), Trust),
+    "regressed": lambda: listed(("what", "test, and its level"), regressed),
+    "baselines of several runs": lambda: listed(("what", "with several runs"), baseline_runs),
+    "what contrast measures": lambda: listed(("what", "how it is measured"), contrast),
+    "what trackers get": lambda: listed(("entry", "gets"), tracked),
+    "lines that OCR cannot read": lambda: listed(("line", "result"), alphabet),
+    "columns of drift": lambda: listed(("column", "meaning"), drift_section),
 }
 """By the name that a page's block has."""

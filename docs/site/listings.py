@@ -31,6 +31,8 @@ FUNCTIONS = (
 """What users call, in the order in which they need it."""
 OF_PLUGINS = ("ProviderError", "GraderError")
 """Errors that classes of users raise: each becomes part of a record."""
+LISTED = re.compile(r"^- ((?:``[^`\n]+``|`[^`\n]+`|[^:`\n])+): (.+?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)
+"""An item of a list in a docstring: what it is about, which may have colons in code, and its meaning."""
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -64,6 +66,17 @@ def members(path: str) -> str:
     if bare := [text for text, meaning in meanings.items() if not meaning]:
         raise ValueError(f"{path}: no docstring below {', '.join(bare)}")
     return markdown(("value", "meaning"), [(f"`{text}`", meaning) for text, meaning in meanings.items()])
+
+
+def listed(columns: Sequence[str], *objects: Any) -> str:
+    """The lists in the docstrings of modules, functions and classes, as one table.
+
+    - what: its meaning, which may have several lines
+    """
+    items = [LISTED.findall(inspect.getdoc(of) or "") for of in objects]
+    if bare := [of.__name__ for of, found in zip(objects, items, strict=True) if not found]:
+        raise ValueError(f"no list in the docstring of {', '.join(bare)}")
+    return markdown(columns, [row for found in items for row in found])
 
 
 def _docstrings(source: str, *, inside: bool) -> Iterator[tuple[str, str]]:

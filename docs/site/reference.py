@@ -37,8 +37,9 @@ from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.baselines import BaselineHeader
 from visioneval.records.between_cells import CaseDiversity, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
-from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo, SampledGate, UntilDecided
+from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
+from visioneval.records.until import SampledGate, UntilDecided
 from visioneval.settings import SETTINGS, Setting
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import PanelOptions

@@ -112,7 +112,7 @@ def test_messages_of_gates() -> None:
     assert result.message == "pass_rate -100.0 points (p 0.002)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (result,) = checked(before, [cell(), cell("two")], "must_pass")[0]
-    assert result.message == "0 of 1 cases tagged must_pass broke; 1 more cell of A missing from B: gone"
+    assert result.message == "0 of 1 case tagged must_pass broke; 1 more cell of A missing from B: gone"
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ def new_records(runner: SuiteRunner, run_id: str = "b") -> list[Record]:
 @pytest.mark.parametrize(
     ("letters", "code", "text", "samples"),
     [
-        ("FPF", 1, "1 of 1 cases tagged must_pass broke: boat (failed 3 of 4)", 3),
-        ("PFPP", 0, "0 of 1 cases tagged must_pass broke; 1 broke, but new samples did not confirm it: boat (failed 2 of 5)", 4),
+        ("FPF", 1, "1 of 1 case tagged must_pass broke: boat (failed 3 of 4)", 3),
+        ("PFPP", 0, "0 of 1 case tagged must_pass broke; 1 broke, but new samples did not confirm it: boat (failed 2 of 5)", 4),
     ],
 )  # fmt: skip
 def test_a_broken_case_is_judged_with_new_samples(
@@ -370,7 +370,7 @@ def test_an_error_among_new_samples_does_not_matter_where_the_others_decide(
     again = compare(runner, "--confirm", "4", "--json")
     for same in (result, again):
         assert "used 2 of 4 new samples that would confirm every case" in same.stderr
-        assert gate_of(same)["message"] == "1 of 1 cases tagged must_pass broke: boat (failed 3 of 3)"
+        assert gate_of(same)["message"] == "1 of 1 case tagged must_pass broke: boat (failed 3 of 3)"
 
 
 def test_a_refused_prompt_fails_as_it_does_in_a_run(runner: SuiteRunner, answers: Answers) -> None:

@@ -82,6 +82,9 @@ def test_a_drop_is_a_drift_since_the_first_night_that_shows_it() -> None:
     assert beyond[-1] == "run-7"
     assert found.message.endswith(f", since {beyond[0]} of 2026-01-0{beyond[0][-1]}")
     assert "below" in found.message
+    nights = [run(number, BAD) for number in range(1, 8)]
+    assert drift(*nights[2:]).message.endswith(", since run-3 of 2026-01-03"), "the runs of the series are all shown"
+    assert drift(*nights).message.endswith(", since run-3 of 2026-01-03 or before"), "two of them are not shown"
     equal = drift(*(run(number) for number in range(1, 8)))
     assert equal.state == "passed"
     assert equal.message.startswith("no drift found: pass rate +0.0 points over the last 5 runs (p 0.5, not below ")
@@ -246,7 +249,44 @@ def test_a_case_of_which_a_has_no_verdict_is_not_compared() -> None:
     a = side([replace(item, verdict=Verdict.ERROR) if item.test_id == "c0" else item for item in verdicts(GOOD)])
     assert drift(run(1), a=a).nights[0].left_out == ""
     empty = side([replace(item, verdict=Verdict.ERROR) for item in verdicts(GOOD)])
-    assert drift(run(1), a=empty).nights[0].left_out.startswith("no cell that A has a verdict of is compared")
+    assert drift(run(1), a=empty).nights[0].left_out == "of A, 30 of 30 cells were not measured, more than 5%"
+
+
+@pytest.mark.parametrize(("errors", "granted", "is_left_out"), [(1, 0.0, False), (2, 0.0, True), (2, 0.1, False)])
+@pytest.mark.parametrize("in_b", [GOOD, "!" * 2 + GOOD[2:]])
+def test_too_many_cells_of_a_without_a_verdict_leave_a_run_out(
+    errors: int, granted: float, is_left_out: bool, in_b: str
+) -> None:
+    """Also those that are errors on both sides: the few others would pass for all."""
+    if errors == 1:
+        in_b = in_b.replace("!!", "!P")
+    (night,) = drift(run(1, in_b), a=side(verdicts("!" * errors + GOOD[errors:])), granted=granted).nights
+    verb = "was" if errors == 1 else "were"
+    sentence = f"of A, {errors} of 30 cells {verb} not measured"
+    assert night.left_out == (f"{sentence}, more than 5%" if is_left_out else "")
+    assert night.remarks == (() if is_left_out else (sentence,))
+
+
+@pytest.mark.parametrize("differing", [15, 16])
+def test_a_run_of_which_more_than_half_was_graded_in_another_way_is_left_out(differing: int) -> None:
+    cells = [
+        replace(item, grade_key="case:1 rules:2") if at < differing else item for at, item in enumerate(verdicts(GOOD))
+    ]
+    (night,) = drift(run(1, cells)).nights
+    why = "it was graded in another way than A in 16 of 30 cells: verdict rules"
+    assert night.left_out == ("" if differing == 15 else why)
+    lacking = drift(run(1, cells[:29])).nights[0]
+    assert lacking.left_out.startswith("it was graded in another way than A in "), "cells that it lacks count too"
+
+
+def test_a_complete_copy_of_an_incomplete_run_counts() -> None:
+    known = {"run_ids": (("key", "run"),)}
+    found = drift(run(1, state="interrupted", **known), run(2, **known), run(3, **known))
+    assert [night.left_out for night in found.nights] == [
+        "incomplete: interrupted",
+        "",
+        "it is the same run as run-2",
+    ]
 
 
 @pytest.mark.slow

@@ -199,12 +199,13 @@ def test_an_unknown_repeat_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (0.003, 0.42, " [0.003, 0.42]"),
-        (-0.42, -0.004, " [-0.42, -0.004]"),
-        (-0.003, 0.0, " [-0.003, 0.00]"),
+        (0.003, 0.42, " [0.003, 0.420]"),
+        (-0.42, -0.004, " [-0.420, -0.004]"),
+        (-0.003, 0.0, " [-0.003, 0.000]"),
         (0.0, 1.0, " [0.00, 1.00]"),
         (-1e-12, 0.126, " [0.00, 0.13]"),
         (1.2345, 40.0, " [1.23, 40]"),
+        (0.003, 40.0, " [0.003, 40]"),
         (None, 0.5, ""),
         (0.5, None, ""),
     ],
@@ -213,9 +214,18 @@ def test_an_end_of_an_interval_shows_its_side_of_0(low: float | None, high: floa
     assert show_interval(low, high) == text
 
 
-@pytest.mark.parametrize(("low", "shown"), [(0.8996, "0.8996"), (0.9004, "0.9004"), (0.9, "0.90"), (0.0004, "0.00")])
-def test_the_interval_of_a_gate_shows_the_side_of_its_threshold(low: float, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("low", "shown"),
+    [
+        (0.8996, "0.8996, 0.9900"),
+        (0.9004, "0.9004, 0.9900"),
+        (0.9, "0.90, 0.99"),
+        (0.0004, "0.00, 0.99"),
+        (None, "no limit, 0.99"),
+    ],
+)
+def test_the_interval_of_a_gate_shows_the_side_of_its_threshold(low: float | None, shown: str) -> None:
     gate = GateFinding(
         rule="pass_rate >= 0.9", scope="", value=0.95, low=low, high=0.99, n=40, errors=0, state="cannot_tell"
     )
-    assert gate_value(gate) == f"0.95 [{shown}, 0.99]"
+    assert gate_value(gate) == f"0.95 [{shown}]"

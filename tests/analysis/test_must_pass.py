@@ -89,7 +89,7 @@ def test_the_message_counts_the_samples() -> None:
         " 1 that passed in A could not be measured in B: car (failed 1 of 5, 2 not measured)"
     )
     assert gate(comparison(samples("PPP"), samples("PP."))).message == (
-        "0 of 1 cases tagged must_pass broke; 1 more cell of A missing from B: boat"
+        "0 of 1 case tagged must_pass broke; 1 more cell of A missing from B: boat"
     )
 
 
@@ -147,7 +147,7 @@ def test_a_tag_on_either_side_counts() -> None:
 
 def test_samples_that_flags_left_out_are_not_missing() -> None:
     result = gate(comparison(samples("PPP"), samples("P"), samples_flag=1))
-    assert (result.state, result.message) == ("passed", "0 of 1 cases tagged must_pass broke")
+    assert (result.state, result.message) == ("passed", "0 of 1 case tagged must_pass broke")
     assert gate(comparison(samples("PPP"), samples("F"), samples_flag=1)).state == "failed"
     before = [*samples("PPP"), *samples("PPP", "tree")]
     assert gate(comparison(before, samples("PPP"), left_out_cases=frozenset(["tree"]))).state == "passed"
@@ -176,7 +176,7 @@ def test_a_new_case_of_b_is_not_judged() -> None:
         ("P!P", "FF!", "PPPP", "passed", "boat (failed 2 of 7, 1 not measured)"),
         ("PPP", "PFF", "PPP", "passed", "boat (failed 2 of 6)"),
         ("PPP", "PFF", "FF", "failed", "boat (failed 4 of 5)"),
-        ("PPP", "PPF", "FFFF", "passed", "0 of 1 cases tagged must_pass broke"),  # did not break: nothing to confirm
+        ("PPP", "PPF", "FFFF", "passed", "0 of 1 case tagged must_pass broke"),  # did not break: nothing to confirm
         ("PPP", "PF!", "FFFF", "unmeasured", "1 that passed in A could not be measured in B"),
     ],
 )

@@ -88,6 +88,29 @@ def test_costs_add_generation_and_grading_and_count_unknown_costs() -> None:
     assert (summary.unpriced, summary.models[0].unpriced, summary.models[1].unpriced) == (1, 1, 0)
 
 
+@pytest.mark.parametrize(("graded_from", "what"), [(None, {"generation", "judging"}), ("earlier", {"judging"})])
+def test_outputs_of_another_run_are_in_no_table_of_costs(graded_from: str | None, what: set[str]) -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": [{"id": "a", "prompt": "a tree"}, {"id": "b", "output_of": "a"}],
+            "models": [{"provider": "openai", "params": {"model": "gpt-image-2"}, "label": "m"}],
+            "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
+            "graders": [
+                {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "?"}}}
+            ],
+            "verdict": ["good"],
+        }
+    )
+    look = GraderRecord(key="look", type="rubric", cost_usd=0.1, fingerprint=Fingerprint(config_sha256="0"))
+    run = empty_info(suite=suite, state="complete", graded_from=graded_from)
+    cells = [record(test_id=case, model_label="m", cost_usd=0.0, graders=[look]) for case in ("a", "b")]
+    costs = {cost.what: cost.paid for cost in summarize(run, cells).costs}
+    assert costs.keys() == what
+    assert costs["judging"] == 2
+    assert costs.get("generation", 1) == 1, "that of b is the output of a"
+
+
 def test_tags_count_their_cells() -> None:
     tags = findings(cell("a"), cell("b", verdict="FAIL"), cell("c")).tags
     assert {tag: (counts.cells, counts.failed) for tag, counts in tags.items()} == {"x": (2, 1), "y": (1, 1)}
@@ -123,7 +146,10 @@ def test_failed_rule_has_the_reason_of_its_metric_or_grader(
     assert failing.reasons.get(rule) == expected_reason
 
 
-@pytest.mark.parametrize(("reasons", "shown"), [({}, "Is the sign readable?"), ({"sharp": "blurred"}, "blurred")])
+NO_REASON = 'the judge answered no: "Is the sign readable?"'
+
+
+@pytest.mark.parametrize(("reasons", "shown"), [({}, NO_REASON), ({"sharp": "blurred"}, "blurred")])
 def test_a_rule_that_a_judge_failed_without_a_reason_shows_the_question(
     tmp_path: Path, reasons: dict[str, str], shown: str
 ) -> None:
@@ -151,6 +177,25 @@ def test_a_rule_that_a_judge_failed_without_a_reason_shows_the_question(
     assert ("Is the sign readable?" in text, "blurred" in text) == (not reasons, bool(reasons))
     of_another = failed.model_copy(update={"reasons": {**failed.reasons, "other": "a reason of another grader"}})
     assert ("Is the sign readable?" in case_text([of_another], run, tmp_path)) == (not reasons)
+
+
+def test_judges_of_a_panel_that_gave_no_reason_have_their_score() -> None:
+    level = {"type": "score", "scale": [1, 5], "description": "how clear it is"}
+    judge = {"provider": "openai", "model": "gpt-5.4"}
+    suite = Suite.model_validate(
+        {
+            "name": "signs",
+            "cases": [{"id": "a", "prompt": "p"}],
+            "judges": {"one": judge, "two": {**judge, "model": "gpt-5.5"}},
+            "models": [{"provider": "mock", "label": "m"}],
+            "graders": [{"key": "look", "type": "rubric", "judge": ["one", "two"], "metrics": {"clear": level}}],
+            "verdict": ["clear >= 3"],
+        }
+    )
+    run = run_of({"a": {}}, ["m"], [], {"clear": {"type": "number"}}).model_copy(update={"suite": suite})
+    failed = cell("a", verdict="FAIL", failed_rules=["clear >= 3"], scores={"clear": 2.0})
+    (failing,) = summarize(run, [failed]).failing
+    assert failing.reasons == {"clear >= 3": 'the judges answered 2: "How clear is it?"'}
 
 
 def test_refused_cell_has_the_reason_of_the_refusal() -> None:

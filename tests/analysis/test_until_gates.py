@@ -13,7 +13,7 @@ from record_factory import UNMEASURED, record, run_of
 from visioneval import Record, RunInfo
 from visioneval.analysis.summary.summary import summarize
 from visioneval.analysis.summary.until import decide_gates, next_samples, why_not_sampled
-from visioneval.records.model import SampledGate, UntilDecided
+from visioneval.records.until import SampledGate, UntilDecided
 from visioneval.report.text import gate_note
 
 METRICS: dict[str, Any] = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tests.calibration.designs import repetitions
-from tests.calibration.regression import SHOWN, Design, Drop, RunEffect, draw_run
+from tests.calibration.regression import SHOWN, Design, Drop, Population, RunEffect, draw_run
 from visioneval.analysis.compare.drift import find_drift
 from visioneval.analysis.sides import Series, SeriesRun, Side, pooled_side
 from visioneval.analysis.stats.drift import DRIFT_ALPHA, NIGHTS
@@ -113,10 +113,13 @@ def _cases() -> Iterator[Case]:
         for last in (7, NIGHTS):
             yield Case(plain, runs, last)
             yield Case(plain, runs, last, TEN, nights=7)
-    yield Case(shared, 1, 7)
+    alike, large = Design(30, 1, Population(0.8, 0.02)), Design(100, 1, SHOWN[0], RunEffect(shared=0.3))
+    yield Case(alike, 5, NIGHTS, TEN, nights=7)
     for last in (7, NIGHTS):
         yield Case(plain, 5, last, TEN, first=11, nights=17)
-        yield Case(shared, 5, last)
+        for runs in (1, 5):
+            yield Case(shared, runs, last)
+            yield Case(large, runs, last)
         yield Case(shared, 5, last, TEN, nights=7)
     for design in (Design(100, 1, SHOWN[0]), Design(30, 1, SHOWN[1])):
         yield Case(design, 5, 7)

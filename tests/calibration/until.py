@@ -21,7 +21,7 @@ from visioneval import RunInfo, Status, TaskType, Verdict
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.until import decide_gates
-from visioneval.records.model import SampledGate
+from visioneval.records.until import SampledGate
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 

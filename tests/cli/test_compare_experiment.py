@@ -178,6 +178,25 @@ def test_a_run_that_is_there_twice_counts_once() -> None:
     assert found["state"] == "unmeasured"
 
 
+def test_the_newest_run_is_that_of_the_series_and_no_folder_of_its_name() -> None:
+    baseline()
+    nights(3)
+    night(Path(), 1, name="night-03", failed=range(30), experiment=None)
+    found = data("--last", "3")
+    assert (found["b"]["name"], found["counts"]["broken"]) == ("night-03", 6)
+
+
+def test_a_baseline_with_few_verdicts_exits_3() -> None:
+    baseline(errors=range(3, 30))
+    nights(7)
+    result = experiment("--last", "7")
+    assert result.exit_code == 3
+    assert "night-07 is left out: of A, 27 of 30 cells were not measured, more than 5%" in " ".join(
+        result.stdout.split()
+    )
+    assert experiment("--last", "7", "--allow", "unmeasured").exit_code == 0
+
+
 def test_the_run_of_the_baseline_is_no_evidence_against_it() -> None:
     nights(3)
     baseline_of(RUNS / "night-01")

@@ -54,7 +54,7 @@ def test_compare_names_the_other_version(runner: FileRunner, output: bytes) -> N
     for run_id in ("new", "again"):
         assert runner(output, run_id=run_id).exit_code == 0
     now = version(runner, "new")
-    assert f"version: {OLDER} -> {now} (1 of 1 pairs)" in compare(runner, "older", "new")
+    assert f"version: {OLDER} -> {now} (1 of 1 pair)" in compare(runner, "older", "new")
     assert "Graded differently" not in compare(runner, "new", "again")
 
 

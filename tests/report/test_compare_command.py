@@ -34,6 +34,23 @@ def test_exit_code_follows_the_gates(toy: Toy) -> None:
     assert toy("compare", "b", "a", "--fail-on", "broken").exit_code == 0
 
 
+@pytest.mark.parametrize("samples", [1, 2])
+def test_rates_say_that_cases_with_several_cells_count_the_same(toy: Toy, samples: int) -> None:
+    two_runs(toy, [{}, {}], [{}, {}], samples=samples)
+    assert toy("compare", "a", "b", "--markdown", "comment.md").exit_code == 0
+    note = "A and B: each case counts the same, whatever the number of its cells"
+    assert (note in (toy.folder / "comment.md").read_text(encoding="utf-8")) == (samples == 2)
+
+
+@pytest.mark.parametrize(("folder", "name"), [("runs", "b"), ("others", "others/b")])
+def test_the_next_command_names_a_run_as_run_does(toy: Toy, folder: str, name: str) -> None:
+    two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
+    if folder != "runs":
+        (toy.folder / "runs").rename(toy.folder / folder)
+    result = toy("compare", "a", "b", "--runs", folder)
+    assert f"next: visioneval show {name}@toy case1\n" in result.stdout
+
+
 def test_model_runs_are_in_suite_order(toy: Toy) -> None:
     models = [{"provider": "mine:Generate", "label": label} for label in ("zebra", "ant", "cat")]
     two_runs(toy, [{}, {}], [{}, {}], models=models)

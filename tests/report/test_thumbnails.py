@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -162,10 +163,46 @@ def test_an_earlier_image_of_a_case_that_is_redacted_now_stays(baseline: Path) -
     assert list(Path("thumbs").iterdir()) == [image]
 
 
+def images_of_page(*flags: str) -> dict[str, list[int | str]]:
+    """Both images of each pair in the page of a comparison: their numbers, or why they are missing."""
+    result = CliRunner().invoke(app, ["compare", "baseline", "after", "--html", "page.html", *flags])
+    assert result.exit_code in (0, 1, 3), result.output
+    text = Path("page.html").read_text(encoding="utf-8")
+    (data,) = re.findall('<script type="application/json"[^>]*>(.+)</script>', text)
+    return {pair["case"]: pair["images"] for pair in json.loads(data)["list"]}
+
+
+def test_the_page_shows_outputs_of_a_baseline_from_the_cache(baseline: Path) -> None:
+    missing = "baseline has no images"
+    assert images_of_page()["broke"] == [missing, 0]
+    assert images_of_page("--cache", "cache")["broke"] == [0, 1]
+    with_old_output(baseline, "0" * 64)
+    assert images_of_page("--cache", "cache")["broke"] == [missing, 0]
+
+
+def test_the_page_shows_the_same_output_of_a_baseline_without_a_cache(baseline: Path) -> None:
+    with_old_output(baseline, cached(b"another"))
+    results = Path("runs/after/results.jsonl")
+    digest = re.findall('"artifact_sha256": "([0-9a-f]{64})"', baseline.read_text())[0]
+    results.write_text(results.read_text().replace('"artifact_sha256":"blue"', f'"artifact_sha256":"{digest}"'))
+    a, b = images_of_page()["broke"]
+    assert isinstance(b, int)
+    assert a == b
+
+
+def test_the_page_shows_no_cached_output_of_a_redacted_case(baseline: Path) -> None:
+    baseline.write_text(baseline.read_text().replace('"test_id": "broke"', '"tags": ["person"], "test_id": "broke"'))
+    left_out = "left out by --redact"
+    assert images_of_page("--cache", "cache", "--redact", "person")["broke"] == [left_out, left_out]
+
+
 @pytest.mark.usefixtures("runs")
-def test_a_cache_is_only_for_thumbnails_and_new_samples() -> None:
+def test_a_cache_is_only_for_images_and_new_samples() -> None:
     result = CliRunner().invoke(app, ["compare", "before", "after", "--cache", "cache"])
-    assert (result.exit_code, result.stderr) == (2, "--cache: only for new samples, so only with --confirm\n")
+    message = "--cache: only for new samples or images, so only with --confirm, --html or --thumbnails\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+    result = CliRunner().invoke(app, ["compare", "before", "after", "--cache", "cache", "--offline", "--html", "x"])
+    assert (result.exit_code, result.stderr) == (2, "--offline: only for new samples, so only with --confirm\n")
 
 
 @pytest.mark.parametrize(

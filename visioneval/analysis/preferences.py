@@ -1,5 +1,8 @@
 """Pairwise preferences of judges (wins, ties, flips, the win rate with its interval), and what a ranking by them or by
-those of people consists of. Pure."""
+those of people consists of. Pure.
+
+- win rate (``pairwise``, ``agreement``): as a rate; ties count half
+"""
 
 from __future__ import annotations
 

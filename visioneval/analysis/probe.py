@@ -1,6 +1,8 @@
 """Rates and gates of a probe: which perturbations graders catch, and how often they fail harmless changes. Pure.
 
 A gate tests the cautious end of the interval, not the estimate.
+
+- detection and false alarms (``probe``): as accuracy
 """
 
 from __future__ import annotations

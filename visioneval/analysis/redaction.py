@@ -2,6 +2,13 @@
 
 Records, cells and cases are redacted as they are read, so that every page, file and tracker gets the same. Numbers,
 verdicts and what the suite itself says stay, so that no rate, gate or exit code depends on it.
+
+Of a case with the tag:
+
+- left out, `(redacted)`: images, videos, masks, crops, difference maps, their names; replies; reasons, gaps, answers,
+  failure tags (not `refused`), error texts, OCR, other texts of graders; `metadata`
+- stays: id, tags, prompt, criteria, expectations, rules, questions; verdict, scores (also words), failed rules, error
+  kinds; size, format, hash; votes, time, cost
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from visioneval.analysis.sides import (
     side_of_run,
     with_built_in,
 )
-from visioneval.errors import RunFormatError, SeriesError, UsageError, did_you_mean
+from visioneval.errors import RunFormatError, SeriesError, UsageError, count_of, did_you_mean
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
@@ -107,8 +107,8 @@ def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
         )
     if info.state == "complete" and cells < info.planned_cells:
         warn(
-            f"{display_name(folder)}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
-            f" {missing_cells_hint(folder, info)}"
+            f"{display_name(folder)}: marked complete, but results.jsonl has {cells:,} of"
+            f" {count_of(info.planned_cells, 'cell')}; {missing_cells_hint(folder, info)}"
         )
 
 
@@ -117,7 +117,7 @@ def why_partial(info: RunInfo, cells: int) -> str | None:
     if info.state != "complete":
         return f"the run is {info.state}"
     if cells < info.planned_cells:
-        return f"the run has {cells:,} of {info.planned_cells:,} cells"
+        return f"the run has {cells:,} of {count_of(info.planned_cells, 'cell')}"
     if info.selection.samples is not None:
         return "--samples replaced the suite's number"
     whole, selected = info.suite, info.selected_suite

@@ -170,24 +170,24 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     if request.experiment is not None:
         suite = read_side(request.a, runs).suite
         series = read_series(request.experiment, suite, request.last, runs, listener.say)
-    sides = read_sides(
-        (request.a, str(request.b) if series is None else series.runs[-1].run_id),
+    a, b = read_sides(
+        (request.a, str(request.b) if series is None else str(runs / series.runs[-1].run_id)),
         runs,
         metrics=(*request.filters.metrics, *criteria.metrics),
         redact=request.filters.redact,
         is_confirmed=request.confirm is not None,
         warn=listener.say,
     )
+    if series is not None:
+        b = replace(b, name=series.runs[-1].run_id)  # found by its path: a folder here may have the same name
     try:
-        comparison = compare_sides(*sides, request.filters, request.model_map)
+        comparison = compare_sides(a, b, request.filters, request.model_map)
     except NothingInCommonError as error:
         if series is None:
             raise
         raise SeriesError(str(error)) from None
     if series is not None:
-        drift = find_drift(
-            sides[0], series, filters=request.filters, renamed=request.model_map, granted=criteria.granted
-        )
+        drift = find_drift(a, series, filters=request.filters, renamed=request.model_map, granted=criteria.granted)
         comparison = replace(comparison, drift=drift)
     if request.confirm is None:
         return ComparisonResult(comparison, decide(comparison, criteria))

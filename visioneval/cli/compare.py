@@ -128,7 +128,14 @@ def compare(
         ),
     ] = None,
     html: Annotated[
-        Path | None, options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT)
+        Path | None,
+        options.value(
+            "--html",
+            "FILE",
+            "Also write one HTML file with both images of every pair. Those of a baseline come from --cache, or from B"
+            " where B has the same output.",
+            OUTPUT,
+        ),
     ] = None,
     code_quality: Annotated[
         Path | None,
@@ -176,9 +183,12 @@ def compare(
     from visioneval.cli.results import ProgressCounts, check_reports, plain_listener
 
     if confirm is None:
-        others = [name for name in NEW_SAMPLES if name != "cache" or thumbnails is None]
+        shows_images = thumbnails is not None or html is not None
+        others = [name for name in NEW_SAMPLES if name != "cache" or not shows_images]
         unused = [SETTINGS[name].flag for name in others if name in settings]
         unused = ["--var", *unused] if var else unused
+        if unused == ["--cache"]:
+            raise UsageError("--cache: only for new samples or images, so only with --confirm, --html or --thumbnails")
         if unused:
             raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
     if thumbnails is not None and markdown is None:
@@ -205,12 +215,20 @@ def compare(
     if thumbnails is not None or html is not None:
         _fetch_outputs(result.comparison, everything=html is not None)
     outputs = None
+    cached = None if run_settings.calls.cache is None else partial(_cached_image, run_settings.calls.cache)
     if thumbnails is not None and markdown is not None:
         from visioneval.report.thumbnails import thumbnails_of
 
-        cached = None if run_settings.calls.cache is None else partial(_cached_image, run_settings.calls.cache)
         outputs = thumbnails_of(result.comparison, thumbnails, markdown, cached=cached, redact=filters.redact)
-    _write(result, junit, markdown, outputs, html)
+    _write(result, junit, markdown, outputs)
+    if html is not None:
+        from visioneval.atomic import write_report
+        from visioneval.report.html.compare import comparison_page
+
+        page = comparison_page(
+            *(result.comparison, result.gates), interrupted=result.interrupted, cached=cached, redact=filters.redact
+        )
+        write_report(html, page)
     print_comparison(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
@@ -239,7 +257,6 @@ def _write(
     junit: Path | None,
     markdown: Path | None,
     outputs: Callable[[CellPair], Value] | None,
-    html: Path | None,
 ) -> None:
     from visioneval.atomic import write_report
 
@@ -251,10 +268,6 @@ def _write(
         from visioneval.report.markdown import report_markdown
 
         write_report(markdown, report_markdown(_report(result, outputs)))
-    if html is not None:
-        from visioneval.report.html.compare import comparison_page
-
-        write_report(html, comparison_page(result.comparison, result.gates, interrupted=result.interrupted))
 
 
 def print_comparison(result: ComparisonResult, *, as_json: bool) -> None:

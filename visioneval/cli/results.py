@@ -234,7 +234,9 @@ class _PlainProgress(_Progress):
             return
         left = self._pace.remaining_s
         remaining = "" if left is None else f", about {left:.0f} s left"
-        first = f"{done} of {self._total} cells: {self._counts}, {self._pace.per_second:.1f} cells/s{remaining}"
+        first = (
+            f"{done} of {count_of(self._total, 'cell')}: {self._counts}, {self._pace.per_second:.1f} cells/s{remaining}"
+        )
         say("; ".join((first, *_first_calls(self._calls))))
         self._last = now
 
@@ -273,7 +275,7 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
             options.say(f"{text}; {result.resume_hint}")
         if summary.state == "interrupted":
             reason = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
-            options.say(f"{reason}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")
+            options.say(f"{reason}: {summary.counts.cells:,} of {count_of(summary.planned_cells, 'cell')} recorded")
             options.say(str(result.resume_hint))
         lines = last_lines(result.folder, summary, RUNS, offline=offline)
         if output.as_json:
@@ -288,11 +290,10 @@ def show_result(result: Run, output: options.ResultOptions, *, offline: bool = F
 
 def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> list[str]:
     """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
-    from visioneval.records.stores.lookup import display_name
+    from visioneval.records.stores.lookup import display_name, name_of_run
     from visioneval.report.text import clean
 
-    location = display_name(folder)
-    name = folder.name if folder.parent == default else location
+    location, name = display_name(folder), name_of_run(folder, default)
     has_cells = summary.counts.cells or summary.state != "interrupted"
     commands = [["visioneval", "report", name, "--open"]] if has_cells else []
     first = next((cell for cell in summary.failing if cell.failed_gates), next(iter(summary.failing), None))

@@ -2,6 +2,16 @@
 
 Each tracker's module has a class with the calls of its client, which is an extra and is imported there only. One line
 says whatever goes wrong.
+
+What each entry gets:
+
+- both: `pass_rate`; `cells/all`, `cells/passed`, `failed`, `errors`, `refused`, `unmeasured`; `cost/usd`,
+  `cost/unpriced` (calls), `time/mean_seconds`; `failure_tags/TAG`, the 200 most frequent; tags such as
+  `visioneval.run_id`
+- a model run: its parameters (dotted names), the mean of each measured metric, the table `cells` with images of 512
+  pixels
+- the whole run: suite, judges, rules; `gates/` with `passed`, `failed`, `cannot_tell`, `skipped`, `unmeasured`,
+  `deferred`; tags `gate.1`, ...; `report.html`, `gates.json`, `summary.json`, the table `all_cells` without images
 """
 
 from __future__ import annotations

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.media.urls import public_address
+from visioneval.records.until import UntilDecided
 from visioneval.records.untrusted import (
     SCHEMA_VERSION,
     Amount,
@@ -323,52 +324,6 @@ class _View:
     selected: Suite | None = field(default=None, compare=False)
 
 
-_Samples = Annotated[int, Field(ge=1, le=1000)]
-GateOutcome = Literal["decided", "undecided", "open", "between_cases", "unmeasured", "not_sampled"]
-"""What samples did for a gate: they decided it; all of them did not; they are not all there; more of them cannot, as
-its cases differ too much, or as too many cells were not measured; or its decision does not depend on how many there
-are."""
-
-
-class DrawnSamples(Frozen):
-    """The samples of a case on a model run that has more than the first look."""
-
-    test_id: str
-    """The case, of turns without the number."""
-    model_label: str
-    """The model run."""
-    samples: _Samples
-    """How many it has."""
-
-
-class SampledGate(Frozen):
-    """A gate of the suite, and the samples of each case that it counts."""
-
-    rule: str
-    """As written."""
-    samples: _Samples
-    """Those of each case in its scope."""
-    outcome: GateOutcome
-    """``decided``; ``undecided`` with all samples; ``open`` if further samples were not generated; ``between_cases``
-    or ``unmeasured`` if they could not decide it; ``not_sampled`` for a gate that does not ask for samples.
-    """
-
-
-class UntilDecided(Frozen):
-    """The samples of a run with ``--until-decided``."""
-
-    max_samples: _Samples
-    """The most samples of a case."""
-    baseline: str | None = None
-    """The name of the baseline with which it is compared."""
-    most_cells: CellCount
-    """The cells that it would have with so many samples of every case."""
-    drawn: tuple[DrawnSamples, ...] = ()
-    """The cases with more samples than the suite's number."""
-    gates: tuple[SampledGate, ...] = ()
-    """Those of the suite, after the last look; none before the first one, and of a run of ``grade``."""
-
-
 class RunInfo(Frozen):
     """The contents of ``run.json``.
 
@@ -522,26 +477,6 @@ def read_info(folder: Path) -> RunInfo:
         raise RunFormatError(f"{path}: run_id: not a valid run ID; restore this file, or run the suite again") from None
     except RunFormatError as error:
         raise RunFormatError(f"{error}; restore this file, or run the suite again") from None
-
-
-VERDICT_PARTS = frozenset({"rules", "optional", "metrics"})
-"""The parts of a grading key that no grader's score depends on."""
-
-
-def key_parts(key: str) -> dict[str, str]:
-    """The hashes of a key by part."""
-    return {name: value for name, _, value in (word.rpartition(":") for word in key.split())}
-
-
-def changed_parts(old: str, new: str) -> frozenset[str]:
-    """The names of the parts in which two keys differ."""
-    before, after = key_parts(old), key_parts(new)
-    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def describe_parts(parts: frozenset[str]) -> str:
-    """The names of changed parts, for a message; empty if there are none."""
-    return " and ".join(sorted(parts))
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))

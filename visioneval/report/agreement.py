@@ -89,7 +89,11 @@ def _outcome(agreement: Agreement) -> Outcome:
 def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
     """The headline in one sentence: how far grader and raters agree, on how many cells, and the raters themselves."""
     measure = grader.measures[grader.headline]
-    cells = count_of(grader.cells, "cell") if measure.n == grader.cells else f"{measure.n:,} of {grader.cells:,} cells"
+    cells = (
+        count_of(grader.cells, "cell")
+        if measure.n == grader.cells
+        else f"{measure.n:,} of {count_of(grader.cells, 'cell')}"
+    )
     name = _NAMES[grader.headline]
     parts = [
         f"no {name} on {cells} ({measure.note})"

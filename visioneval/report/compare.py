@@ -21,7 +21,7 @@ from visioneval.analysis.sides import Cell as RunCell
 from visioneval.analysis.sides import Cells, Side
 from visioneval.errors import count_of
 from visioneval.records.model import CellKey, Record
-from visioneval.records.stores.lookup import display_name
+from visioneval.records.stores.lookup import name_of_run
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.report.differences import (
     CHANGE_WORDS,
@@ -71,7 +71,7 @@ def comparison_report(
     commands = []
     if comparison.counts["broken"] and comparison.b.folder is not None:
         cell = next(iter(comparison.changed("broken"))).b
-        run = f"{display_name(comparison.b.folder)}@{cell.model_label}"
+        run = f"{name_of_run(comparison.b.folder)}@{cell.model_label}"
         commands = [f"next: {shlex.join(['visioneval', 'show', run, cell.test_id])}"]
     return Report(
         "visioneval compare",

@@ -82,6 +82,8 @@ def difference_sections(comparison: Comparison) -> Iterator[Section]:
     has_few_cases = all(item.n_cases < FEWEST_CASES for item in tested)
     fold = f"Statistics of fewer than {FEWEST_CASES} cases" if has_few_cases else ""
     power = [Value(line, "dim", quoted=True) for line in power_lines(tested)]
+    if any(item.n_cases != item.n_pairs for item in tested):
+        power.insert(0, dim("A and B: each case counts the same, whatever the number of its cells"))
     tables: tuple[tuple[str, str, Sequence[Difference], _Kind], ...] = (
         ("Pass rate and metrics (paired)", "metric", tested, "tested"),
         ("Pass rate by model run (p not adjusted)", "model run", comparison.by_run, "verdicts"),
@@ -127,7 +129,14 @@ def _with_table(section: Section, heading: str, differences: Sequence[Difference
 
 
 def drift_section(drift: Drift, a: Side) -> Section:
-    """The last runs of an experiment: each beside A, what the runs up to it say together, and what is not compared."""
+    """The last runs of an experiment: each beside A, what the runs up to it say together, and what is not compared.
+
+    The columns:
+
+    - `B - A [95%]`: the difference of that run's pass rate
+    - `together (runs)`: that of the run and those before it, up to `--last`, and their number
+    - `p`: one-sided, that these runs are worse by chance; `DRIFT` below the limit under the table
+    """
     columns = [
         Column("date"),
         Column("run", min_width=8),
@@ -419,7 +428,7 @@ def grading_lines(comparison: Comparison) -> Iterator[str]:
     for (aspect, a, b, pairs), metrics in metrics_by_difference.items():
         change = "changed" if _HASH.fullmatch(a) or _HASH.fullmatch(b) else f"{a} -> {b}"
         what = f"{', '.join(metrics)}: {HASHED_PARTS.get(aspect, aspect)}"
-        yield f"{what}: {change} ({pairs:,} of {len(comparison.pairs):,} pairs)"
+        yield f"{what}: {change} ({pairs:,} of {count_of(len(comparison.pairs), 'pair')})"
 
 
 def listed(names: Sequence[str], number: int) -> str:

@@ -96,8 +96,7 @@ def gate_value(gate: GateFinding) -> str:
     value = show_beside(gate.value, threshold)
     if gate.low is None and gate.high is None:
         return value
-    low, high = ("no limit" if limit is None else _bound(limit, threshold) for limit in (gate.low, gate.high))
-    return f"{value} [{low}, {high}]"
+    return f"{value} {_ends(gate.low, gate.high, threshold)}"
 
 
 def gate_missing(gate: GateFinding) -> tuple[int, str]:
@@ -153,7 +152,7 @@ def show_share_of_runs(share: float) -> str:
 
 def show_interval(low: float | None, high: float | None) -> str:
     """`` [0.55, 0.95]`` with a leading space, or nothing if there is no interval."""
-    return "" if low is None or high is None else f" [{_bound(low, 0)}, {_bound(high, 0)}]"
+    return "" if low is None or high is None else f" {_ends(low, high, 0)}"
 
 
 def show_share(share: float, low: float | None = None, high: float | None = None) -> str:
@@ -211,9 +210,19 @@ def with_interval(
     return f"{format(value, form)}{interval}"
 
 
-def _bound(value: float, beside: float) -> str:
+def _ends(low: float | None, high: float | None, beside: float) -> str:
+    """``[0.004, 0.950]``: limits with the digits that show their sides of another number, as many for both."""
+    limits = [limit for limit in (low, high) if limit is not None]
+    decimals = 2
+    if all(abs(limit) <= 1 for limit in limits):
+        decimals = max(len(_bound(limit, beside, decimals).partition(".")[2]) for limit in limits)
+    texts = ("no limit" if limit is None else _bound(limit, beside, decimals) for limit in (low, high))
+    return f"[{', '.join(texts)}]"
+
+
+def _bound(value: float, beside: float, decimals: int) -> str:
     """A limit with the digits that show its side of another number."""
-    return show_beside(value, beside, 2, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
+    return show_beside(value, beside, decimals, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
 
 
 def failed_text(rule: str, scores: Mapping[str, Score]) -> str:

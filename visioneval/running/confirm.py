@@ -24,7 +24,8 @@ from visioneval.analysis.compare.pairing import CaseKey
 from visioneval.analysis.compare.regressed import samples_in_doubt
 from visioneval.analysis.sides import built_in_scores
 from visioneval.errors import AuthError, BudgetError, UsageError, count_of
-from visioneval.records.model import CellKey, Record, RunInfo, changed_parts, describe_parts, read_info
+from visioneval.records.key_parts import changed_parts, describe_parts
+from visioneval.records.model import CellKey, Record, RunInfo, read_info
 from visioneval.records.reader import read_records
 from visioneval.records.stores.lookup import display_name
 from visioneval.records.stores.writing import claim_run, close_run, open_confirmations, read_confirmations

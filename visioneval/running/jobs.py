@@ -14,7 +14,8 @@ from typing import Literal
 
 from visioneval.errors import StorageError
 from visioneval.records.between_cells import forget_preferences
-from visioneval.records.model import VERDICT_PARTS, CellError, CellKey, Record, RunInfo, changed_parts, describe_parts
+from visioneval.records.key_parts import VERDICT_PARTS, changed_parts, describe_parts
+from visioneval.records.model import CellError, CellKey, Record, RunInfo
 from visioneval.records.outputs import changed_outputs
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.reader import read_records

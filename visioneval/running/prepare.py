@@ -15,12 +15,13 @@ from visioneval.analysis.redaction import check_redact
 from visioneval.errors import SuiteError, UsageError
 from visioneval.installation import has_extra, needs
 from visioneval.media.video import can_read_videos
-from visioneval.records.model import RunInfo, UntilDecided, read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.records.outputs import writing_ended
 from visioneval.records.reader import read_records
 from visioneval.records.runs import resume_command
 from visioneval.records.stores.lookup import display_name, fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
+from visioneval.records.until import UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session
 from visioneval.running.cells.services import Components, build_components

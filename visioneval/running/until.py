@@ -1,6 +1,20 @@
 """Further samples of a run, until its gates are decided (``--until-decided``).
 
 Each look reads the records, so a resumed run takes the same decisions as one that was not interrupted.
+
+With other options, and in other cases:
+
+- a spent budget, Ctrl-C: open gates cannot tell: exit 3 (or 130). `--budget` is for run and comparison together. A
+  resumed run ends as one that was not stopped
+- `--resume` of another run: it gets further samples
+- `--offline`: the samples that the cache has. It says what is lacking, and open gates cannot tell
+- `--case`, `--tag`, `--model`: a gate whose scope they leave out asks for nothing
+- `grade`: the same samples. A gate counts those that all of its cases have
+- a gate that leaves out too many cells: it gets no further samples, and exits 3 as ever
+- turns, `output_of`: all cells of an output count as one
+- several images per call: calls are whole
+- `--shard`, `--ray`, existing outputs, recorded answers: exit 2
+- no gate that samples decide, and no `--baseline`: exit 2
 """
 
 from __future__ import annotations
@@ -17,8 +31,9 @@ from visioneval.analysis.summary.until import (
 )
 from visioneval.errors import UsageError, count_of
 from visioneval.records.baselines import baseline_path
-from visioneval.records.model import DrawnSamples, RunInfo, UntilDecided
+from visioneval.records.model import RunInfo
 from visioneval.records.reader import read_records
+from visioneval.records.until import DrawnSamples, UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Services

@@ -24,8 +24,9 @@ from visioneval.records.between_cells import (
     read_preferences,
     update_diversity,
 )
+from visioneval.records.key_parts import changed_parts, describe_parts, key_parts
 from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels
-from visioneval.records.model import Record, RunInfo, changed_parts, describe_parts, key_parts, read_info
+from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.outputs import digest_of, may_be_changed, writing_ended
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.reader import read_records

@@ -18,7 +18,7 @@ from visioneval.analysis.redaction import NOTHING, Redaction, check_redact
 from visioneval.analysis.run_lookup import read_sides
 from visioneval.analysis.summary.counts import most_common
 from visioneval.atomic import write_whole
-from visioneval.errors import UsageError, VisionEvalError
+from visioneval.errors import UsageError, VisionEvalError, count_of
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.runs import with_current_state
 from visioneval.records.stores.lookup import copies_at, display_name, fetch_outputs
@@ -167,9 +167,9 @@ def _delete_others(folder: Path, names: set[str]) -> None:
 def live_notice(info: RunInfo, cells: int) -> str:
     """What the page of an unfinished run says."""
     if info.state == "running":
-        return f"Running: {cells:,} of {info.planned_cells:,} cells so far. This page follows the run."
+        return f"Running: {cells:,} of {count_of(info.planned_cells, 'cell')} so far. This page follows the run."
     if info.state == "stopped":
-        return f"The run was killed after {cells:,} of {info.planned_cells:,} cells. It can be resumed."
+        return f"The run was killed after {cells:,} of {count_of(info.planned_cells, 'cell')}. It can be resumed."
     return ""
 
 

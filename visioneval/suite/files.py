@@ -35,7 +35,17 @@ def _real(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a suite may access: its own folder and the working directory, or everything."""
+    """What a suite may access: its own folder and the working directory, or everything.
+
+    Other modules ask for the same flag, or for a variable with names, separated by commas:
+
+    - `--trust-suite`: run code (`command`, `module:Class`); read files outside its folder and the working directory;
+      read or write a bucket; set `env` or `machine_credentials` of LiteLLM
+    - the host in `VISIONEVAL_TRUSTED_HOSTS`: send a key to a `base_url` other than the provider's own hosts; read a web
+      page that is not public; read the Hugging Face Hub, which uses your token (`huggingface.co`)
+    - the project in `VISIONEVAL_TRUSTED_PROJECTS`: use Vertex AI with this machine's credentials, also by a model or
+      cache `projects/NAME/...`
+    """
 
     folder: Path
     working: Path

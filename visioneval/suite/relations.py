@@ -40,11 +40,17 @@ Region = Annotated[tuple[_Side, _Side, _Side, _Side], AfterValidator(_check_area
 class Relation(Frozen):
     """One relation. A name is a required line, or a region of the case."""
 
-    above: _Two | None = Field(default=None, description="`[A, B]`: A is higher than B, in another row.")
+    above: _Two | None = Field(
+        default=None,
+        description="`[A, B]`: A is higher than B, in another row. Two lines that share half of the height of the "
+        "smaller one are in one row.",
+    )
     below: _Two | None = Field(default=None, description="`[A, B]`: A is lower than B, in another row.")
     left_of: _Two | None = Field(default=None, description="`[A, B]`: A ends where B begins, or before.")
     larger_than: _Several | None = Field(
-        default=None, description="`[A, B, ...]`: the letters of line A are larger than those of each other line."
+        default=None,
+        description="`[A, B, ...]`: the font of line A is at least 1.1 times as large as that of each other line, by "
+        "the height of the ink and the shapes of the letters.",
     )
     inside: _Two | None = Field(default=None, description="`[A, REGION]`: line A is inside a region.")
     order: _Several | None = Field(
@@ -56,7 +62,10 @@ class Relation(Frozen):
         default=None, description="With `aligned`: the edge. `center` is the middle between left and right."
     )
     direct: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="With `above`, `below` and `left_of`: `true` allows no other text between the two."
+        default=False,
+        description="With `above`, `below` and `left_of`: `true` allows no other text between the two, within their "
+        "width (with `left_of`: height), and not in their rows. Shapes do not count, nor does a single letter or "
+        "digit, which may be an icon.",
     )
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from visioneval.graders.pixels import LocalityGrader
 from visioneval.graders.pixels.locality import LocalityFinding, measure_locality, outside_failure
 from visioneval.graders.pixels.sharpening import amplification
 from visioneval.media.images import size_of
+from visioneval.report.text import cut_middle
 
 pytestmark = pytest.mark.slow
 
@@ -624,9 +625,13 @@ def test_the_reason_of_a_redraw_names_what_changed_and_what_was_undone(
     blurred, tinted = base.copy(), base.copy()
     blurred[220:320, 280:415] = cv2.GaussianBlur(base, (0, 0), 4)[220:320, 280:415]
     tinted[225:275, 285:410, 0] //= 4
-    for changed, cause in ((blurred, "sharpness (detail lost"), (tinted, "color")):
-        reason = grade(changed, tolerance="redrawn").reasons["local"]
-        assert f"outside the mask, the {cause}" in reason
+    for changed, cause in ((blurred, "sharpness"), (tinted, "color")):
+        grade_of_change = grade(changed, tolerance="redrawn")
+        reason, value = grade_of_change.reasons["local"], grade_of_change.scores["local.content_change"]
+        limit = grade_of_change.details["limits"]["max_content_change"]
+        first = f"outside the mask, the {cause} changed by {value:g}, above the limit of {limit:g}, "
+        assert cut_middle(f"{reason} {reason}", 200).startswith(first), "also where a table cuts the reason"
+        assert ("; detail lost" in reason) == (cause == "sharpness")
         assert "no change of sharpness were undone" in reason or "loss of sharpness" in reason
     sharp = grade(unsharp(tinted, 2, 100), tolerance="redrawn")
     assert sharp.details["redraw_sharpness"] > 0.1

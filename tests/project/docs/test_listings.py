@@ -64,6 +64,32 @@ def test_a_value_without_a_meaning_is_refused(name: str) -> None:
         listings.members(f"{__name__}.{name}")
 
 
+class Counted:
+    """What is counted:
+
+    - pages, `a: b`: All of them,
+      also | empty ones.
+    - ``METRIC:1``: One.
+
+    - A note is no item.
+    """
+
+
+def test_a_list_in_a_docstring_is_a_table() -> None:
+    table = listings.listed(("what", "meaning"), Counted, listings.listed)
+    assert rows(table) == [
+        ["pages, `a: b`", r"All of them, also \| empty ones."],
+        ["`METRIC:1`", "One."],
+        ["what", "its meaning, which may have several lines"],
+    ]
+    assert table.startswith("| what | meaning |")
+
+
+def test_a_docstring_without_a_list_is_refused() -> None:
+    with pytest.raises(ValueError, match="no list in the docstring of rows"):
+        listings.listed(("what", "meaning"), Counted, rows)
+
+
 def test_every_public_function_is_listed_with_the_first_sentence_of_its_docstring() -> None:
     assert sorted(listings.FUNCTIONS) == [
         name for name in visioneval.__all__ if inspect.isfunction(getattr(visioneval, name))

@@ -12,7 +12,7 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval import CellError, Fingerprint, GraderRecord, Record, Verdict
 from visioneval.records.between_cells import Preference, append_preferences, read_preferences
-from visioneval.records.model import changed_parts, describe_parts
+from visioneval.records.key_parts import changed_parts, describe_parts
 from visioneval.records.outputs import writing_ended
 from visioneval.running.jobs import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.running.plan import Plan

@@ -12,7 +12,7 @@ from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
 from visioneval import CaseFiles, UsageError
-from visioneval.records.model import changed_parts
+from visioneval.records.key_parts import changed_parts
 from visioneval.running.keys import generation_key, grade_key
 from visioneval.running.plan import Call
 from visioneval.suite.runs import Selection, check_selection, selected

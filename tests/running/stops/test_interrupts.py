@@ -53,7 +53,7 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
     assert {record.test_id for record in records} == {"quick0", "quick1", "quick2", "quick3", "slow0", "slow1"}
     assert {record.verdict for record in records} == {"PASS"}
     assert "6 of 12 cells" in out
-    assert "interrupted: 6 of 12 cells are recorded" in errors
+    assert "interrupted: 6 of 12 cells recorded" in errors
     assert "to resume: visioneval run --resume runs/r --trust-suite\n" in errors
     shown = toy("show", "r").stderr
     assert shown == "runs/r was interrupted; to resume: visioneval run --resume runs/r\n", (
@@ -99,7 +99,7 @@ def test_second_interrupt_waits_for_no_thread(toy: Toy) -> None:
     program.send_signal(signal.SIGINT)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert "interrupted: 0 of 1 cells are recorded" in errors
+    assert "interrupted: 0 of 1 cell recorded" in errors
     assert "to resume: " in errors
     assert read_info(toy.latest).state == "interrupted"
     assert out.splitlines()[0].split()[1:4] == ["0", "of", "1"]

@@ -87,7 +87,7 @@ def test_first_interrupt_finishes_paid_calls_and_stops_generating(tmp_path: Path
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "interrupted: 4 of 20 cells are recorded" in errors
+    assert "interrupted: 4 of 20 cells recorded" in errors
     assert (api_run.generated, api_run.judged, len(api_run.records)) == (AT_ONCE, AT_ONCE, AT_ONCE)
     for record in api_run.records:
         api_run.check(record)

@@ -1,4 +1,13 @@
-"""The runs of a baseline: their pass rates, their noise, and which differ from the others. Pure."""
+"""The runs of a baseline: their pass rates, their noise, and which differ from the others. Pure.
+
+What counts where a baseline has several runs:
+
+- a cell passed in A: most of its measured samples passed
+- ``must_pass``: the samples of all runs
+- ``METRIC:NUMBER``, values of A: the mean over the runs
+- ``broken_same_output``: the newest run that has the file
+- what B lost: against the newest run
+"""
 
 from __future__ import annotations
 

@@ -288,7 +288,8 @@ def losses(comparison: Comparison) -> tuple[Loss, ...]:
     excused = f"excused in B, but not in A: {shortened(excuses, '; ')}" if excuses else ""
     in_both = comparison.changed("still_error").columns.used_cases
     named = f"; ERROR in both: {shortened(in_both)}" if in_both else ""
-    errors = f"{len(new_errors):,} of {len(pairs):,} cells were measured in A and have errors in B"
+    of_pairs = f"{len(new_errors):,} of {count_of(len(pairs), 'cell')}"
+    errors = f"{of_pairs} {'was' if len(pairs) == 1 else 'were'} measured in A and have errors in B"
     return (
         Loss(METRICS, _lost_metrics(comparison), "every metric of A is measured in B"),
         Loss(
@@ -313,7 +314,7 @@ def _lost_metrics(comparison: Comparison) -> str:
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
         if before and (not after or LeftOut(before - after, before).is_too_much()):
-            lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
+            lost.append(f"{name} is measured in {after:,} of {count_of(pairs, 'pair')}, in A in {before:,}")
     return shortened(lost, "; ")
 
 

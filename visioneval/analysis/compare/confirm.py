@@ -4,6 +4,19 @@ whether a run can give any, and what they decide. Pure.
 A judge turns some verdicts round by chance. With one verdict per sample, more samples would mean more false alarms;
 with a majority, they mean fewer. What leaves a doubt is a matter of the gate: that of ``regressed`` is in
 ``regressed.py``.
+
+What is uncertain, and what decides it, by gate:
+
+- ``must_pass``: each case that broke. Most of its own and new samples decide: `broke: boat (failed 4 of 5)`, or
+  `broke, but new samples did not confirm it: boat (failed 1 of 4)`
+- ``regressed``, single cases: an adjusted p from .005 to .025; below, the case fails at once. In doubt, it
+  fails unless most of its new samples pass; a tie does not clear it. A case with turns gets all, which count together
+- ``regressed``, pass rate: one-sided p from .005 to .3, or the gate could not tell. Two steps: .005 by the run's
+  samples, .02 by all, together the .025 of one step
+- ``regressed``, metrics: adjusted p from .01 to .3. Two steps: .01 by the run's samples (Holm), .04 by all samples,
+  divided by the number of metrics with a direction that three or more cases have (Bonferroni)
+- ``METRIC:NUMBER``: it failed, and the 95 % interval does not exclude that B is worse by at most NUMBER. The value
+  over all samples of B decides
 """
 
 from __future__ import annotations
@@ -233,7 +246,7 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
         ("not measured", [case for case in unjudged if not case.a_decided]),
     )
     is_run_named = len({case.model_label for case in cases}) > 1
-    message = f"{len(broken)} of {judged} cases tagged must_pass broke"
+    message = f"{len(broken)} of {count_of(judged, 'case')} tagged must_pass broke"
     message += f": {_with_samples(broken, is_run_named=is_run_named)}" if broken else ""
     for text, some in parts:
         message += f"; {len(some)} {text}: {_with_samples(some, is_run_named=is_run_named)}" if some else ""

@@ -47,6 +47,14 @@ _ROUNDING = 1e-12
 """A difference of rates below this comes from rounding."""
 _NOTHING = "no cell that A has a verdict of is compared: the others are flaky, or graded in another way"
 DriftState = Literal["passed", "failed", "unmeasured", "cannot_tell"]
+"""What the gate ``drift`` says of the last runs:
+
+- ``passed``: The runs up to the newest show no drift. Exit code 0.
+- ``failed``: They show one. Exit code 1.
+- ``unmeasured``: The newest run, or half of the last ones, are left out; or only another suite still runs. Exit code 3.
+- ``cannot_tell``: No outcome of so few cases and runs could show a drift. Exit code 3; `--allow cannot-tell` makes it
+  `passed`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ def find_drift(
         nights.append(result)
     missing = tuple(_missing_days(nights))
     drift = Drift(series.experiment, last, limit, tuple(nights), missing, "unmeasured", "", series.other_suites)
-    state, message = _decide(drift, counts[-1], noise)
+    state, message = _decide(drift, counts[-1], noise, is_first_shown=first == 0)
     if series.is_over and state != "failed":
         state, message = "unmeasured", f"{series.is_over}; {message}"
     return replace(drift, state=state, message=message)
@@ -163,7 +171,8 @@ def _read_series(
             night.left_out = _why_no_new_run(run.side, known)
             if not night.left_out:
                 _read_night(night, a, run.side, filters, dict(covered), renamed, granted)
-            known |= {key: run.run_id for key, _ in run.side.run_ids if key}
+            if not night.left_out:
+                known |= {key: run.run_id for key, _ in run.side.run_ids if key}
         if not night.left_out:
             same = next((name for name, of_run in outputs.items() if night.outputs and night.outputs <= of_run), None)
             if same is not None:
@@ -218,24 +227,36 @@ def _read_night(
     night.remarks += _remarks(pairing.only_a, pairing.only_b)
     positions = pairing.pairs.positions[0]
     stable = [item for item in zip(positions, rows, changes, strict=True) if not item[1].flaky]
-    _compare_rows(night, stable, granted)
+    _compare_rows(night, stable, len(stable) + len(pairing.only_a), granted)
 
 
-def _compare_rows(night: _Read, rows: Sequence[tuple[int, PairRow, tuple[str, ...]]], granted: float) -> None:
-    """Keeps the rows that are measured and were graded in the same way, and says which are not."""
+def _compare_rows(
+    night: _Read, rows: Sequence[tuple[int, PairRow, tuple[str, ...]]], cells_of_a: int, granted: float
+) -> None:
+    """Keeps the rows that are measured and were graded in the same way, and says which are not.
+
+    ``cells_of_a`` are those of which the run should have a row.
+    """
     if differing := [changed for _, _, changed in rows if changed]:
         what = _named([name for name, _ in Counter(name for names in differing for name in names).most_common()])
-        if len(differing) == len(rows):
-            night.left_out = f"it was graded in another way than A: {what}"
+        if 2 * (len(rows) - len(differing)) < cells_of_a:
+            number = "" if len(differing) == len(rows) else f" in {len(differing):,} of {count_of(cells_of_a, 'cell')}"
+            night.left_out = f"it was graded in another way than A{number}: {what}"
             return
         night.remarks.append(f"{count_of(len(differing), 'cell')} graded in another way than in A: {what}")
-    in_a = [(at, row) for at, row, changed in rows if not changed and row.verdict_a in MEASURED]
-    lost = LeftOut(sum(row.verdict_b not in MEASURED for _, row in in_a), len(in_a))
+    alike = [(at, row) for at, row, changed in rows if not changed]
+    in_a = [(at, row) for at, row in alike if row.verdict_a in MEASURED]
     night.rows = [(at, row) for at, row in in_a if row.is_measured]
-    if not night.rows or lost.is_too_much(granted):
-        night.left_out = lost.sentence("cell", granted) or _NOTHING
-    elif lost.unmeasured:
-        night.remarks.append(lost.sentence("cell", granted))
+    of_a, of_run = LeftOut(len(alike) - len(in_a), len(alike)), LeftOut(len(in_a) - len(night.rows), len(in_a))
+    for side, lost in (("of A, ", of_a), ("", of_run)):
+        if lost.unmeasured:
+            sentence = f"{side}{lost.sentence('cell', granted)}"
+            if lost.is_too_much(granted):
+                night.left_out = sentence
+                return
+            night.remarks.append(sentence)
+    if not night.rows:
+        night.left_out = _NOTHING
 
 
 def _remarks(only_a: Cells, only_b: Cells) -> Iterator[str]:
@@ -311,8 +332,11 @@ def _missing_days(nights: Sequence[Night]) -> Iterator[str]:
             yield from ((before + timedelta(days=day)).isoformat() for day in range(1, gap))
 
 
-def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise) -> tuple[DriftState, str]:
-    """The state, and why. A drift that was found counts however many runs are left out."""
+def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise, *, is_first_shown: bool) -> tuple[DriftState, str]:
+    """The state, and why. A drift that was found counts however many runs are left out.
+
+    ``is_first_shown``: no run of the series is before the nights.
+    """
     nights, newest, limit = drift.nights[-drift.last :], drift.nights[-1], drift.limit
     evidence = newest.evidence
     if evidence is None:
@@ -323,11 +347,12 @@ def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise) -> tuple[Dr
     of_runs = f"the last {runs}" if evidence.runs == number > 1 else runs
     over = f"pass rate {points_text(evidence.change)} over {of_runs} ({p})"
     if evidence.p < limit:
-        first = number
-        while first and (drift.is_beyond(nights[first - 1]) or nights[first - 1].left_out):
+        first = len(drift.nights)
+        while first and (drift.is_beyond(drift.nights[first - 1]) or drift.nights[first - 1].left_out):
             first -= 1
-        since = next(night for night in nights[first:] if not night.left_out)
-        return "failed", f"{over}, since {since.run_id} of {since.date}"
+        since = next(night for night in drift.nights[first:] if not night.left_out)
+        or_before = "" if first or is_first_shown else " or before"
+        return "failed", f"{over}, since {since.run_id} of {since.date}{or_before}"
     left_out = sum(bool(night.left_out) for night in nights)
     if 2 * left_out >= number:
         return "unmeasured", f"{left_out} of the last {number} runs are left out; {over}"

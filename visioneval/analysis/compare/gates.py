@@ -193,15 +193,15 @@ def check_gates(
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
-    rows, subject = comparison.table.stable, "cells"
+    rows, which = comparison.table.stable, ""
     broken = sum(row.change == "broken" for row in rows)
     if gate.text == "broken_same_output":
-        rows, subject = [row for row in rows if row.same_output], "cells with the same output"
+        rows, which = [row for row in rows if row.same_output], " with the same output"
         broken = sum(row.same_output_broke for row in rows)
     if not rows:
-        return GateResult(gate, "not_applicable", f"no {subject}")
+        return GateResult(gate, "not_applicable", f"no cells{which}")
     unmeasured = sum(row.verdict_a is Verdict.PASS and row.verdict_b is Verdict.ERROR for row in rows)
-    message = f"{broken} of {len(rows)} {subject} broke"
+    message = f"{broken:,} of {count_of(len(rows), 'cell')}{which} broke"
     if unmeasured:
         message += f", {unmeasured} that passed in A could not be measured in B"
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)

@@ -37,7 +37,8 @@ from visioneval.analysis.sides import MEASURED, Cell, Side
 from visioneval.analysis.stats.basic import grouped
 from visioneval.analysis.stats.tests import Counts, adjusted_case_ps
 from visioneval.analysis.stats.variance import NO_NOISE, Passes, RunNoise, shared_variance
-from visioneval.records.model import Fingerprint, changed_parts, key_parts
+from visioneval.records.key_parts import changed_parts, key_parts
+from visioneval.records.model import Fingerprint
 from visioneval.suite.metrics import is_metric_of
 from visioneval.types import MUST_PASS, Metric, Verdict
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from visioneval.analysis.redaction import NOTHING, Redaction
 from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Reroutings, Side
 from visioneval.errors import NothingInCommonError, UsageError, did_you_mean
-from visioneval.records.model import VERDICT_PARTS, changed_parts
+from visioneval.records.key_parts import VERDICT_PARTS, changed_parts
 from visioneval.records.reader import CellColumns, taken
 from visioneval.suite.case import paired_by_prompt
 from visioneval.suite.filters import any_case, chain_of, check_matches

@@ -6,6 +6,13 @@ samples of the run, and the rest on all samples, which are generated only where 
 made the second step necessary, both steps together fail equal runs at most as often as one would. Single cases are
 tested once, as without new samples: those that are worse, but not at a fifth of their level, are cleared where most of
 their new samples pass. So they fail no more often than without, and nothing but a passing sample clears them.
+
+Each test, and its level:
+
+- pass rate: within cases: B's samples of a case against A's (conditional, mid-p); .025
+- single cases: each case with several samples (Fisher), adjusted over all cases (Holm, Tarone): 8 of 8 to 0 of 8 is a
+  regression among 200 cases too; .025
+- metrics: the paired test of the table, adjusted over all metrics (Holm, Tarone); .05, two-sided
 """
 
 from __future__ import annotations

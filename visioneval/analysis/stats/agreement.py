@@ -1,6 +1,13 @@
 """Agreement beyond chance and its intervals over cases, with sources. Undefined results are NaN. Pure.
 
 Ratings are finite numbers: category codes or values of a scale.
+
+The interval of each number:
+
+- accuracy (``agreement``): each case counts once (Wilson, exact where at most three cases differ)
+- precision and recall of FAIL: as a rate, exact where at most three cases differ
+- kappa, nominal alpha, Fleiss' kappa: intervals of observed and expected disagreement, combined; from 10 cases, 3 of
+  them with another answer than the most common
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The level of a test that is repeated every night over the last runs, so that its total error rate is known. Pure."""
+"""The level of a test that is repeated every night over the last runs, so that its total error rate is known. Pure.
+
+- drift: the test of the pass rate over the samples of several runs, at one level for all nights (Pocock)
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,20 @@ means, with sources, without NumPy. Pure.
 
 Cells of one case are not independent: samples of a prompt tend to pass or fail together, and so do the model runs that
 generate it. So the case is the unit everywhere: a statistic enters with one sum and one count per case.
+
+The interval of each number:
+
+- pass rate, rate of a yes-or-no metric, questions by type: Wilson with the effective number of cells, from the
+  variance between cases, and t quantiles. The correlation within cases is shrunk towards 1 as if four more cases had
+  shown it
+- mean of a number with a range: Wilson on the mean as a share of the range, with the effective number of cases and a
+  pseudo-case
+- mean of any other number, diversity: t over cases (linearized ratio)
+- quantile: order statistics with the effective number of values; a limit that the cases cannot determine is left out
+- value weighted by tag: the tags' intervals, combined by variance estimates recovery (Zou and Donner)
+- separation of counter-examples: rates: both intervals combined (Newcombe; Zou and Donner); numbers: Welch's t over
+  images, paired where all images are on both sides
+- AUROC of counter-examples: variance of each image's placements (DeLong, Obuchowski), as a Wilson interval
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Means of human labels, corrected by a judge that scored every cell (prediction-powered inference). Pure."""
+"""Means of human labels, corrected by a judge that scored every cell (prediction-powered inference). Pure.
+
+- corrected rate or mean (``agreement --correct``): prediction-powered (PPI++) over cases
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The Bradley-Terry model of paired comparisons: who can be ranked, and their strengths. Pure.
 
+- strengths and ranks (``rank``): Bradley-Terry, variance between cases, all differences tested together
+
 The chance that ``i`` wins against ``j`` is ``1 / (1 + exp(s_j - s_i))`` for the strengths ``s``, in log-odds. Points
 are what ``i`` took from ``j``: 1 for a win, a half for a tie.
 

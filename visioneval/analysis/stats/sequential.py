@@ -1,5 +1,10 @@
 """Tests of a bounded mean that may be looked at after every sample: e-values, which hold their level at all looks
 together, and the chance that further samples change an outcome; with sources. Pure.
+
+What decides:
+
+- a gate with ``--until-decided``: e-values of a bounded mean over all looks (Ville; Waudby-Smith and Ramdas), and the
+  chance that further samples change the outcome (Lan, Simon and Halperin)
 """
 
 from __future__ import annotations

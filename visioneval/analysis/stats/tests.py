@@ -5,6 +5,17 @@ failures, given how many of all samples of a case passed, the number that passed
 the rate of the case is. For scores, the samples of each case are dealt to A and B again, at random, as many to each as
 they have. That holds however skewed the scores are and however unequal the numbers of samples, where a t test over
 cases finds B worse too often.
+
+The test of each number:
+
+- B - A of the pass rate: mean over cases of the difference within the case; the conditional test within cases (Cox;
+  McNemar with one sample), mid-p
+- B - A of a metric: mean over cases of the mean difference; t with a pseudo-case
+- a metric with new samples: in the second step, a permutation test that deals the samples of each case at random to A
+  and B, so it holds its level for scores at their ceiling: one-sided mid-p of at least 9,999 permutations with a
+  fixed seed (Good; Phipson and Smyth)
+- a single case worse: Fisher's exact test of its samples, one-sided
+- p Holm: Holm, without the cases or metrics whose samples could not have shown it (Tarone), in two families
 """
 
 from __future__ import annotations

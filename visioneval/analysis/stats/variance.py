@@ -7,6 +7,12 @@ runs too often.
 
 For a gate, cases are fixed: a repeated run has the same ones. So only the variance of samples within their cases counts
 there, and not that between cases, which belongs to the interval of what the cases stand for.
+
+What is estimated, and how:
+
+- noise of runs (a baseline of several): the variance of the pass rate between runs that all cases share, and a case's
+  passes as a multiple of independent ones; both widen the tests
+- detectable difference: with 80 % power, from the variance at hand, at the level that decides
 """
 
 from __future__ import annotations

@@ -205,12 +205,17 @@ class Model:
 
 
 class Costs:
-    """The cost of every model run, and of every grader that asks a judge, for a panel by judge. Without free ones."""
+    """The cost of every model run, and of every grader that asks a judge, for a panel by judge. Without free ones.
+
+    An output of another run or case was generated, and paid for, there.
+    """
 
     def __init__(self, info: RunInfo) -> None:
         """Finds the model runs and graders of the suite that can cost money."""
         suite = info.suite
         self._free = {str(entry.label) for entry in suite.models if entry.is_free}
+        self._is_regraded = info.graded_from is not None
+        self._of_others = {case.id for case in suite.cases if case.output_of is not None}
         self._free_judges = {name for name, judge in suite.judges.items() if judge.is_free}
         self._judges = {grader.key: grader.judge_names for grader in suite.graders if grader.judge_names}
         self._order = [str(entry.label) for entry in suite.models]
@@ -223,7 +228,8 @@ class Costs:
     def add(self, cell: Record) -> None:
         """Counts a cell. Offline, a run that missed the cache called no provider, so that there is no cost."""
         is_uncalled = cell.error is not None and (cell.error.stage, cell.error.kind) == ("generate", "offline")
-        if cell.model_label not in self._free and not is_uncalled:
+        is_reused = self._is_regraded or cell.test_id in self._of_others
+        if cell.model_label not in self._free and not is_uncalled and not is_reused:
             self._count("generation", cell.model_label, cell, cell)
         for grader in cell.graders:
             for judge, answer in answers_of(grader, self._judges.get(grader.key, ())):

@@ -19,8 +19,9 @@ from visioneval.analysis.stats.intervals import Limits, quantile, quantile_inter
 from visioneval.analysis.stats.variance import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
 from visioneval.errors import count_of
-from visioneval.records.model import CellError, Record, RunInfo, SampledGate, suite_order
-from visioneval.rules import Gate, gate_passes, is_true, parse_gate, parse_rule, show_failed
+from visioneval.records.model import CellError, Record, RunInfo, suite_order
+from visioneval.records.until import SampledGate
+from visioneval.rules import Gate, gate_passes, is_true, parse_gate, parse_rule, show_failed, show_score
 from visioneval.suite.case import TestCase
 from visioneval.suite.filters import any_glob
 from visioneval.suite.metrics import counter_examples, image_cases
@@ -417,7 +418,7 @@ class FailingCells:
 
 
 def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """The reason of a metric, else of its grader, else of the grader's other metrics, else the judge's question."""
+    """The reason of a metric, else of its grader, else of the grader's other metrics, else the judge's answer."""
     reason = cell.reasons.get(metric)
     if reason or case is None:
         return reason or ""
@@ -431,10 +432,16 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
 
 
 def question_of(metric: str, cell: Record, case: TestCase, suite: Suite) -> str:
-    """The question of a judge that gave no reason for any metric of the grader; empty if it gave one, or was none."""
+    """What a judge answered that gave no reason for any metric of the grader; empty if it gave one, or was none.
+
+    Such as ``the judge answered no: "Is this true: the edit is right?"``.
+    """
     for grader in suite.graders:
         metrics = grader.metrics(case)
         if metric in metrics and not any(cell.reasons.get(name) for name in (grader.key, *metrics)):
             question = grader.label_questions.get(metric)
-            return question.ask if question else ""
+            if question is None:
+                return ""
+            judges = "judges" if len(grader.judge_names) > 1 else "judge"
+            return f'the {judges} answered {show_score(cell.scores.get(metric))}: "{question.ask}"'
     return ""

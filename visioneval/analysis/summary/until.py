@@ -28,7 +28,8 @@ from visioneval.analysis.stats.intervals import LEVEL, weighted_interval
 from visioneval.analysis.stats.sequential import MAX_CHANGE, chance_of_change, is_above
 from visioneval.analysis.stats.variance import cells_of
 from visioneval.analysis.summary.gates import GateAccumulator
-from visioneval.records.model import GateOutcome, Record, RunInfo, SampledGate
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.until import GateOutcome, SampledGate
 from visioneval.rules import Gate, gate_passes, is_true, parse_gate
 from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import left_out
@@ -110,6 +111,15 @@ def decide_gates(
 
     The looks of a gate are at the suite's number of samples, and at each further one that all of its cases have. So it
     depends on the records only, and not on when they were written.
+
+    When a gate is decided:
+
+    - its value decides: all samples would hardly change the outcome (1 %), or e-values show on which side of the limit
+      the mean of these cases is (1.5 % on each side, over all looks). With all samples, the value decides, as with
+      `--samples`
+    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks, 1.5 % of it at the
+      last. Or the value fails, as above
+    - on errors, `separation`, `!=`, a mean without a range, the bound of a quantile: it asks for no samples
     """
     due, first = DueMetrics(info), info.suite.samples
     looks: list[list[_Look]] = []

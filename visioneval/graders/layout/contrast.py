@@ -3,6 +3,15 @@
 Metrics: ``<key>``, whether each line has the ratio that its size needs, and ``<key>.lowest``, the lowest ratio. A line
 that was not read has none, and both are ``None``, unless another line fails. So is a line that is undecided: a little
 below its limit, or more where its strokes are so thin that antialiasing mixes all of their color with the background.
+
+What is measured:
+
+- letters: the median color of the cores of strokes, in the place where OCR read the line
+- background: the median color of a narrow ring around the letters. So an outline counts, and of a photo what is
+  behind the line
+- a line: by its worst part, about two heights wide, and by its worst place if it is there several times
+- font size: by the height of the ink, about 10 % exact
+- text on transparency: on white or on black, where it stands out more. Text on opaque parts counts there
 """
 
 from __future__ import annotations

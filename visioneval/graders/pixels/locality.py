@@ -327,18 +327,18 @@ def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
     )
     if redraw.overall > config.max_redraw:
         return (
-            "outside the mask, the output shows something else: one of ten windows differs by"
-            f" {redraw.overall:g} or more (CIE76), above the limit of {config.max_redraw:g}, {undone}"
+            f"outside the mask, one of ten windows differs by {redraw.overall:g} or more, above the limit of"
+            f" {config.max_redraw:g} (CIE76): the output shows something else, {undone}"
         )
     if redraw.content > config.max_content_change:
-        cause = redraw.cause
-        if cause == "sharpness":
+        detail = ""
+        if redraw.cause == "sharpness":
             word = "gained" if redraw.local_sharpness > 0 else "lost"
-            cause += f" (detail {word} {percent(abs(redraw.local_sharpness))} of its contrast)"
+            detail = f"; detail {word} {percent(abs(redraw.local_sharpness))} of its contrast"
         return (
-            f"outside the mask, the {cause} changed {place(redraw.window)}:"
-            f" by {redraw.content:g} (CIE76) more than {REST:g} times the rest, above the limit of"
-            f" {config.max_content_change:g}, {undone}"
+            f"outside the mask, the {redraw.cause} changed by {redraw.content:g}, above the limit of"
+            f" {config.max_content_change:g}, {place(redraw.window)} (CIE76 beyond {REST:g} times the rest{detail}),"
+            f" {undone}"
         )
     return None
 

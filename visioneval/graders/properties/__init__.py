@@ -27,8 +27,8 @@ class PropertiesGrader(BaseGrader):
         ".size": "with `expect.size` or `expect.aspect_ratio`: whether it is right",
         ".format": "with `expect.format`: whether it is right",
         ".alpha": "with `expect.alpha: true` or `false`, and for edits of an image that has transparent pixels: "
-        "whether the output has some as asked; a pixel is transparent if its alpha is below 250 of 255, as lossy "
-        "encoders turn 255 into 254; palettes, 16 bits per channel and gray with alpha count like any other alpha "
+        "whether the output has some as asked. A pixel is transparent if its alpha is below 250 of 255, as lossy "
+        "encoders turn 255 into 254. Palettes, 16 bits per channel and gray with alpha count like any other alpha "
         "channel",
         ".blank": "whether it is one flat color on white and on black",
     }
@@ -94,14 +94,14 @@ class VideoGrader(BaseGrader):
         ".height": "pixels, as players turn the video",
         ".frame_rate": "frames per second on average",
         ".has_audio": "whether it has a soundtrack, also a silent one",
-        ".frozen_s": "seconds of the longest time in which the image stands still: in each of 16 x 9 tiles, the mean "
-        "absolute difference of luma to the first frame of that time is at most 1 of 255 levels, as in FFmpeg's "
-        "`freezedetect`, so that a slow change is none",
+        ".frozen_s": "seconds of the longest time in which the image stands still. In each of 16 x 9 tiles, the mean "
+        "absolute difference of luma to the first frame of that time is then at most 1 of 255 levels, as in FFmpeg's "
+        "`freezedetect`: an image that changes slowly does not stand still",
         ".frozen_share": "the share of the duration in such times of at least 0.2 s",
         ".black_share": "the share of the duration with 98 % of the pixels at or below 10 % of white's luma, as "
         "in `blackdetect`",
         ".flicker": "how much the luminance of a quarter of the image jumps and jumps back within 0.1 s, 0 to 1, as "
-        "the mean over the worst half second: 0.01 is every second frame darker by 1 % of white; WCAG 2.2 and Rec. "
+        "the mean over the worst half second. 0.01 is every second frame darker by 1 % of white. WCAG 2.2 and Rec. "
         "ITU-R BT.1702 count flashes from 10 %",
     }
 

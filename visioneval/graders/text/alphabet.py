@@ -3,6 +3,14 @@
 The alphabet is the character dictionary of the recognition model in RapidOCR (``PP-OCRv6_rec_small``): Latin with its
 accents, digits, punctuation, Greek without accents, kana, Chinese and Japanese ideographs, arrows and signs. No
 Cyrillic, Hangul, Arabic, Hebrew, Thai or Devanagari.
+
+What becomes of a line with other characters:
+
+- required, and the rest of it is read, with up to two characters in place of each: `null`
+- required, and something else is read, or nothing: FAIL; `null` if more than half of its letters and digits cannot be
+  read
+- forbidden, and the rest of it is read; or nothing, but more than half of it cannot be read: `null`
+- expected, with `extra: forbid`, and other text is read that may be this line: `null`, not extra
 """
 
 # ruff: noqa: RUF001 - characters that are easily confused are the subject here

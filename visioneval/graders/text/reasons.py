@@ -114,8 +114,8 @@ def _success_reason(config: TextGrader, expected: ExpectText, comparison: CopyCh
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
-    doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
-    parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
+    doubtful = [f"{quoted(extra.text)} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
+    parts += [f"doubtful extra text: {', '.join(doubtful)}"] if doubtful else []
     sentences = [", ".join(parts)]
     lines = {space.line for space in comparison.spaces} if config.spaces == "loose" else set[str]()
     if read := [f'"{pair.read}"' for pair in comparison.matched if pair.line in lines]:

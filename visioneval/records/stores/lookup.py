@@ -17,6 +17,7 @@ from visioneval.records.stores.store import ObjectStore, in_threads
 from visioneval.records.untrusted import check_run_folder, choose_run
 from visioneval.records.untrusted import list_runs as list_local_runs
 from visioneval.records.writer import append_lines
+from visioneval.settings import RUNS
 
 _STORES = ("s3://", "gs://")
 _COPIES: dict[Path, RunCopies] = {}
@@ -95,6 +96,11 @@ def display_name(folder: Path | str) -> str:
     for copies in _COPIES.values():
         text = text.replace(str(copies.work), copies.url)
     return text
+
+
+def name_of_run(folder: Path, default: Path = RUNS) -> str:
+    """What commands take as the name of a run: its ID in the ``default`` folder, else its path."""
+    return folder.name if folder.parent == default else display_name(folder)
 
 
 def shown_message(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair
+from visioneval.analysis.redaction import LEFT_OUT, NOTHING, Redaction
 from visioneval.analysis.sides import Cell, Side
 from visioneval.report.compare import change_lines, comparison_report, pair_remarks
 from visioneval.report.differences import CHANGE_WORDS
@@ -26,9 +27,18 @@ MAX_WITH_OUTPUTS = 6
 
 
 def comparison_page(
-    comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None, *, interrupted: bool = False
+    comparison: Comparison,
+    gates: Sequence[GateResult],
+    frame: PageFrame | None = None,
+    *,
+    interrupted: bool = False,
+    cached: Callable[[str], Path | None] | None = None,
+    redact: Redaction = NOTHING,
 ) -> str:
-    """The whole page. Missing images are marked as missing."""
+    """The whole page. Missing images are marked as missing.
+
+    The outputs of a baseline, which has none, are where ``cached`` finds their hash, except of cases of ``redact``.
+    """
     own_style, own_script = style(), script("compare")
     report, counts = comparison_report(comparison, gates, interrupted=interrupted), comparison.counts
     return render(
@@ -43,13 +53,13 @@ def comparison_page(
         counts=counts,
         first_pairs={"broken": 0, "error_after": min(MAX_PAIRS, counts["broken"])},
         max_with_outputs=MAX_WITH_OUTPUTS,
-        data=as_json(_data(comparison)),
+        data=as_json(_data(comparison, _PairImages(comparison, cached, redact.over(comparison.a, comparison.b)))),
     )
 
 
-def _data(comparison: Comparison) -> dict[str, Any]:
+def _data(comparison: Comparison, outputs: _PairImages) -> dict[str, Any]:
     """Data for the page's script: the pairs, changed ones first, and each image once."""
-    outputs, counts = _PairImages(comparison), comparison.counts
+    counts = comparison.counts
     pairs = chain.from_iterable(comparison.changed(change)[:MAX_PAIRS] for change in CHANGES)
     shown_pairs = [
         _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None)
@@ -105,8 +115,9 @@ def why_no_image(cell: Cell, side: Side) -> str:
 class _PairImages:
     """Images as data URLs, without duplicates."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, cached: Callable[[str], Path | None] | None, redact: Redaction) -> None:
         self.data: list[str] = []
+        self._cached, self._redact = cached, redact
         self._sides = tuple(
             (side, None if side.folder is None else EmbeddedImages(side.folder, Path(), trust=False, side=SIDE))
             for side in (comparison.a, comparison.b)
@@ -114,14 +125,24 @@ class _PairImages:
 
     def of(self, pair: CellPair) -> list[int | str]:
         """The index of each image of a pair in ``data``, or the reason why it is missing."""
+        if self._redact.covers(pair.b.test_id, (*pair.a.tags, *pair.b.tags)):
+            return [LEFT_OUT, LEFT_OUT]
         a = self._add(pair.a, *self._sides[0])
-        same = pair.same_output and isinstance(a, int)
-        return [a, a if same else self._add(pair.b, *self._sides[1])]
+        if pair.same_output and isinstance(a, int):
+            return [a, a]
+        b = self._add(pair.b, *self._sides[1])
+        # a baseline has no images: B's is the same file
+        return [b if pair.same_output and isinstance(b, int) else a, b]
 
     def _add(self, cell: Cell, side: Side, images: EmbeddedImages | None) -> int | str:
-        if images is None or cell.artifact_path is None:
+        path = cell.artifact_path
+        if images is None and self._cached is not None and cell.artifact_sha256 is not None:
+            file = self._cached(cell.artifact_sha256)
+            if file is not None:
+                images, path = EmbeddedImages(file.parent, Path(), trust=False, side=SIDE), file.name
+        if images is None or path is None:
             return why_no_image(cell, side)
-        image = images.run_image(cell.artifact_path)
+        image = images.run_image(path)
         if "src" not in image:
             return image.get("why", "")
         self.data.append(image["src"])

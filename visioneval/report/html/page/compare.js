@@ -30,7 +30,7 @@ function pairBar() {
   const buttons = Object.entries(changes).map(([change, { title, number }]) => el("button", { type: "button", class: `change ${change}`, "data-change": change, "aria-pressed": "false",
     click: () => toggleChange(change) }, title, el("span", { class: "count", text: number.toLocaleString("en") })));
   return el("form", { class: "filters", role: "search", "aria-label": "Filter pairs", submit: (event) => event.preventDefault() },
-    el("input", { type: "search", name: "q", placeholder: "Search prompts, rules and reasons", "aria-label": "Search prompts, rules and reasons", autocomplete: "off",
+    el("input", { type: "search", name: "q", placeholder: "Search", "aria-label": "Search prompts, rules and reasons", autocomplete: "off",
       input: debounced((event) => { pairs.query = event.target.value.trim(); filterPairs(true); }, 150) }),
     el("span", { class: "changes", role: "group", "aria-label": "Change" }, buttons),
     tags.length ? el("select", { name: "tag", "aria-label": "Tag", change: (event) => { pairs.tag = event.target.value; filterPairs(true); } },

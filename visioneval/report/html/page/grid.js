@@ -159,7 +159,8 @@ function gridRow(number) {
   const sample = cells.sample[members[0]];
   const isSameSample = members.every((at) => cells.sample[at] === sample);
   const sampled = isSameSample && (sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]));
-  const head = withWidth(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id }, soft(id)),
+  const head = withWidth(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id },
+    el("a", { tabindex: "-1", href: addressOfCell(report.index, members[0], report.state.filters) }, soft(id))),
     sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), gallery.head);
   const node = el("div", { class: "row", role: "row", "aria-rowindex": number + 2 }, head);
   return { node, boxes: new Map(), members: new Map(members.map((at) => [gallery.columnOf[at], at])), isSameSample };
