@@ -58,6 +58,7 @@ GRADERS: Mapping[str, Part] = {
     "palette": _part("graders.palette", "PaletteGrader", ".grader:Palette"),
     "codes": _part("graders.codes", "CodesGrader", ".grader:Codes"),
     "diversity": _part("graders.pixels", "DiversityGrader", ".reference:Diversity"),
+    "duplicates": _part("graders.duplicates", "DuplicatesGrader", ".grader:Duplicates"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", ".grader:Pairwise"),
 }
 PROVIDERS: Mapping[str, Part] = {

@@ -2,9 +2,9 @@
 
 A verdict rule is ``metric``, ``not metric``, ``metric OP number``, ``metric == "word"``, ``metric != "word"``,
 ``metric in ["word", "word"]`` or ``metric not in [...]``; a gate is ``FN OP number`` with FN one of
-``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)``,
-``separation(metric)`` and the quantiles ``p1(metric)`` to ``p99(metric)``. A metric name with other characters than
-letters, digits, ``_``, ``-`` and ``.`` needs quotes.
+``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``duplicate_rate``, ``mean(metric)``,
+``rate(metric)``, ``separation(metric)`` and the quantiles ``p1(metric)`` to ``p99(metric)``. A metric name with other
+characters than letters, digits, ``_``, ``-`` and ``.`` needs quotes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ RATES: Mapping[str, str] = {
     "error_rate": "ERROR of all cells",
     "unmeasured_rate": "of all cells, those with a failed grader that is not optional, also FAIL",
     "refusal_rate": "refusals of the cells that were generated or refused",
+    "duplicate_rate": "near-duplicates of outputs of other cases, of those that a `duplicates` grader compared",
 }
 """The functions of a gate that count cells, and what they count."""
 OF_METRIC: Mapping[str, str] = {

@@ -35,7 +35,7 @@ from visioneval.providers.gemini import OmniParams, VeoParams
 from visioneval.providers.mock import MockParams
 from visioneval.providers.openai import OpenAIVideoParams
 from visioneval.records.baselines import BaselineHeader
-from visioneval.records.between_cells import CaseDiversity, Preference
+from visioneval.records.between_cells import CaseDiversity, CellDuplicate, Preference
 from visioneval.records.labels import CellDraw, DrawnCell, Label
 from visioneval.records.model import GraderRecord, JudgeAnswer, RunInfo
 from visioneval.records.questions import PromptQuestions
@@ -56,6 +56,7 @@ RECORDS = (
     DrawnCell,
     Preference,
     CaseDiversity,
+    CellDuplicate,
     PromptQuestions,
     RunInfo,
     UntilDecided,

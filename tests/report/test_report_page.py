@@ -269,6 +269,17 @@ def hostile(root: Path) -> Path:
     return run
 
 
+def test_the_name_of_a_case_in_the_grid_links_to_its_first_cell(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{page_url}#gallery")
+    page.wait_for_selector("#canvas a.cell")
+    name = page.locator("#canvas .row-head a").first
+    case = name.inner_text()
+    assert name.get_attribute("href") == page.locator("#canvas a.cell").first.get_attribute("href")
+    name.click()
+    page.wait_for_selector(".cell-body")
+    assert page.inner_text(".cell-head h1") == case
+
+
 @pytest.mark.parametrize("single_file", [False, True])
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage, single_file: bool) -> None:
     created = report(hostile(tmp_path), single_file=single_file)

@@ -48,6 +48,7 @@ def test_the_worst_cells_come_first_and_errors_last(swept: Toy) -> None:
     ]
     printed = swept("show", "--failed", COLUMNS="120").stdout
     assert printed.startswith("4 FAIL and 2 ERROR of 8 cells, the worst first\n")
+    assert "case [sample]" not in printed, "each case has one sample"
     assert "fine: all is ill" in printed
     assert "the model is on fire" in printed
 

@@ -189,6 +189,28 @@ class SampleGrader(Protocol):
         """The measure of two images, which does not depend on their order. It raises ``GraderError``."""
 
 
+class DuplicateGrader(Protocol):
+    """A grader of the kind ``CASES``: it finds outputs of different cases that are nearly the same image."""
+
+    def signature(self, output: Output) -> Measure[Any]:
+        """The measure of one output. It raises ``GraderError``."""
+
+    def thumbnail(self, signature: Any) -> Any:
+        """The small image in a signature."""
+
+    def details(self, thumbnails: Sequence[Any]) -> Any:
+        """What of the small images is compared: a row for each."""
+
+    def alike(self, vectors: Any, row: int) -> list[int]:
+        """The rows after one that are worth a full comparison with it, the most alike first."""
+
+    def measure(self, first: Output, second: Output) -> Measure[Any]:
+        """The full comparison of two outputs, which does not depend on their order. It raises ``GraderError``."""
+
+    def is_duplicate(self, found: Any) -> bool:
+        """Whether it makes them near-duplicates. It also has a ``distance`` and a ``delta_e``."""
+
+
 class QuestionMaker(Protocol):
     """A grader that asks questions about a prompt. It can generate them before there is an output."""
 

@@ -1,8 +1,9 @@
-"""What graders record of several cells together: preferences between pairs, and the diversity of samples.
+"""What graders record of several cells together: preferences between pairs, the diversity of samples, and
+near-duplicates between cases.
 
 ``preferences.jsonl`` has one line per pair and order, as each pair is shown in both orders; a repeated question appends
-a line, and the last line counts. ``diversity.jsonl`` has one line per grader, case and model run. Both are read and
-written only here.
+a line, and the last line counts. ``diversity.jsonl`` has one line per grader, case and model run, ``duplicates.jsonl``
+one per grader and output. All are read and written only here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from visioneval.records.model import CellKey
 from visioneval.records.reader import read_lines
 from visioneval.records.untrusted import SCHEMA_VERSION, Number, SampleIndex, Usd
 from visioneval.records.writer import append_lines, locked, storing
-from visioneval.suite.entries.graders import DIVERSITY, PREFERENCES
+from visioneval.suite.entries.graders import DIVERSITY, DUPLICATES, PREFERENCES
 from visioneval.suite.files import split_run
 from visioneval.types import Frozen
 
@@ -176,3 +177,51 @@ def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
         by_key = {line.key: line for line in (*read_diversity(folder), *new)}
         with storing(folder / DIVERSITY):
             write_whole(folder / DIVERSITY, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))
+
+
+class CellDuplicate(Frozen):
+    """Whether an output is a near-duplicate of that of another case on the same model run."""
+
+    schema_version: int = SCHEMA_VERSION
+    """2."""
+    grader: str
+    """The grader's key."""
+    test_id: str
+    """The case."""
+    model_label: str
+    """The model run."""
+    sample_index: SampleIndex
+    """Starts at 0."""
+    output: str
+    """``artifact_sha256`` of the image. The line counts while this is the image of the run's cell."""
+    is_duplicate: bool | None
+    """``null`` if there is an ``error``, or no output of another case to compare it with."""
+    of: str | None = None
+    """Of a near-duplicate: the case whose output it was found to repeat, or the first case found to repeat it."""
+    of_sample: SampleIndex = 0
+    """The sample of that case."""
+    distance: Annotated[Number, Field(ge=0, le=2)] | None = None
+    """Of a near-duplicate: 1 - SSIM of the two images."""
+    delta_e: Annotated[Number, Field(ge=0)] | None = None
+    """Of a near-duplicate: their mean color difference (CIEDE2000)."""
+    error: str | None = None
+    """``null``, or why the image could not be compared."""
+
+    @property
+    def key(self) -> tuple[str, CellKey]:
+        """What the line is about: its grader and cell."""
+        return self.grader, (self.test_id, self.model_label, self.sample_index)
+
+
+def read_duplicates(folder: Path) -> list[CellDuplicate]:
+    """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
+    return list(read_lines(folder / DUPLICATES, CellDuplicate, "duplicate"))
+
+
+def update_duplicates(folder: Path, lines: Iterable[CellDuplicate]) -> None:
+    """Adds lines to a run, which replace all of the same graders and model runs. Raises ``StorageError``."""
+    if new := list(lines):
+        replaced = {(line.grader, line.model_label) for line in new}
+        old = (line for line in read_duplicates(folder) if (line.grader, line.model_label) not in replaced)
+        with storing(folder / DUPLICATES):
+            write_whole(folder / DUPLICATES, "".join(f"{line.model_dump_json()}\n" for line in (*old, *new)))

@@ -284,7 +284,15 @@ def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:
     raise UsageError(f"{public_address(name)!r}: no such run in {where}: list runs with 'visioneval runs'")
 
 
-FILES = (OUTPUTS, *(f"{log}.jsonl" for log in LOGS), "diversity.jsonl", "questions.json", "summary.json", "run.json")
+FILES = (
+    OUTPUTS,
+    *(f"{log}.jsonl" for log in LOGS),
+    "diversity.jsonl",
+    "duplicates.jsonl",
+    "questions.json",
+    "summary.json",
+    "run.json",
+)
 """What commands read or write in the folder of a run:
 
 - ``artifacts``: Outputs, by case and model run.
@@ -297,6 +305,7 @@ FILES = (OUTPUTS, *(f"{log}.jsonl" for log in LOGS), "diversity.jsonl", "questio
 - ``labeling.jsonl``: Sessions and progress on the label page.
 - ``labeling_draws.jsonl``: Random draws of cells to label.
 - ``diversity.jsonl``: How much the samples of each case differ.
+- ``duplicates.jsonl``: Which outputs of different cases are nearly the same image.
 - ``questions.json``: Questions of gecko graders.
 - ``summary.json``: What ``run --json`` prints; never read back.
 - ``run.json``: The resolved suite, its hash, versions, the command line, the state.

@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from visioneval.analysis.left_out import NeverAsked
+from visioneval.analysis.summary.duplicates import DuplicateCell, not_compared_outputs
 from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.same_question import ContradictedCell
 from visioneval.analysis.summary.summary import Summary, unmeasured_groups
@@ -104,11 +105,13 @@ def error_note(summary: Summary) -> str:
 
 
 def not_compared(summary: Summary) -> Iterator[str]:
-    """How many pairs have no answer from a judge, and how many sets of samples a grader failed to measure."""
+    """How many pairs have no answer from a judge, and how many sets of samples or outputs no grader compared."""
     if summary.unjudged_pairs:
         yield f"{count_of(summary.unjudged_pairs, 'pair')} could not be judged"
     if failed := unmeasured_groups(summary.diversity):
         yield f"{count_of(failed, 'set')} of samples could not be compared"
+    if failed := not_compared_outputs(summary.duplicates):
+        yield f"{count_of(failed, 'output')} could not be compared with those of other cases"
 
 
 def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
@@ -150,7 +153,7 @@ def failure_sections(summary: Summary, limit: int) -> Iterator[Section]:
     yield Section(title, columns, rows, notes, is_cut=True, name="failures")
 
 
-def cell_link(cell: FailingCell | ContradictedCell) -> str:
+def cell_link(cell: FailingCell | ContradictedCell | DuplicateCell) -> str:
     """The link to a cell in HTML."""
     return f"#cell?{urlencode({'case': cell.test_id, 'at': cell.model_label, 'sample': cell.sample_index})}"
 
@@ -228,7 +231,8 @@ def failing_cells(summary: Summary) -> Section:
     title = f"{counts.failed:,} FAIL and {counts.errors:,} ERROR of {count_of(counts.cells, 'cell')}"
     if not rows:
         return Section("", about=[title])
-    columns = [Column("verdict"), *texts("case [sample]", "model run"), Column("why", min_width=24)]
+    heading = "case [sample]" if has_samples else "case"
+    columns = [Column("verdict"), *texts(heading, "model run"), Column("why", min_width=24)]
     more = counts.not_passed - len(rows)
     notes = [f"... and {more:,} more, which come later in the suite"] if more > 0 else []
     return Section(f"{title}, the worst first", columns, rows, notes)

@@ -109,6 +109,7 @@ def _sections(summary: Summary, plots: Plots, examples: int) -> Iterator[Section
     yield from _separations(summary)
     yield from _questions(summary)
     yield from _diversity(summary)
+    yield from _duplicates(summary, examples)
     yield from _alignment(summary, examples)
     yield from _tags(summary)
     if summary.failure_tags:
@@ -327,6 +328,47 @@ def _diversity(summary: Summary) -> Iterator[Section]:
     if rows:
         title = "Diversity: mean distance between the samples of a case, 0 is identical, [95%] over cases"
         yield Section(title, [*columns, *numbers("cases")], rows, name="diversity")
+
+
+def _duplicates(summary: Summary, limit: int) -> Iterator[Section]:
+    """A row for each model run, then the outputs that repeat those of other cases."""
+    rows: list[list[Cell]] = [
+        [
+            quoted(finding.grader),
+            model_run(summary, finding.model_label),
+            _number_of(finding.duplicates, "fail"),
+            f"{finding.outputs:,}",
+            _number_of(finding.failed, "error"),
+        ]
+        for finding in summary.duplicates
+    ]
+    if not rows:
+        return
+    columns = [Column("grader", min_width=6), Column("model run", short="#")]
+    columns += numbers("near-duplicates", "outputs compared", "not compared")
+    yield Section("Near-duplicates: outputs that repeat that of another case", columns, rows, name="duplicates")
+    cells = [cell for finding in summary.duplicates for cell in finding.cells]
+    pairs: list[list[Cell]] = [
+        [
+            model_run(summary, cell.model_label),
+            quoted(sample_name(cell.test_id, cell.sample_index), link=cell_link(cell)),
+            quoted(sample_name(cell.of, cell.of_sample)),
+            f"{cell.distance:.3f}",
+            f"{cell.delta_e:.2f}",
+        ]
+        for cell in cells[:limit]
+    ]
+    if pairs:
+        hidden = sum(finding.duplicates for finding in summary.duplicates) - len(pairs)
+        notes = [dim(f"... and {hidden:,} more: duplicates.jsonl lists all")] if hidden else []
+        columns = [Column("model run", short="#"), Column("case", min_width=12), Column("repeats", min_width=12)]
+        columns += numbers("distance (1 - SSIM)", "color (CIEDE2000)")
+        yield Section("Which outputs repeat another", columns, pairs, notes, is_cut=True, name="repeated")
+
+
+def sample_name(case: str, sample: int) -> str:
+    """An output by its case, and its sample if that is not the first."""
+    return f"{case} [{sample}]" if sample else case
 
 
 def _alignment(summary: Summary, limit: int) -> Iterator[Section]:

@@ -27,6 +27,7 @@ from visioneval.running.calls.judges import Meter
 from visioneval.running.calls.settings import CallSettings, open_calls
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Listener, Services
+from visioneval.running.duplicates import find_duplicates
 from visioneval.running.execution import Progress, execute
 from visioneval.running.jobs import Jobs, every_cell
 from visioneval.running.keys import RateLimitKey, generation_limit_key
@@ -34,7 +35,7 @@ from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
 from visioneval.running.until import generate_until_decided
-from visioneval.suite.entries.graders import PAIR, SAMPLES, BaseGrader, GraderKind
+from visioneval.suite.entries.graders import CASES, PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
 
@@ -245,6 +246,7 @@ async def run_all(
 WORK: Mapping[GraderKind, Callable[[Services, BaseGrader, Progress], Awaitable[str | None]]] = {
     PAIR: judge_pairs_within,
     SAMPLES: measure_diversity,
+    CASES: find_duplicates,
 }
 """Makes and records the comparisons that are not recorded yet, and returns a note for the user, if any. An early end is
 in the ``Progress``."""

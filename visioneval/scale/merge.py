@@ -7,6 +7,7 @@ are on this machine, and with the records of all shards that used the same files
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -23,6 +24,7 @@ from visioneval.records.between_cells import (
     read_diversity,
     read_preferences,
     update_diversity,
+    update_duplicates,
 )
 from visioneval.records.key_parts import changed_parts, describe_parts, key_parts
 from visioneval.records.labels import ANCHORS, DRAWS, LABELS, append_labels, read_labels
@@ -34,10 +36,11 @@ from visioneval.records.runs import resume_hint, with_current_state
 from visioneval.records.stores.writing import has_confirmations
 from visioneval.records.untrusted import check_run_folder, file_inside
 from visioneval.records.writer import RunWriter, hard_link
+from visioneval.running.duplicates import duplicates_in
 from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
-from visioneval.suite.entries.graders import PAIR, BaseGrader, of_kind
+from visioneval.suite.entries.graders import CASES, PAIR, BaseGrader, of_kind
 from visioneval.suite.files import split_run
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.runs import Shard
@@ -65,7 +68,8 @@ def merge_shards(
 ) -> tuple[Path, RunInfo, Summary]:
     """Writes the run ``run_id`` below ``root`` from the runs of all shards, reading each record once.
 
-    Pairs were judged in the shards; what the shards leave to the whole is the summary and its gates. Nothing remains
+    Pairs were judged in the shards; what the shards leave to the whole are near-duplicates between cases, the summary
+    and its gates. Nothing remains
     of a merge that fails. Returns the folder, the run and its summary.
 
     Raises ``UsageError``, ``RunFormatError`` and ``StorageError``.
@@ -176,6 +180,11 @@ def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, en
     summary = summarize(ended, _copied_records(shards, inputs, writer), Compared.read(folder, ended))
     for shard in shards:  # after the records: a link changes the times of a file, by which those are checked
         _copy_artifacts(shard.folder, folder)
+    suite = ended.selected_suite
+    if graders := of_kind(suite.graders, CASES):
+        for grader in graders:
+            update_duplicates(folder, asyncio.run(duplicates_in(grader, suite, read_records(folder), folder)))
+        summary = summarize(ended, read_records(folder), Compared.read(folder, ended))
     assert ended.ended_at is not None
     writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
     writer.write_summary(summary)

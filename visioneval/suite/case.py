@@ -21,7 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from visioneval.suite.files import FilePath, OutputEntry
-from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, When, previous_turn
+from visioneval.suite.filters import CASE_ID, MAX_TURNS, TURN, When, chain_of, previous_turn
 from visioneval.suite.questions import Questions, question_list
 from visioneval.suite.relations import MAX_RELATIONS, Region, Relation
 from visioneval.suite.rules import RuleEntry
@@ -354,6 +354,11 @@ class TestCase(_CaseFields):
     def previous_turn(self) -> str | None:
         """The id of the case whose output it edits: the turn before, if this is a later turn."""
         return previous_turn(self.id)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """What its output may resemble those of other cases for: the case that it is a turn of, and its input files."""
+        return frozenset({chain_of(self.id), *(f"/{image.path}" for image in self.images)})
 
     @property
     def shown_roles(self) -> list[str]:

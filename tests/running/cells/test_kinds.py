@@ -9,7 +9,17 @@ import pytest
 from visioneval import TestCase
 from visioneval.plugins import GRADERS, config_of
 from visioneval.running.runner import WORK
-from visioneval.suite.entries.graders import CELL, KINDS, PAIR, QUESTIONS, SAMPLES, GraderKind, of_kind, options_of_type
+from visioneval.suite.entries.graders import (
+    CASES,
+    CELL,
+    KINDS,
+    PAIR,
+    QUESTIONS,
+    SAMPLES,
+    GraderKind,
+    of_kind,
+    options_of_type,
+)
 
 
 def grader(kind: str, **options: Any) -> Any:
@@ -22,12 +32,12 @@ def case(**fields: Any) -> TestCase:
 
 def test_every_kind_that_compares_outputs_has_its_work_and_its_file() -> None:
     assert set(WORK) == {kind for kind in KINDS if not kind.grades_cells}
-    assert {kind.file for kind in WORK} == {"preferences.jsonl", "diversity.jsonl"}
+    assert {kind.file for kind in WORK} == {"preferences.jsonl", "diversity.jsonl", "duplicates.jsonl"}
 
 
 @pytest.mark.parametrize(
     ("kind", "about_another", "about_a_later_turn"),
-    [(CELL, True, True), (QUESTIONS, True, True), (PAIR, False, False), (SAMPLES, False, True)],
+    [(CELL, True, True), (QUESTIONS, True, True), (PAIR, False, False), (SAMPLES, False, True), (CASES, False, True)],
 )
 def test_cases_of_a_kind(kind: GraderKind, about_another: bool, about_a_later_turn: bool) -> None:
     assert kind.is_for(case())
@@ -46,6 +56,7 @@ def test_cases_of_a_kind(kind: GraderKind, about_another: bool, about_a_later_tu
         (PAIR, [4, 2, 3], 2 + 3 + 2),
         (SAMPLES, [1, 1], 0),
         (SAMPLES, [4, 2], 6 + 1),
+        (CASES, [4, 2], 6),
     ],
 )
 def test_comparisons_of_a_case(kind: GraderKind, samples: list[int], comparisons: int) -> None:
@@ -53,15 +64,16 @@ def test_comparisons_of_a_case(kind: GraderKind, samples: list[int], comparisons
 
 
 def test_graders_have_a_kind() -> None:
-    graders = [grader(name) for name in ("properties", "pairwise", "diversity", "alignment", "gecko")]
+    graders = [grader(name) for name in ("properties", "pairwise", "diversity", "duplicates", "alignment", "gecko")]
     assert [item.key for item in of_kind(graders, CELL)] == ["properties", "alignment"]
     assert [item.key for item in of_kind(graders, QUESTIONS)] == ["gecko"]
     assert [item.key for item in of_kind(graders, PAIR)] == ["pairwise"]
     assert [item.key for item in of_kind(graders, SAMPLES)] == ["diversity"]
+    assert [item.key for item in of_kind(graders, CASES)] == ["duplicates"]
 
 
 def test_a_question_about_a_pair_shows_two_outputs() -> None:
-    assert [kind.shown for kind in KINDS] == [1, 1, 2, 1]
+    assert [kind.shown for kind in KINDS] == [1, 1, 2, 1, 1]
 
 
 def test_what_scores_and_votes_are_about_is_known_of_a_type_and_of_no_unknown_one() -> None:

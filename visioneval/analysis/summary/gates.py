@@ -17,6 +17,7 @@ from visioneval.analysis.scores import RATE, Scores, case_of, number_of
 from visioneval.analysis.stats.basic import ends
 from visioneval.analysis.stats.intervals import Limits, quantile, quantile_interval, weighted_interval
 from visioneval.analysis.stats.variance import cells_of, failing_share, repeated_above, repeated_counts
+from visioneval.analysis.summary.duplicates import Duplicates
 from visioneval.analysis.summary.graders import MAX_LISTED, difference_interval
 from visioneval.errors import count_of
 from visioneval.records.model import CellError, Record, RunInfo, suite_order
@@ -126,9 +127,17 @@ class GateAccumulator:
     its value is the weighted mean of the values of the tags.
     """
 
-    def __init__(self, entry: GateRule, info: RunInfo, due: DueMetrics, sampled: SampledGate | None = None) -> None:
-        """Starts without cells. ``due`` is shared by all gates of the run, and ``sampled`` limits the samples."""
+    def __init__(
+        self,
+        entry: GateRule,
+        info: RunInfo,
+        due: DueMetrics,
+        sampled: SampledGate | None = None,
+        duplicates: Duplicates | None = None,
+    ) -> None:
+        """Starts without cells. All gates share ``due`` and ``duplicates``. ``sampled`` limits the samples."""
         self._entry, self._info, self._due, self._sampled = entry, info, due, sampled
+        self._duplicates = duplicates or Duplicates(info, ())
         of_sample = {} if sampled is None else cells_per_sample(info.suite)
         self._cells = {label: number * sampled.samples for label, number in of_sample.items()} if sampled else {}
         self._gate = gate = parse_gate(entry.rule)
@@ -156,7 +165,7 @@ class GateAccumulator:
             group = next((tag for tag in cell.tags if tag in self._shares), None)
         if group is None:
             return
-        value = _cell_value(self._gate, cell)
+        value = self._value_of(cell)
         if value is not None:
             self._count(cell, group, value)
         self._unmeasured[group] += self._is_left_out(cell)
@@ -172,8 +181,17 @@ class GateAccumulator:
         in_scope = self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
         return in_scope and cell.test_id not in self._without
 
+    def _value_of(self, cell: Record) -> float | None:
+        if self._gate.fn != "duplicate_rate":
+            return _cell_value(self._gate, cell)
+        state = self._duplicates.state(cell)
+        return None if state is None or state.is_duplicate is None else float(state.is_duplicate)
+
     def _is_left_out(self, cell: Record) -> bool:
         match self._gate.fn:
+            case "duplicate_rate":
+                state = self._duplicates.state(cell)
+                return state is not None and state.is_failed
             case "pass_rate":
                 return cell.verdict is Verdict.ERROR
             case "refusal_rate":
@@ -185,7 +203,7 @@ class GateAccumulator:
         """Whether a cell that did not pass is in the scope and is what the gate counts: a FAIL, an error, a score."""
         if not self._covers(cell):
             return False
-        value = _cell_value(self._gate, cell)
+        value = self._value_of(cell)
         return (
             value == 0 if self._gate.fn == "pass_rate" else value is not None and (not self._gate.counts or value > 0)
         )
@@ -225,6 +243,13 @@ class GateAccumulator:
             return "failed" if self._gate.forbids_errors and value else "deferred"
         if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info, self._without):
             return "skipped"
+        if (
+            self._gate.fn == "duplicate_rate"
+            and self._info.selection.narrows
+            and not n
+            and not self._unmeasured.total()
+        ):
+            return "skipped"  # the selection left out the grader, or nothing to compare
         if self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules:  # no model refused
             return "skipped"
         if value is None:

@@ -28,6 +28,7 @@ from visioneval.analysis.summary.counts import (
     most_common,
     read_pair_costs,
 )
+from visioneval.analysis.summary.duplicates import Duplicates, DuplicatesFinding, not_compared_outputs
 from visioneval.analysis.summary.gates import FailingCell, FailingCells, GateAccumulator, GateFinding
 from visioneval.analysis.summary.graders import (
     AlignedCell,
@@ -51,7 +52,7 @@ from visioneval.analysis.summary.same_question import SameQuestion, SameQuestion
 from visioneval.analysis.summary.until import sampled_gates
 from visioneval.analysis.summary.variance import NoiseFinding, Noises
 from visioneval.errors import ExitCode
-from visioneval.records.between_cells import CaseDiversity, read_diversity
+from visioneval.records.between_cells import CaseDiversity, CellDuplicate, read_diversity, read_duplicates
 from visioneval.records.model import Record, RunInfo, RunState, StoppedBy, known_sum, suite_order
 from visioneval.records.untrusted import SCHEMA_VERSION
 from visioneval.rules import parse_gate, parse_rule
@@ -69,12 +70,14 @@ DELTA_E = Metric(type="number", range=(0, None), better="none")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The judged pairs of a run's own model runs, their judges and costs, and the distances of its samples."""
+    """The judged pairs of a run's own model runs, their judges and costs, the distances of its samples, and which
+    outputs repeat those of other cases."""
 
     pairs: Sequence[PreferenceFinding] = ()
     judges: Sequence[PairCard] = ()
     costs: Sequence[CostFinding] = ()
     samples: Sequence[CaseDiversity] = ()
+    duplicates: Sequence[CellDuplicate] = ()
 
     @classmethod
     def read(cls, folder: Path, info: RunInfo, *, has_pairs: bool = True, has_costs: bool = True) -> Compared:
@@ -88,6 +91,7 @@ class Compared:
             read_pair_cards(folder) if has_pairs else (),
             read_pair_costs(folder) if has_pairs and has_costs else (),
             read_diversity(folder),
+            read_duplicates(folder),
         )
 
 
@@ -252,6 +256,10 @@ class Summary(Frozen):
     """By grader and model run: the mean ``distance`` and ``delta_e`` over cases, and ``failed``, the cases whose
     images exist but were not compared.
     """
+    duplicates: tuple[DuplicatesFinding, ...] = ()
+    """By grader and model run: how many of the compared ``outputs`` are ``duplicates`` of those of other cases, the
+    first of them as ``cells``, and ``failed``, the outputs that exist but were not compared.
+    """
     reroutings: tuple[Rerouting, ...] = ()
     """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0
@@ -293,8 +301,9 @@ def summarize(
         partial(Model, without, words), {str(entry.label): Model(without, words) for entry in suite.models}
     )
     tags = defaultdict(Verdicts, {tag: Verdicts() for case in suite.cases for tag in case.tags})
+    duplicates = Duplicates(info, compared.duplicates)
     entries, sampled = gates_of(info.suite), sampled_gates(info)
-    gate_counters = [GateAccumulator(entry, info, due, of) for entry, of in zip_longest(entries, sampled)]
+    gate_counters = [GateAccumulator(entry, info, due, of, duplicates) for entry, of in zip_longest(entries, sampled)]
     failing = FailingCells(info, gate_counters)
     disagreements, reroutings = Disagreements(suite), Reroutings(info)
     separations, questions, noises = Separations(info), Questions(info, without), Noises(info, without)
@@ -311,7 +320,7 @@ def summarize(
         judges,
         panels,
     ]
-    counters += [alignments, failing, costs, asked, diversities, *gate_counters]
+    counters += [alignments, failing, costs, asked, diversities, duplicates, *gate_counters]
     warned_rules, optional_unmeasured, reused = Counter[str](), Counter[str](), 0
     for cell in records:
         models[cell.model_label].add(cell)
@@ -330,7 +339,7 @@ def summarize(
     }
     chosen = info.selection.graders
     counts, disagreed, samples = all_cells.result(), disagreements.result(), diversities.result(models)
-    gates = tuple(gate.result() for gate in gate_counters)
+    gates, copies = tuple(gate.result() for gate in gate_counters), duplicates.result(models)
     never_asked = (*asked.result(), *never_asked_pairs(compared.pairs))
     money = sum((model.money.sum for model in models.values()), Fraction())
     is_known = any(model.money.known for model in models.values())
@@ -372,6 +381,7 @@ def summarize(
         never_asked=never_asked,
         panels=panels.result(),
         diversity=samples,
+        duplicates=copies,
         reroutings=reroutings.result(),
         unjudged_pairs=unjudged(compared.pairs),
         reused_outputs=reused,
@@ -383,7 +393,7 @@ def summarize(
         exit_code=exit_code(
             info,
             gates,
-            unmeasured_pairs=unjudged(compared.pairs) + unmeasured_groups(samples),
+            unmeasured_pairs=unjudged(compared.pairs) + unmeasured_groups(samples) + not_compared_outputs(copies),
             missing_cells=info.planned_cells - counts.cells,
             never_asked=bool(never_asked),
         ),

@@ -53,6 +53,8 @@ def why_not_sampled(entry: GateRule, info: RunInfo) -> str:
         return "the suite has no gates"
     if gate.is_about_errors:
         return "it is about errors"
+    if gate.fn == "duplicate_rate":
+        return "near-duplicates are found after all cells"
     if gate.fn == "separation":
         return "a separation is not tested by samples"
     if gate.fn == "pass_rate" and not info.suite.has_rules:

@@ -35,7 +35,7 @@ from visioneval.records.stores.store import ObjectStore, StoredObject, in_thread
 from visioneval.records.untrusted import LOGS, OUTPUTS, adapter_of, read_header
 from visioneval.records.writer import append_lines, is_run_id, storing
 
-DOCUMENTS = ("questions.json", "diversity.jsonl", "summary.json", "run.json")
+DOCUMENTS = ("questions.json", "diversity.jsonl", "duplicates.jsonl", "summary.json", "run.json")
 """The files of a run that are written whole. ``run.json`` comes last: it says that the run is complete."""
 HOME = "VISIONEVAL_STORES"
 """The environment variable that names the folder for copies of stores."""

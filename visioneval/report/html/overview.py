@@ -19,7 +19,7 @@ from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.report.html.pages import BINS, histogram, verdict_bar
 from visioneval.report.outcome import cell_link, failure_examples, gallery
-from visioneval.report.run import VERDICT_TONES, incomplete, run_report
+from visioneval.report.run import VERDICT_TONES, incomplete, run_report, sample_name
 from visioneval.report.sections import (
     Bars,
     Cell,
@@ -82,7 +82,8 @@ def overview(
     ]
     names = [section.name if isinstance(section, Section) else "" for section in report.sections]
     at = names.index("costs") if "costs" in names else len(names)
-    sections = (*worst_failures(summary, thumbs or {}), *report.sections[:at], *times, *report.sections[at:])
+    strips = (*worst_failures(summary, thumbs or {}), *repeated_outputs(summary, thumbs or {}))
+    sections = (*strips, *report.sections[:at], *times, *report.sections[at:])
     beside = [part for part in sections if not _is_wide(part)]
     cells = max(summary.planned_cells, summary.counts.cells) if summary.state == "running" else summary.counts.cells
     return {
@@ -120,6 +121,21 @@ def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> Iterator[
     if tiles:
         everything = Value("All cells that did not pass", link=gallery(verdict="FAIL,ERROR"))
         yield ImageStrip("What did not pass", list(tiles.values())[:MAX_FAILURES], [everything])
+
+
+def repeated_outputs(summary: Summary, thumbs: Mapping[CellKey, str]) -> Iterator[ImageStrip]:
+    """Near-duplicates, each beside the output of the other case. Only cells that are in ``thumbs``, with an image."""
+    tiles, shown = list[Tile](), set[frozenset[CellKey]]()
+    for cell in (cell for finding in summary.duplicates for cell in finding.cells):
+        key = cell.test_id, cell.model_label, cell.sample_index
+        pair = frozenset({key, cell.other})
+        if thumbs.get(key) and thumbs.get(cell.other) and pair not in shown:
+            shown.add(pair)
+            name = sample_name(cell.test_id, cell.sample_index)
+            caption: list[Cell] = [quoted(f"repeats {sample_name(cell.of, cell.of_sample)}"), dim(cell.model_label)]
+            tiles.append(Tile(thumbs[key], cell_link(cell), name, caption, before=thumbs[cell.other]))
+    if tiles:
+        yield ImageStrip("Outputs that repeat another case's", tiles[:MAX_FAILURES])
 
 
 def _tile(reason: str, cell: FailingCell, text: str, thumb: str) -> Tile:

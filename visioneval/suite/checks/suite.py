@@ -38,7 +38,7 @@ from visioneval.suite.checks.generation import (
 from visioneval.suite.checks.judges import judge_problems, panel_warnings, recorded_answer_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, idle_rules, rule_problems
 from visioneval.suite.checks.same_question import same_question_problems
-from visioneval.suite.entries.graders import BaseGrader, rubric_scale
+from visioneval.suite.entries.graders import CASES, BaseGrader, of_kind, rubric_scale
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.files import RunLabels, Trust
 from visioneval.suite.labels import READY, VERDICT, WHY, LabelQuestion, Labels, metric_mismatch
@@ -99,6 +99,7 @@ def problems(
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
         yield from same_question_problems(suite_context, broken)
+        yield from _unread_duplicates(suite)
         warnings = (
             *(idle_rules(suite_context), prompt_warnings(suite), brace_warnings(suite), panel_warnings(suite)),
             *(_idle_gates(suite), _missing_references(suite), _misspelled_tags(suite), _of_servers(suite)),
@@ -190,6 +191,13 @@ def _idle_gates(suite: Suite) -> Problems:
             replaced = ", and replaces the implied limit of 0" if is_replacing else ""
             advice = f"write '{gate.fn} <= 0.05', or another limit below 1"
             yield ("gates", index), f"{entry.rule!r} cannot fail{replaced}: {advice}"
+
+
+def _unread_duplicates(suite: Suite) -> Problems:
+    """Yields gates on near-duplicates without a grader that finds them."""
+    for index, entry in enumerate(suite.gates):
+        if parse_gate(entry.rule).fn == "duplicate_rate" and not of_kind(suite.graders, CASES):
+            yield ("gates", index), f"{entry.rule!r} needs a grader of the type duplicates"
 
 
 def _missing_references(suite: Suite) -> Problems:

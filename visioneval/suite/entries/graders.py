@@ -49,6 +49,7 @@ from visioneval.types import Frozen, Metric, TaskType
 
 PREFERENCES = "preferences.jsonl"
 DIVERSITY = "diversity.jsonl"
+DUPLICATES = "duplicates.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,10 @@ PAIR = GraderKind("pair", file=PREFERENCES, compares="pairs", shown=2, turns=Fal
 """The outputs of two model runs, between which judges choose."""
 SAMPLES = GraderKind("samples", file=DIVERSITY, compares="the samples of a case", comparisons=_pairs_of_samples)
 """The outputs of a case on one model run, compared on this machine."""
-KINDS = (CELL, QUESTIONS, PAIR, SAMPLES)
+CASES = GraderKind("cases", file=DUPLICATES, compares="the outputs of different cases", comparisons=sum)
+"""The outputs of different cases on one model run, compared on this machine: each is measured once, and pairs of those
+that are alike."""
+KINDS = (CELL, QUESTIONS, PAIR, SAMPLES, CASES)
 
 
 class _OfKind(Protocol):
