@@ -12,8 +12,8 @@ from visioneval.types import Frozen
 _Samples = Annotated[int, Field(ge=1, le=1000)]
 GateOutcome = Literal["decided", "undecided", "open", "between_cases", "unmeasured", "not_sampled"]
 """What samples did for a gate: they decided it; all of them did not; they are not all there; more of them cannot, as
-its cases differ too much, or as too many cells were not measured; or its decision does not depend on how many there
-are."""
+its cases are too few or differ too much, or as too many cells were not measured; or its decision does not depend on how
+many there are."""
 
 
 class DrawnSamples(Frozen):

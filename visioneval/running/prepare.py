@@ -310,7 +310,7 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
 
 
 def graded_samples(source: RunInfo, plan: Plan) -> UntilDecided | None:
-    """The samples of a run of ``grade``, which decides no gate by them: those that its source has."""
+    """The samples of a run of ``grade``: those that its source has. What they decide is known at its end."""
     if source.until_decided is None:
         return None
     return source.until_decided.model_copy(update={"gates": (), "baseline": None, "most_cells": plan.cells})

@@ -120,6 +120,15 @@ async def generate_until_decided(
     return services, is_left
 
 
+async def decide_graded(writer: RunWriter) -> None:
+    """Writes what the samples of a run of ``grade`` decide: it gets no further ones, so open gates cannot tell."""
+    info = writer.info
+    if (until := info.until_decided) is not None:
+        records = read_records(writer.folder)
+        gates = await asyncio.to_thread(decide_gates, info, records, info.drawn, until.max_samples)
+        writer.update(info.model_copy(update={"until_decided": until.model_copy(update={"gates": gates})}))
+
+
 async def _look(services: Services, writer: RunWriter) -> Plan | None:
     """The plan with the samples that the open gates need next, which ``run.json`` then has; ``None`` if none are."""
     plan, info = services.plan, writer.info

@@ -119,8 +119,8 @@ def decide_gates(
     - its value decides: all samples would hardly change the outcome (1 %), or e-values show on which side of the limit
       the mean of these cases is (1.5 % on each side, over all looks). With all samples, the value decides, as with
       `--samples`
-    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks, 1.5 % of it at the
-      last. Or the value fails, as above
+    - `decide: bound`: the bound over cases passes, at an error rate of 2.5 % over all looks together, of which 1.5
+      points are for the last. Or the value fails, as above
     - on errors, `separation`, `!=`, a mean without a range, the bound of a quantile: it asks for no samples
     """
     due, first = DueMetrics(info), info.suite.samples
