@@ -136,7 +136,8 @@ def _facts(summary: Summary) -> Iterator[Cell]:
         yield f"{count_of(counts.without_verdict, 'output')} without a verdict, as the suite has no rules"
     if summary.state != "complete":
         yield Value(summary.state, "error")
-    if (until := summary.until_decided) is not None:
+    is_decided = summary.state == "complete" and not any(gate.is_incomplete for gate in summary.gates)
+    if is_decided and (until := summary.until_decided) is not None:
         fewer = count_of(until.most_cells - until.cells, "cell")
         yield f"until decided: {fewer} fewer than with --samples {until.max_samples}"
     yield from incomplete(summary)

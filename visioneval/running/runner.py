@@ -34,7 +34,7 @@ from visioneval.running.keys import RateLimitKey, generation_limit_key
 from visioneval.running.pairs import contender, judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
-from visioneval.running.until import generate_until_decided
+from visioneval.running.until import decide_graded, generate_until_decided
 from visioneval.suite.entries.graders import CASES, PAIR, SAMPLES, BaseGrader, GraderKind
 from visioneval.threads import processors
 from visioneval.types import ModelRun, Output
@@ -229,12 +229,15 @@ async def run_all(
 ) -> bool:
     """Does the jobs of a run, and if they are all done, what compares cells. Returns whether any jobs are left.
 
-    The run of a ``writer`` with ``--until-decided`` gets further samples in between.
+    The run of a ``writer`` with ``--until-decided`` gets further samples in between. Its gates, and those of a run that
+    grades it, are then decided.
     """
     is_left = await run_cells(services, jobs, progress)
     progress.check()
     if writer is not None and writer.info.samples_itself and not is_left:
         services, is_left = await generate_until_decided(services, progress, writer, run_cells)
+    elif writer is not None and not is_left:
+        await decide_graded(writer)
     if not is_left and not progress.left:
         async with _reporting(services):
             await compare_outputs(services, progress)

@@ -187,7 +187,7 @@ def test_a_bound_that_no_samples_can_decide(runner: SuiteRunner, verdicts: Verdi
     assert result.exit_code == 3
     assert samples_of(runner) == {"tree": 1, "boat": 1}
     assert gates_of(runner) == [(1, "between_cases")]
-    assert "more cases can decide it, not more samples" in " ".join(result.stdout.split())
+    assert "its cases are too few or differ too much: more of them can decide it" in " ".join(result.stdout.split())
 
 
 def test_a_spent_budget_cannot_tell_and_a_resumed_run_ends_as_one_that_was_not_stopped(
@@ -198,10 +198,12 @@ def test_a_spent_budget_cannot_tell_and_a_resumed_run_ends_as_one_that_was_not_s
     stopped = until(runner, "--budget", str(3.5 * CELL_USD), run_id="cut")
     assert stopped.exit_code == 3
     assert "the budget is used up" in stopped.stderr
+    assert "fewer than with" not in stopped.stdout
     assert summary_of(runner, "cut")["gates"][0]["state"] == "cannot_tell"
     assert gates_of(runner, "cut") == [(1, "open")]
     resumed = runner("run", "--resume", runner.out / "cut")
     assert resumed.exit_code == 0
+    assert "4 cells fewer than with --samples 4" in resumed.stdout
     assert samples_of(runner, "cut") == samples_of(runner, "whole")
     whole, cut = (runner.info(name).until_decided for name in ("whole", "cut"))
     assert whole == cut
@@ -225,6 +227,7 @@ def test_offline_generates_only_what_the_cache_has(runner: SuiteRunner, verdicts
     lacking = until(runner, *first, "--offline", run_id="two")
     assert lacking.exit_code == 3
     assert "offline: the cache has no further sample of 'tree' on 'm': nothing more is generated" in lacking.stderr
+    assert "fewer than with" not in lacking.stdout
     assert samples_of(runner, "two") == {"tree": 1, "boat": 1}
     assert summary_of(runner, "two")["gates"][0]["state"] == "cannot_tell"
     whole = ("--cache", tmp_path / "whole")
@@ -280,7 +283,7 @@ def test_flags_that_need_another(runner: SuiteRunner, flags: tuple[str, str]) ->
 
 
 def test_a_graded_run_has_the_same_samples(runner: SuiteRunner, verdicts: Verdicts) -> None:
-    """Its gates count what every case of theirs has."""
+    """Its gates count the samples that decide them."""
     runner.write(gates=["pass_rate >= 0.12", {"rule": "pass_rate >= 0.75", "cases": ["boat"]}])
     verdicts.set(boat="PFFP", tree="F")
     until(runner)
@@ -289,6 +292,23 @@ def test_a_graded_run_has_the_same_samples(runner: SuiteRunner, verdicts: Verdic
     gates = summary_of(runner, "g")["gates"]
     assert [(gate["n"], gate["samples"], gate["state"]) for gate in gates[:2]] == [(2, 1, "passed"), (3, 3, "failed")]
     assert summary_of(runner, "g")["until_decided"] is None
+    assert gates_of(runner, "g") == gates_of(runner, "r")
+
+
+def test_an_open_gate_cannot_tell_after_grading_either(runner: SuiteRunner, verdicts: Verdicts) -> None:
+    """The value of its samples passes, but they do not decide it, and ``grade`` generates no others."""
+    runner.write(gates=["pass_rate >= 0.5"])
+    assert runner.run(run_id="one").exit_code == 0
+    assert until(runner, "--offline").exit_code == 3
+    graded = runner("grade", runner.out / "r", "--runs", runner.out, "--run-id", "g")
+    assert graded.exit_code == 3
+    assert "not decided with 1 sample of each case, of at most 4" in " ".join(graded.stdout.split())
+    assert gates_of(runner, "g") == [(1, "open")]
+    runner.write(gates=["pass_rate >= 0.1"])
+    looser = runner(
+        "grade", runner.out / "r", "--suite", runner.folder / "suite.yaml", "--runs", runner.out, "--run-id", "h"
+    )
+    assert looser.exit_code == 0
 
 
 @pytest.fixture

@@ -273,7 +273,10 @@ class GateAccumulator:
             case "undecided":
                 return state, f"not decided with {number} of each case, so their value counts"
             case "between_cases":
-                return "cannot_tell", "its cases differ too much: more cases can decide it, not more samples"
+                return (
+                    "cannot_tell",
+                    "its cases are too few or differ too much: more of them can decide it, not more samples",
+                )
             case "open":
                 return "cannot_tell", f"not decided with {number} of each case, of at most {until.max_samples}"
         return state, ""
