@@ -21,6 +21,9 @@ GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
 EXTRA_ci := label
 GROUP_ci := ci
+# The others start a cluster or a server for all of their tests.
+WORKERS_litellm := 2
+WORKERS_ci := 2
 EXTRA_docs := label
 GROUP_docs := docs
 
@@ -92,7 +95,7 @@ mutants-changed: $(READY) .integration/ci/.ready  ## Plants what Cosmic Ray make
 	touch $@
 
 integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
-	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
+	$(foreach client,$(CLIENTS),.integration/$(client)/bin/python -m pytest -n $(or $(WORKERS_$(client)),0) --dist loadfile tests/integration/$(client) && )true
 
 soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak

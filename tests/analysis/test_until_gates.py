@@ -50,8 +50,8 @@ def cells(samples: int, value: Value, labels: tuple[str, ...] = ("m",)) -> list[
 def decided(gate: Any, value: Value, samples: int = 8, most: int = 8, **changes: Any) -> tuple[int, str]:
     info = run_with(gate, **changes)
     labels = changes.get("labels", ("m",))
-    drawn = {(name, label): samples for name in CASES for label in labels}
-    (found,) = decide_gates(info, cells(samples, value, labels), drawn, most)
+    case_samples = {(name, label): samples for name in CASES for label in labels}
+    (found,) = decide_gates(info, cells(samples, value, labels), case_samples, most)
     return found.samples, found.outcome
 
 
@@ -121,12 +121,12 @@ def test_more_model_runs_are_more_samples_of_a_case() -> None:
 
 def test_further_samples_are_of_the_cases_of_open_gates() -> None:
     info = run_with({"rule": "pass_rate >= 0.9", "tags": ["odd"]})
-    drawn = {("c0", "m"): 3}
-    gates = decide_gates(info, cells(3, all_pass), drawn, 8)
+    case_samples = {("c0", "m"): 3}
+    gates = decide_gates(info, cells(3, all_pass), case_samples, 8)
     assert gates[0] == SampledGate(rule="pass_rate >= 0.9", samples=1, outcome="open")
-    assert next_samples(info, gates, drawn) == {("c0", "m"): 3, **{(f"c{at}", "m"): 2 for at in range(1, 10, 2)}}
+    assert next_samples(info, gates, case_samples) == {("c0", "m"): 3, **{(f"c{at}", "m"): 2 for at in range(1, 10, 2)}}
     closed = [gates[0].model_copy(update={"outcome": "decided"})]
-    assert next_samples(info, closed, drawn) == drawn
+    assert next_samples(info, closed, case_samples) == case_samples
 
 
 @pytest.mark.parametrize(("errors", "outcome"), [(0, "open"), (1, "unmeasured")])

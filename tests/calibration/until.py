@@ -83,8 +83,8 @@ def outcomes(info: RunInfo, values: Floats) -> tuple[SampledGate, bool, bool]:
         for (case, sample), value in np.ndenumerate(values)
     ]
     most = values.shape[1]
-    drawn = {(f"c{case}", "mock"): most for case in range(len(values))}
-    (gate,) = decide_gates(info, cells, drawn, most)  # type: ignore[arg-type]
+    case_samples = {(f"c{case}", "mock"): most for case in range(len(values))}
+    (gate,) = decide_gates(info, cells, case_samples, most)  # type: ignore[arg-type]
     states = []
     for samples in (gate.samples, most):
         counted = GateAccumulator(

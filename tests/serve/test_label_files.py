@@ -87,6 +87,9 @@ def test_a_drawn_table_is_filled_in_and_imported(run: Folder) -> None:
     assert "usable (yes or no): Is it usable?" in done.stderr
     assert "clarity (from 1 to 5): How clear is it?" in done.stderr
     assert "artifacts (one of: none; minor; major): Artifacts?" in done.stderr
+    assert done.stdout == f"wrote {table}\n"
+    printed = run.call("draw", "r", "random:9", "--seed", "1")
+    assert printed.stdout == table.read_text(), "the table alone"
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0])[4:] == ["rater", "usable", "clarity", "artifacts", "wrong", "note"]

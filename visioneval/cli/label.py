@@ -127,6 +127,8 @@ def draw_cells(
     options.say(f"drawn: {count_of(len(records), 'cell')}; seed {draw.about.seed}")
     for question in questions:
         options.say(clean(f"{question.key} ({question.answers_text}): {question.ask}"))
+    if output is not None:
+        print(f"wrote {output}")
 
 
 @label.command("import", cls=Command)

@@ -393,15 +393,15 @@ class RunInfo(Frozen):
         return self.until_decided is not None and self.graded_from is None
 
     @property
-    def drawn(self) -> dict[tuple[str, str], int]:
+    def case_samples(self) -> dict[tuple[str, str], int]:
         """The samples of each case, by its ID and model run, that has more than the suite's number."""
-        more = () if self.until_decided is None else self.until_decided.drawn
+        more = () if self.until_decided is None else self.until_decided.case_samples
         return {(entry.test_id, entry.model_label): entry.samples for entry in more}
 
     @property
     def most_samples(self) -> int:
         """The largest number of samples of a case on a model run."""
-        return max(self.suite.samples, *self.drawn.values()) if self.drawn else self.suite.samples
+        return max(self.suite.samples, *self.case_samples.values()) if self.case_samples else self.suite.samples
 
     @property
     def selected_suite(self) -> Suite:

@@ -16,7 +16,7 @@ its cases are too few or differ too much, or as too many cells were not measured
 many there are."""
 
 
-class DrawnSamples(Frozen):
+class CaseSamples(Frozen):
     """The samples of a case on a model run that has more than the first look."""
 
     test_id: str
@@ -49,7 +49,7 @@ class UntilDecided(Frozen):
     """The name of the baseline with which it is compared."""
     most_cells: CellCount
     """The cells that it would have with so many samples of every case."""
-    drawn: tuple[DrawnSamples, ...] = ()
+    case_samples: tuple[CaseSamples, ...] = ()
     """The cases with more samples than the suite's number."""
     gates: tuple[SampledGate, ...] = ()
     """Those of the suite, after the last look; none before the first one, and of a run of ``grade``."""

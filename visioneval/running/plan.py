@@ -137,7 +137,7 @@ class Plan:
     templates: Templates = field(compare=False)
     generates: bool = True
     """Whether it generates; ``visioneval grade`` does not."""
-    drawn: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    case_samples: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """The samples of each case, by its ID and model run, that has more than the suite's number."""
 
     @property
@@ -282,7 +282,7 @@ class Plan:
                 yield (index,), {"path": ""} if image is None else image.params
             return
         per_call, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
-        samples = self.drawn.get((chain_of(case.id), run.label), self.suite.samples)
+        samples = self.case_samples.get((chain_of(case.id), run.label), self.suite.samples)
         for call in range(samples * repeats):
             yield tuple(range(call * per_call, (call + 1) * per_call)), run.params
 

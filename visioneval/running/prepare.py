@@ -197,7 +197,7 @@ def prepare_run(plan: Plan, components: Components, options: RunOptions) -> Prep
     until = until_of(options)
     stored = None if options.resume is None else read_info(options.resume)
     if until is not None and stored is not None:
-        plan = replace(plan, drawn=stored.drawn)
+        plan = replace(plan, case_samples=stored.case_samples)
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if until is not None:
         record = first_record(plan, until, None if stored is None else stored.until_decided)
@@ -297,16 +297,17 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         flags = flags.model_copy(update={"models": (source.label,)})
-    samples, drawn = source.info.suite.samples, source.info.drawn
+    samples, case_samples = source.info.suite.samples, source.info.case_samples
     if suite is None:
         selection = narrowed_further(source.info.suite, source.info.selection, flags)
         return replace(
-            load_stored_plan(source.folder, replace(options, selection=selection), samples=samples), drawn=drawn
+            load_stored_plan(source.folder, replace(options, selection=selection), samples=samples),
+            case_samples=case_samples,
         )
     options = replace(options, selection=merged(source.info.selection, flags))
     planned = load_plan(suite, options, samples=samples)
     check_secrets(source.folder, secrets_to_give(source.info, planned), options)
-    return replace(planned, drawn=drawn)
+    return replace(planned, case_samples=case_samples)
 
 
 def graded_samples(source: RunInfo, plan: Plan) -> UntilDecided | None:

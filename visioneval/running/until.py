@@ -33,7 +33,7 @@ from visioneval.errors import UsageError, count_of
 from visioneval.records.baselines import baseline_path
 from visioneval.records.model import RunInfo
 from visioneval.records.reader import read_records
-from visioneval.records.until import DrawnSamples, UntilDecided
+from visioneval.records.until import CaseSamples, UntilDecided
 from visioneval.records.writer import RunWriter
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Services
@@ -54,7 +54,7 @@ class UntilOptions:
 
 def with_most_samples(plan: Plan, max_samples: int) -> Plan:
     """The plan with the most samples of every case."""
-    return replace(plan, suite=plan.suite.model_copy(update={"samples": max_samples}), drawn={})
+    return replace(plan, suite=plan.suite.model_copy(update={"samples": max_samples}), case_samples={})
 
 
 def check_until(plan: Plan, until: UntilOptions, info: RunInfo, *, is_on_cluster: bool) -> None:
@@ -125,7 +125,7 @@ async def decide_graded(writer: RunWriter) -> None:
     info = writer.info
     if (until := info.until_decided) is not None:
         records = read_records(writer.folder)
-        gates = await asyncio.to_thread(decide_gates, info, records, info.drawn, until.max_samples)
+        gates = await asyncio.to_thread(decide_gates, info, records, info.case_samples, until.max_samples)
         writer.update(info.model_copy(update={"until_decided": until.model_copy(update={"gates": gates})}))
 
 
@@ -135,18 +135,18 @@ async def _look(services: Services, writer: RunWriter) -> Plan | None:
     until = info.until_decided
     assert until is not None
     records = read_records(writer.folder)
-    gates = await asyncio.to_thread(decide_gates, info, records, plan.drawn, until.max_samples)
-    further = replace(plan, drawn=next_samples(info, gates, plan.drawn))
+    gates = await asyncio.to_thread(decide_gates, info, records, plan.case_samples, until.max_samples)
+    further = replace(plan, case_samples=next_samples(info, gates, plan.case_samples))
     lacking = await _not_cached(services, further) if services.calls.reuse.offline else None
     if lacking is not None:
         services.listener.say(f"offline: the cache has no further sample of {lacking}: nothing more is generated")
         further = plan
-    drawn = tuple(
-        DrawnSamples(test_id=case, model_label=label, samples=samples)
-        for (case, label), samples in sorted(further.drawn.items())
+    case_samples = tuple(
+        CaseSamples(test_id=case, model_label=label, samples=samples)
+        for (case, label), samples in sorted(further.case_samples.items())
         if samples > info.suite.samples
     )
-    update = {"gates": gates, "drawn": drawn}
+    update = {"gates": gates, "case_samples": case_samples}
     writer.update(
         info.model_copy(update={"planned_cells": further.cells, "until_decided": until.model_copy(update=update)})
     )

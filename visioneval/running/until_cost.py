@@ -43,15 +43,17 @@ def estimate_until(
     gates = [(simulated_gate(entry, info, until.max_samples), scope_of(entry, info)) for entry in entries]
     keys = sorted(frozenset[tuple[str, str]]().union(*(scope for _, scope in gates)))
     every = [(case.id, run.label) for case in plan.suite.cases for run in plan.runs]
-    most_drawn = dict.fromkeys(every if until.baseline is not None else keys, until.max_samples)
-    most = estimate(replace(plan, drawn=most_drawn), past)
+    most_samples = dict.fromkeys(every if until.baseline is not None else keys, until.max_samples)
+    most = estimate(replace(plan, case_samples=most_samples), past)
     share = 0.0
     if keys:
         indices = [(gate, [keys.index(key) for key in scope]) for gate, scope in gates]
         further = _average_samples(indices, len(keys), plan.suite.samples, until.max_samples) - plan.suite.samples
         share = further / (until.max_samples - plan.suite.samples)
     gated = (
-        most if until.baseline is None else estimate(replace(plan, drawn=dict.fromkeys(keys, until.max_samples)), past)
+        most
+        if until.baseline is None
+        else estimate(replace(plan, case_samples=dict.fromkeys(keys, until.max_samples)), past)
     )
     return UntilEstimate(
         max_samples=until.max_samples,

@@ -195,7 +195,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
     "raters": [("run", 0), *[("label", 0)] * 4, ("agreement", 0)],
     "ray_cluster": [],
     "real_model": [("init", 0), ("run", 0), ("validate", 0), ("plan", 0), ("run", 0), ("show", 0), ("run", 0)],
-    "redrawn_edits": [("init", 0), ("run", 1), ("grade", 1), ("probe", 0)],
+    "redrawn_edits": [("init", 0), ("run", 1), ("grade", 1), ("probe", 0), ("run", 1)],
     "reports": [("run", 0), ("report", 0), ("site", 0), ("report", 2)],
     "resume_and_replay": [*[("run", 0)] * 4, ("run", 3)],
     "see_all_runs": [("init", 0), ("run", 0), ("run", 0), ("site", 0)],
@@ -208,6 +208,7 @@ HOW_TOS: dict[str, list[tuple[str, int]]] = {
         ("run", 0),
         ("agreement", 0),
         ("label", 0),
+        ("grade", 0),
     ],
     "write_a_grader": [],
 }

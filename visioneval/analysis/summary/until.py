@@ -84,9 +84,9 @@ def scope_of(entry: GateRule, info: RunInfo) -> frozenset[tuple[str, str]]:
     )
 
 
-def balanced(entry: GateRule, info: RunInfo, drawn: SampledCases) -> int:
+def balanced(entry: GateRule, info: RunInfo, case_samples: SampledCases) -> int:
     """The number of samples that every case of a gate has."""
-    return min((drawn.get(key, info.suite.samples) for key in scope_of(entry, info)), default=info.suite.samples)
+    return min((case_samples.get(key, info.suite.samples) for key in scope_of(entry, info)), default=info.suite.samples)
 
 
 def sampled_gates(info: RunInfo) -> Sequence[SampledGate | None]:
@@ -98,7 +98,7 @@ def sampled_gates(info: RunInfo) -> Sequence[SampledGate | None]:
         gates = until.gates
     else:
         gates = tuple(
-            SampledGate(rule=entry.rule, samples=balanced(entry, info, info.drawn), outcome="not_sampled")
+            SampledGate(rule=entry.rule, samples=balanced(entry, info, info.case_samples), outcome="not_sampled")
             for entry in entries
         )
     return [
@@ -107,7 +107,7 @@ def sampled_gates(info: RunInfo) -> Sequence[SampledGate | None]:
 
 
 def decide_gates(
-    info: RunInfo, records: Iterable[Record], drawn: SampledCases, max_samples: int
+    info: RunInfo, records: Iterable[Record], case_samples: SampledCases, max_samples: int
 ) -> tuple[SampledGate, ...]:
     """What the samples that exist decide, for each gate of the suite: by the first look that decides it.
 
@@ -126,7 +126,7 @@ def decide_gates(
     due, first = DueMetrics(info), info.suite.samples
     looks: list[list[_Look]] = []
     for entry in info.suite.declared_gates:
-        last = first if why_not_sampled(entry, info) else balanced(entry, info, drawn)
+        last = first if why_not_sampled(entry, info) else balanced(entry, info, case_samples)
         looks.append([_Look(entry, info, due, number, max_samples) for number in range(first, last + 1)])
     every = [look for of_gate in looks for look in of_gate]
     for record in records:
@@ -135,7 +135,7 @@ def decide_gates(
     gates = []
     for entry, of_gate in zip(info.suite.declared_gates, looks, strict=True):
         if why_not_sampled(entry, info):
-            samples = balanced(entry, info, drawn)
+            samples = balanced(entry, info, case_samples)
             gates.append(SampledGate(rule=entry.rule, samples=samples, outcome="not_sampled"))
             continue
         look = next((look for look in of_gate if look.outcome != "open"), of_gate[-1])
@@ -143,9 +143,9 @@ def decide_gates(
     return tuple(gates)
 
 
-def next_samples(info: RunInfo, gates: Sequence[SampledGate], drawn: SampledCases) -> dict[tuple[str, str], int]:
+def next_samples(info: RunInfo, gates: Sequence[SampledGate], case_samples: SampledCases) -> dict[tuple[str, str], int]:
     """The samples of the cases that have more than the suite's number, with one more of the cases of open gates."""
-    wanted = dict(drawn)
+    wanted = dict(case_samples)
     for entry, gate in zip(info.suite.declared_gates, gates, strict=True):
         for key in scope_of(entry, info) if gate.outcome == "open" else ():
             wanted[key] = max(gate.samples + 1, wanted.get(key, 0))
