@@ -64,7 +64,7 @@ class Ink:
     """What is measured of a line. Colors are ``#RRGGBB``, those of the part with the lowest ``ratio``, 1 to 21.
 
     ``box`` is the exact extent of the ink, left, top, right and bottom in pixels, and ``size`` the font size by it;
-    ``None`` for a slanted line and for ink that can hardly be told from its background. ``stroke`` is the width of most
+    ``None`` for a slanted line and for ink that hardly differs from its background. ``stroke`` is the width of most
     strokes in pixels.
     """
 

@@ -29,8 +29,8 @@ Places = Mapping[str, tuple[Place, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a relation holds: ``None`` if that cannot be told. ``why`` says why it does not hold, or cannot be told,
-    and ``between`` are the names that this is about."""
+    """Whether a relation holds: ``None`` if that is undecided. ``why`` says why it does not hold, or is undecided, and
+    ``between`` are the names that this is about."""
 
     relation: Relation
     holds: bool | None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from visioneval.suite.model import Suite
 
 _ALIKE = 12
-"""Two colors of which no channel differs by more levels of 255 are hardly told apart, nor are their shares."""
+"""Two colors of which no channel differs by more levels of 255 are hard to distinguish, and so are their shares."""
 
 
 class PaletteGrader(BaseGrader):
