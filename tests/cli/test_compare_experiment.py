@@ -61,6 +61,18 @@ def test_equal_nights_pass_and_worse_nights_are_a_drift() -> None:
     assert "DRIFT: pass rate -30.0 points over the last 5 runs" in " ".join(result.stdout.split())
 
 
+def test_what_must_be_detected_is_a_matter_of_the_last_runs_together() -> None:
+    baseline()
+    nights(5)
+    alone = experiment("--last", "1", "--must-detect", "25")
+    assert alone.exit_code == 3
+    assert "is detected with 80 % power over 30 cases in 1 run" in " ".join(alone.stdout.split())
+    assert experiment("--last", "5", "--must-detect", "25").exit_code == 0
+    assert experiment("--last", "5", "--must-detect", "2").exit_code == 3
+    output = " ".join(experiment("--last", "5", "--must-detect", "2").stdout.split())
+    assert "is detected with 80 % power over 30 cases in 5 runs" in output
+
+
 @pytest.mark.parametrize("runs", [1, 3])
 def test_every_form_of_the_comparison_has_the_verdict_and_the_table(runs: int) -> None:
     baseline(runs)

@@ -94,7 +94,8 @@ class Drift:
 
     ``nights`` are the last runs, oldest first, as many as are shown; ``last`` of them decide. ``limit`` is the p below
     which they show a drift. ``missing_days`` are those without a run between the first and the last of nightly runs,
-    and ``other_suites`` are the runs of the experiment that are not in the series, in words.
+    and ``other_suites`` are the runs of the experiment that are not in the series, in words. ``detectable`` is the
+    least drop of the pass rate, in 0..1, that the last runs would show with 80 % power; ``None`` if there is none.
     """
 
     experiment: str
@@ -105,6 +106,7 @@ class Drift:
     state: DriftState
     message: str
     other_suites: str = ""
+    detectable: float | None = None
 
     def is_beyond(self, night: Night) -> bool:
         """Whether the runs up to a night show a drift."""
@@ -150,6 +152,9 @@ def find_drift(
         nights.append(result)
     missing = tuple(_missing_days(nights))
     drift = Drift(series.experiment, last, limit, tuple(nights), missing, "unmeasured", "", series.other_suites)
+    if nights[-1].evidence is not None:
+        noise = replace(noise, new_runs=nights[-1].evidence.runs)
+        drift = replace(drift, detectable=_detectable(counts[-1], nights[-1].evidence.cases, noise, limit))
     state, message = _decide(drift, counts[-1], noise, is_first_shown=first == 0)
     if series.is_over and state != "failed":
         state, message = "unmeasured", f"{series.is_over}; {message}"
@@ -356,7 +361,6 @@ def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise, *, is_first
     left_out = sum(bool(night.left_out) for night in nights)
     if 2 * left_out >= number:
         return "unmeasured", f"{left_out} of the last {number} runs are left out; {over}"
-    noise = replace(noise, new_runs=evidence.runs)
     lowest = lowest_worse_p(counts, noise)
     if lowest >= limit:
         size = f"{count_of(evidence.cases, 'case')} in {runs}"
@@ -364,8 +368,12 @@ def _decide(drift: Drift, counts: Sequence[Counts], noise: RunNoise, *, is_first
             "cannot_tell",
             f"{size} cannot show a drift (p {show_beside(lowest, limit, 2)} at best, limit {limit:g})",
         )
-    total, weights = evidence.cases, fsum(case.weight for case in counts)
+    return "passed", f"no drift found: {over}; {missed_text(drift.detectable)}"
+
+
+def _detectable(counts: Sequence[Counts], total: int, noise: RunNoise, limit: float) -> float | None:
+    """The least drop that a window of so many cases shows with 80 % power; ``None`` if there is none."""
+    weights = fsum(case.weight for case in counts)
     rate = fsum(case.weight * case.a_passed / case.a for case in counts) / weights
     samples = sum(case.a for case in counts) / total, sum(case.b for case in counts) / total
-    missed = detectable_within(total, rate, within_variance(counts) or 0.0, samples, noise=noise, alpha=2 * limit)
-    return "passed", f"no drift found: {over}; {missed_text(missed)}"
+    return detectable_within(total, rate, within_variance(counts) or 0.0, samples, noise=noise, alpha=2 * limit)

@@ -221,14 +221,20 @@ def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirm
 
 
 def _check_detectable(comparison: Comparison, points: float) -> GateResult:
-    """Cannot tell where a drop of the pass rate by ``points`` would be missed more than one time in five."""
-    gate, rate = FailOn(f"{MUST_DETECT}:{points:g}"), comparison.pass_rate
+    """Cannot tell where a drop of the pass rate by ``points`` would be missed more than one time in five: by the last
+    runs together, if the comparison is about drift.
+    """
+    gate, rate, drift = FailOn(f"{MUST_DETECT}:{points:g}"), comparison.pass_rate, comparison.drift
     if not rate.n_pairs:
         return GateResult(gate, "unmeasured", _UNMEASURED)
-    if rate.detectable is not None and is_true(100 * rate.detectable, "<=", points):
+    detectable, over = rate.detectable, count_of(rate.n_cases, "case")
+    if drift is not None and (evidence := drift.nights[-1].evidence) is not None:
+        detectable = drift.detectable
+        over = f"{count_of(evidence.cases, 'case')} in {count_of(evidence.runs, 'run')}"
+    if detectable is not None and is_true(100 * detectable, "<=", points):
         return GateResult(gate, "passed", f"a drop of {points:g} points is detected with 80 % power")
-    size = "no drop" if rate.detectable is None else f"only a drop of {100 * rate.detectable:.3g} points"
-    return GateResult(gate, "cannot_tell", f"{size} is detected with 80 % power over {count_of(rate.n_cases, 'case')}")
+    size = "no drop" if detectable is None else f"only a drop of {100 * detectable:.3g} points"
+    return GateResult(gate, "cannot_tell", f"{size} is detected with 80 % power over {over}")
 
 
 def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
