@@ -257,3 +257,16 @@ def test_rows_of_a_dataset_have_relations(tmp_path: Path) -> None:
         ["above"],
         ["left_of"],
     ]
+
+
+@pytest.mark.parametrize(("share", "answer"), [(1.5, True), (0.6, None), (0, False)])
+def test_a_part_of_a_reading_near_the_end_of_a_region_is_undecided(
+    tmp_path: Path, share: float, answer: bool | None
+) -> None:
+    """The ends of a part are those of usual letters: it may be further left."""
+    page = DrawnLines.on().write("Total iiiiii lll", (200, 60), 48)
+    ink = DrawnLines.on().write("Total", (200, 60), 48).image.convert("L").point(lambda level: 255 * (level < 128))
+    box = ink.getbbox()
+    assert box is not None
+    regions = {"pane": [0, 0, (box[0] + share * (box[2] - box[0])) / ink.width, 1]}
+    assert holds(tmp_path, page, {"inside": ["Total", "pane"]}, regions=regions) is answer

@@ -8,7 +8,7 @@ boundary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, pairwise, product
 
@@ -149,12 +149,17 @@ def _other_shapes(a: Place, b: Place) -> float:
 
 
 def _inside(a: Place, region: Place) -> Answer:
-    width = max(0.0, min(a.right, region.right) - max(a.left, region.left))
-    height = max(0.0, min(a.bottom, region.bottom) - max(a.top, region.top))
-    share = width * height / (a.width * a.height)
+    share = _share_inside(a, region)
     if share >= _INSIDE:
         return True, ""
-    return (False if share < _OUTSIDE else None), f"{share:.0%} of A is inside B"
+    most = max(_share_inside(replace(a, left=a.left + off, right=a.right + off), region) for off in (-a.slack, a.slack))
+    return (False if max(share, most) < _OUTSIDE else None), f"{share:.0%} of A is inside B"
+
+
+def _share_inside(a: Place, region: Place) -> float:
+    width = max(0.0, min(a.right, region.right) - max(a.left, region.left))
+    height = max(0.0, min(a.bottom, region.bottom) - max(a.top, region.top))
+    return width * height / (a.width * a.height)
 
 
 def _aligned(a: Place, b: Place, *, edge: str, tolerance: float) -> Answer:
