@@ -23,8 +23,8 @@ from visioneval.running.estimate import estimate
 from visioneval.running.keys import call_key, grade_key
 from visioneval.running.plan import Call, Plan
 from visioneval.running.questions import prompt_tasks
-from visioneval.suite.case import without_prompt
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.prompts import without_prompt
 
 PLAIN = {"label": "plain", "template": "{{ case.prompt }}"}
 STYLED = {"label": "styled", "template": "{{ case.prompt }}, {{ look }}"}

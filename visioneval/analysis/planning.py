@@ -31,9 +31,9 @@ from visioneval.records.model import RunInfo, read_info
 from visioneval.records.reader import read_lines
 from visioneval.records.stores.lookup import list_runs, refresh_runs
 from visioneval.rules import NOISE, Gate, gate_passes, parse_gate
-from visioneval.suite.case import without_prompt
 from visioneval.suite.filters import chain_of
 from visioneval.suite.metrics import Meaning, describe_meaning, is_metric_of, match_keys, same_meaning
+from visioneval.suite.prompts import without_prompt
 from visioneval.types import Metric, Verdict
 
 MAX_RUNS = 20

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from visioneval.errors import UsageError
 from visioneval.records.labels import CellDraw, DrawnCell, Images, RecordedDraw, draw_id, frame_of
 from visioneval.records.model import CellKey, Record
-from visioneval.suite.case import paired_by_prompt
+from visioneval.suite.prompts import paired_by_prompt
 from visioneval.types import Status
 
 Turn = Literal["anchor", "first", "repeat"]

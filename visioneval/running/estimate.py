@@ -34,10 +34,11 @@ from visioneval.rules import is_true
 from visioneval.running.calls.prices import CallSize, Prices, bound_of, budget_warnings, generation_size, prices_of
 from visioneval.running.keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.running.plan import Call, Plan, asks
-from visioneval.suite.case import TestCase, without_prompt
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import QUESTIONS, BaseGrader, is_video, of_kind
 from visioneval.suite.filters import chain_of, show_size, turns_of
 from visioneval.suite.metrics import BUILT_IN, meanings_of
+from visioneval.suite.prompts import without_prompt
 from visioneval.types import Metric, ModelRun, TaskType
 
 Basis = Literal["prices", "list", "earlier runs", "tokens", "none"]

@@ -13,7 +13,7 @@ from typing import Any
 from visioneval.media.urls import is_url, public_address
 from visioneval.records.model import options_hash, short_digest
 from visioneval.rules import Rule, parse_gate, parse_rule
-from visioneval.suite.case import BASE_ROLE, TestCase, dependents_by_case, rendered, sent_prompt
+from visioneval.suite.case import BASE_ROLE, TestCase, dependents_by_case, rendered
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
@@ -22,6 +22,7 @@ from visioneval.suite.filters import chain_of, first_turn
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.suite.prompts import sent_prompt
 from visioneval.suite.rules import VerdictRule
 from visioneval.suite.runs import RunCoverage, Selection, addressed, selected
 from visioneval.templates.render import Templates

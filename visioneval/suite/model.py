@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.plugins import GRADERS, JUDGES, PROVIDERS, Part, config_of, plugin_names
 from visioneval.settings import MAX_LAST
-from visioneval.suite.case import Name, PromptEntry, TestCase, Text
+from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.providers import (
@@ -25,6 +25,7 @@ from visioneval.suite.entries.providers import (
 )
 from visioneval.suite.files import CaseDataset, FilePath
 from visioneval.suite.labels import Labels, resolve_labels
+from visioneval.suite.prompts import PromptEntry
 from visioneval.suite.rules import GateEntry, GateRule, MetricEntry, RuleEntry
 from visioneval.suite.tracking import Tracking
 from visioneval.types import CaseFiles, Frozen, TaskType

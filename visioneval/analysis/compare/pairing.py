@@ -14,9 +14,9 @@ from visioneval.analysis.sides import MEASURED, Cell, Cells, PooledCell, Rerouti
 from visioneval.errors import NothingInCommonError, UsageError, did_you_mean
 from visioneval.records.key_parts import VERDICT_PARTS, changed_parts
 from visioneval.records.reader import CellColumns, taken
-from visioneval.suite.case import paired_by_prompt
 from visioneval.suite.filters import any_case, chain_of, check_matches
 from visioneval.suite.metrics import BUILT_IN, match_keys
+from visioneval.suite.prompts import paired_by_prompt
 from visioneval.types import MUST_PASS, Metric, Score, Verdict
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.errors import Problem, SuiteError, TemplateError, VisionEvalError, did_you_mean
 from visioneval.plugins import PROVIDERS, check_of
-from visioneval.suite.case import PROMPT_PART, RESERVED, SIZE, PromptEntry, TestCase, context, sent_prompt
+from visioneval.suite.case import RESERVED, SIZE, TestCase, context
 from visioneval.suite.checks.rules import Problems, SuiteContext, empty_scope
 from visioneval.suite.entries import CustomEntry
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider, Price
@@ -18,6 +18,7 @@ from visioneval.suite.files import RunLabels, Trust
 from visioneval.suite.filters import chain_of, first_turn, turn_id
 from visioneval.suite.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.model import Suite
+from visioneval.suite.prompts import PROMPT_PART, PromptEntry, sent_prompt
 from visioneval.suite.runs import grid_problems, model_runs
 from visioneval.templates.render import render
 from visioneval.types import ModelRun, TaskType
