@@ -99,7 +99,6 @@ INVALID_ARGUMENTS = [
     (["run", "a", "--budget", "much"], "run: --budget: 'much' is not a number; see visioneval run --help"),
     (["run", "a", "--reuse", "x"], "run: --reuse: 'x' is not one of 'all', 'judges', 'none'; see visioneval run --help"),
     (["run", "a", "--limit"], "run: Option '--limit' requires an argument; see visioneval run --help"),
-    (["compare", "a"], "compare: Missing argument 'B'; see visioneval compare --help"),
     (["show", "a", "b", "c"], "show: Got unexpected extra argument(s) (c); see visioneval show --help"),
     (["run", "a", "--env-file", ".env"],
      "run: --env-file goes before the command: visioneval --env-file FILE run ...; see visioneval run --help"),

@@ -16,7 +16,7 @@ from visioneval.cli import results
 from visioneval.cli.options import ResultOptions
 from visioneval.running.cells.services import Listener
 
-RUN_INFO: Any = SimpleNamespace(suite=SimpleNamespace(models=(), graders=(), judges={}))
+RUN_INFO: Any = SimpleNamespace(suite=SimpleNamespace(models=(), cases=(), graders=(), judges={}), graded_from=None)
 WAITING = [
     "openai:gpt-image-2: 1 generating, 32 waiting (60 requests per minute)",
     "openai:gpt-5.4-mini: 3 waiting 12 s (rate limit)",

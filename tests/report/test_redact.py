@@ -175,10 +175,12 @@ def test_numbers_of_every_kind_of_grader_stay(made_studio: Studio) -> None:
         redacted = load_run(path.parent, redact=tags)
         redacted_cells += sum(map(ne, whole.records, redacted.records))
         a, b = whole.summary, redacted.summary
-        texts = {"failing", "alignments", "failure_tags", "models"}
+        texts = {"failing", "alignments", "failure_tags", "models", "same_question"}
         assert a.model_dump(exclude=texts) == b.model_dump(exclude=texts)
         for one, other in zip(a.models, b.models, strict=True):
             assert one.model_copy(update={"failure_tags": {}}) == other.model_copy(update={"failure_tags": {}})
+        for one, other in zip(a.same_question, b.same_question, strict=True):
+            assert one.model_dump(exclude={"contradicted"}) == other.model_dump(exclude={"contradicted"})
         for one, other in zip(a.alignments, b.alignments, strict=True):
             assert (one.score, len(one.gaps)) == (other.score, len(other.gaps))
         for one, other in zip(a.failing, b.failing, strict=True):

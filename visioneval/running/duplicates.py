@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from visioneval.errors import ClosingError, GraderError, StoppedError, count_of
 from visioneval.graders.base import DuplicateGrader
 from visioneval.graders.measures import Measure, measure_directly
@@ -111,7 +109,7 @@ class Search:
         if len(items) < 2:
             return
         vectors = self.work.grader.details([item.thumbnail for item in items])
-        groups = np.arange(len(items))
+        groups = list(range(len(items)))
         for row, item in enumerate(items):
             different = 0
             for other in self.work.grader.alike(vectors, row):
@@ -122,7 +120,8 @@ class Search:
                 if is_known or not item.origins.isdisjoint(second.origins):
                     continue
                 if await self._are_duplicates(item, second):
-                    groups[groups == groups[other]] = groups[row]
+                    joined = groups[other]
+                    groups = [groups[row] if group == joined else group for group in groups]
                 else:
                     different += 1
 

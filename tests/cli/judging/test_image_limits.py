@@ -79,8 +79,8 @@ class Existing:
         return [entry.asked for entry in self.api.requests if isinstance(entry.asked, JudgeRequest)]
 
     def limit(self, model: str, **limits: Any) -> None:
-        known = ((f".*{model}", ImageLimits(**{"request_bytes": 100_000_000, **limits})),)
-        self.monkeypatch.setattr(questions, "_JUDGES", known)
+        known = ((f".*{model}", ImageLimits(**{"judges": model, "request_bytes": 100_000_000, **limits})),)
+        self.monkeypatch.setattr(questions, "JUDGES", known)
 
 
 @pytest.fixture

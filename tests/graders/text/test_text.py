@@ -152,5 +152,5 @@ def test_a_flyer_with_shapes_passes_and_shows_them(tmp_path: Path, recorded_read
     items = grade.details["doubtful_extra"]
     assert 1 <= len(items) == grade.scores["copy.doubtful_extra"] <= 3
     assert [item["box"] for item in items] == [grade.details["lines"][item["reading"]]["box"] for item in items]
-    assert all(f"{item['text']} (confidence {item['confidence']:.2f})" in grade.reasons["copy"] for item in items)
+    assert all(f'"{item["text"]}" (confidence {item["confidence"]:.2f})' in grade.reasons["copy"] for item in items)
     assert grade.details["extra"] == []

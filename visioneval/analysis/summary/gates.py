@@ -460,7 +460,8 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
 
 
 def question_of(metric: str, cell: Record, case: TestCase, suite: Suite) -> str:
-    """What a judge answered that gave no reason for any metric of the grader; empty if it gave one, or was none.
+    """What a judge answered that gave no reason for any metric of the grader; empty if it gave one, or was none, or
+    answered a word, which the failed rule names.
 
     Such as ``the judge answered no: "Is this true: the edit is right?"``.
     """
@@ -468,7 +469,7 @@ def question_of(metric: str, cell: Record, case: TestCase, suite: Suite) -> str:
         metrics = grader.metrics(case)
         if metric in metrics and not any(cell.reasons.get(name) for name in (grader.key, *metrics)):
             question = grader.label_questions.get(metric)
-            if question is None:
+            if question is None or isinstance(cell.scores.get(metric), str):
                 return ""
             judges = "judges" if len(grader.judge_names) > 1 else "judge"
             return f'the {judges} answered {show_score(cell.scores.get(metric))}: "{question.ask}"'
