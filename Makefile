@@ -12,7 +12,7 @@ AXE := tests/support/axe/node_modules/.package-lock.json
 
 # Clients whose requirements exclude those of others, and the tools of `ci` for workflows and releases. Each has tests and an
 # environment of its own, with the extra of its name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables litellm mlflow wandb vertex ci
+CLIENTS := ci ray litellm tables mlflow wandb vertex
 EXTRA_ray := ray,s3,video
 EXTRA_litellm := litellm,video
 EXTRA_tables := parquet
@@ -21,8 +21,7 @@ GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
 EXTRA_ci := label
 GROUP_ci := ci
-# The others start a cluster or a server for all of their tests.
-WORKERS_litellm := 2
+# Its tests wait for installers. The others start a cluster or a server for all of their tests.
 WORKERS_ci := 2
 EXTRA_docs := label
 GROUP_docs := docs
@@ -94,8 +93,12 @@ mutants-changed: $(READY) .integration/ci/.ready  ## Plants what Cosmic Ray make
 	.integration/litellm_proxy/bin/python -m pip install --quiet --no-compile "litellm[proxy]==1.83.*"
 	touch $@
 
-integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
-	$(foreach client,$(CLIENTS),.integration/$(client)/bin/python -m pytest -n $(or $(WORKERS_$(client)),0) --dist loadfile tests/integration/$(client) && )true
+integration: $(CLIENTS:%=integration-%)  ## The tests of heavy clients, which never enter .venv; `make --jobs 2` does two at once
+
+integration-%: .integration/%/.ready
+	.integration/$*/bin/python -m pytest -n $(or $(WORKERS_$*),0) --dist loadfile tests/integration/$*
+
+integration-litellm: .integration/litellm_proxy/.ready
 
 soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
