@@ -13,6 +13,7 @@ from visioneval.analysis.summary.gates import GateFinding
 from visioneval.analysis.summary.graders import lowest_first
 from visioneval.analysis.summary.summary import Summary
 from visioneval.errors import count_of
+from visioneval.report.duplicates import duplicate_sections
 from visioneval.report.judges import CONTRADICTION, contradiction, judge_sections
 from visioneval.report.noise import noise_sections
 from visioneval.report.outcome import (
@@ -38,6 +39,7 @@ from visioneval.report.sections import (
     Section,
     Tone,
     Value,
+    counted,
     dim,
     numbers,
     quoted,
@@ -109,7 +111,7 @@ def _sections(summary: Summary, plots: Plots, examples: int) -> Iterator[Section
     yield from _separations(summary)
     yield from _questions(summary)
     yield from _diversity(summary)
-    yield from _duplicates(summary, examples)
+    yield from duplicate_sections(summary, examples)
     yield from _alignment(summary, examples)
     yield from _tags(summary)
     if summary.failure_tags:
@@ -162,10 +164,6 @@ def _by_model_run(summary: Summary) -> list[Column]:
     ]
 
 
-def _number_of(number: int, tone: Tone) -> Value:
-    return Value(str(number), tone if number else "dim")
-
-
 def _gates(summary: Summary) -> Section:
     title = "Gates" if summary.state == "complete" else "Gates (incomplete run)"
     if summary.shard is not None:
@@ -201,7 +199,7 @@ def _rate(counts: VerdictCounts) -> list[Cell]:
     """The pass rate, and the numbers of FAIL and ERROR."""
     rate = counts.pass_rate
     shown = Value(show_rate(rate), plot=Interval(rate.low, rate.value, rate.high))
-    return [shown, _number_of(counts.failed, "fail"), _number_of(counts.errors, "error")]
+    return [shown, counted(counts.failed, "fail"), counted(counts.errors, "error")]
 
 
 def _model_runs(summary: Summary) -> Section:
@@ -221,7 +219,7 @@ def _model_runs(summary: Summary) -> Section:
             [
                 Value(name, quoted=True, link=gallery(model=model.label), short=f"#{number} {name}"),
                 *_rate(model.counts),
-                _number_of(model.counts.refused, "error"),
+                counted(model.counts.refused, "error"),
                 f"{model.seconds:.2f}",
                 show_usd(model.cost_usd, model.unpriced),
             ]
@@ -331,47 +329,6 @@ def _diversity(summary: Summary) -> Iterator[Section]:
         yield Section(title, [*columns, *numbers("cases")], rows, name="diversity")
 
 
-def _duplicates(summary: Summary, limit: int) -> Iterator[Section]:
-    """A row for each model run, then the outputs that repeat those of other cases."""
-    rows: list[list[Cell]] = [
-        [
-            quoted(finding.grader),
-            model_run(summary, finding.model_label),
-            _number_of(finding.duplicates, "fail"),
-            f"{finding.outputs:,}",
-            _number_of(finding.failed, "error"),
-        ]
-        for finding in summary.duplicates
-    ]
-    if not rows:
-        return
-    columns = [Column("grader", min_width=6), Column("model run", short="#")]
-    columns += numbers("near-duplicates", "outputs compared", "not compared")
-    yield Section("Near-duplicates: outputs that repeat that of another case", columns, rows, name="duplicates")
-    cells = [cell for finding in summary.duplicates for cell in finding.cells]
-    pairs: list[list[Cell]] = [
-        [
-            model_run(summary, cell.model_label),
-            quoted(sample_name(cell.test_id, cell.sample_index), link=cell_link(cell)),
-            quoted(sample_name(cell.of, cell.of_sample)),
-            f"{cell.distance:.3f}",
-            f"{cell.delta_e:.2f}",
-        ]
-        for cell in cells[:limit]
-    ]
-    if pairs:
-        hidden = sum(finding.duplicates for finding in summary.duplicates) - len(pairs)
-        notes = [dim(f"... and {hidden:,} more: duplicates.jsonl lists all")] if hidden else []
-        columns = [Column("model run", short="#"), Column("case", min_width=12), Column("repeats", min_width=12)]
-        columns += numbers("distance (1 - SSIM)", "color (CIEDE2000)")
-        yield Section("Which outputs repeat another", columns, pairs, notes, is_cut=True, name="repeated")
-
-
-def sample_name(case: str, sample: int) -> str:
-    """An output by its case, and its sample if that is not the first."""
-    return f"{case} [{sample}]" if sample else case
-
-
 def _alignment(summary: Summary, limit: int) -> Iterator[Section]:
     """The images with the lowest scores; passing ones are included, and last those that were not measured."""
     if not summary.alignments:
@@ -430,7 +387,7 @@ def _cost(summary: Summary) -> Iterator[Section]:
             show_usd(cost.usd, cost.unknown),
             f"{cost.paid:,}",
             f"{cost.cached:,}",
-            _number_of(cost.unknown, "error"),
+            counted(cost.unknown, "error"),
         ]
         for cost in costs
     ]
@@ -470,8 +427,8 @@ def _same_question(summary: Summary, limit: int) -> Iterator[Section]:
             quoted(pair.judge),
             quoted(pair.measure),
             f"{pair.cells:,} !{pair.unmeasured:,}" if pair.unmeasured else f"{pair.cells:,}",
-            _number_of(pair.only_judge_passes, "error"),
-            _number_of(pair.only_measure_passes, "error"),
+            counted(pair.only_judge_passes, "error"),
+            counted(pair.only_measure_passes, "error"),
         ]
         for pair in pairs
     ]

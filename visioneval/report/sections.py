@@ -75,6 +75,11 @@ def quoted(text: str, tone: Tone = "plain", link: str = "") -> Value:
     return Value(text, tone, quoted=True, link=link)
 
 
+def counted(number: int, tone: Tone) -> Value:
+    """A count, in the tone of what it counts if there is any."""
+    return Value(str(number), tone if number else "dim")
+
+
 def dim(text: str) -> Value:
     """A remark."""
     return Value(text, "dim")

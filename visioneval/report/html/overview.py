@@ -17,9 +17,10 @@ from visioneval.analysis.scores import counted_metrics, number_of
 from visioneval.analysis.summary.gates import FailingCell
 from visioneval.analysis.summary.summary import Summary
 from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.report.duplicates import sample_name
 from visioneval.report.html.pages import BINS, histogram, verdict_bar
 from visioneval.report.outcome import cell_link, failure_examples, gallery
-from visioneval.report.run import VERDICT_TONES, incomplete, run_report, sample_name
+from visioneval.report.run import VERDICT_TONES, incomplete, run_report
 from visioneval.report.sections import (
     Bars,
     Cell,
