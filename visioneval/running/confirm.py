@@ -251,8 +251,8 @@ class CaseSamples:
         for (case, label, sample), record in sorted(self.records.items()):
             if record.artifact_sha256 is not None and record.artifact_sha256 in self.run_outputs:
                 return (
-                    f"{case} on {label}: sample {sample} is the same file as a sample of the run: a model that repeats"
-                    " itself, as with a fixed seed, confirms nothing"
+                    f"{case} on {label}: sample {sample} is the same file as a sample of the run. It is counted, but"
+                    " is no independent sample: where a model repeats itself, as with a fixed seed, do not rely on it"
                 )
         return None
 
