@@ -170,7 +170,7 @@ def layers() -> str:
 
 def _about(name: str) -> str:
     path = ROOT / name.replace(".", "/")
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    source = module if (module := path.with_suffix(".py")).is_file() else path / "__init__.py"
     docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n\n")[0]
 

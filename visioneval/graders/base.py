@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -164,6 +164,11 @@ class Choice:
     """How the reply was read (see ``judging.ask.Answer``)."""
 
 
+def all_hold(answers: Collection[Score]) -> bool | None:
+    """Whether all answers are true; ``None`` if none is false and one is unknown."""
+    return False if False in answers else None if None in answers else True
+
+
 class PairGrader(Protocol):
     """A grader of the kind ``PAIR``: a judge chooses between two images of a cell."""
 
@@ -207,7 +212,7 @@ class DuplicateGrader(Protocol):
     def measure(self, first: Output, second: Output) -> Measure[Any]:
         """The full comparison of two outputs, which does not depend on their order. It raises ``GraderError``."""
 
-    def is_duplicate(self, found: Any) -> bool:
+    def is_duplicate(self, likeness: Any) -> bool:
         """Whether it makes them near-duplicates. It also has a ``distance`` and a ``delta_e``."""
 
 

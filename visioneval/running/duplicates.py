@@ -130,15 +130,15 @@ class Search:
         if first.output.sha256 != second.output.sha256:
             try:
                 pair = [first.output, second.output]
-                found = await self.work.measure(self.work.grader.measure(*pair), pair)
+                likeness = await self.work.measure(self.work.grader.measure(*pair), pair)
             except StoppedError:
                 raise
             except Exception as error:  # nobody knows which of them it is about
                 first.error = second.error = self.work.describe(error)
                 return False
-            if not self.work.grader.is_duplicate(found):
+            if not self.work.grader.is_duplicate(likeness):
                 return False
-            distance, delta_e = found.distance, found.delta_e
+            distance, delta_e = likeness.distance, likeness.delta_e
         for item, other in ((first, second), (second, first)):
             if item.of is None:
                 item.of, item.distance, item.delta_e = other, distance, delta_e
@@ -156,17 +156,17 @@ def _mark_compared(items: Sequence[Compared]) -> None:
 def searches(work: Work, config: BaseGrader, suite: Suite, records: Iterable[Record], folder: Path) -> list[Search]:
     """A search for each model run with outputs of the cases of a suite that the grader is for, in suite order."""
     cases = {case.id: case for case in suite.cases if config.is_for(case)}
-    found: dict[str, Search] = {str(model.label): Search(work) for model in suite.models}
+    by_model: dict[str, Search] = {str(model.label): Search(work) for model in suite.models}
     for record in records:
         image = contender(record, folder, trusted=False)
-        if record.test_id in cases and record.model_label in found and image is not None:
+        if record.test_id in cases and record.model_label in by_model and image is not None:
             origins = cases[record.test_id].origins
             item = Compared(record.test_id, record.model_label, record.sample_index, origins, image.output)
-            found[record.model_label].outputs.append(item)
+            by_model[record.model_label].outputs.append(item)
     order = {case: at for at, case in enumerate(cases)}
-    for search in found.values():
+    for search in by_model.values():
         search.outputs.sort(key=lambda item: (order[item.case], item.sample))
-    return [search for search in found.values() if search.outputs]
+    return [search for search in by_model.values() if search.outputs]
 
 
 async def find_duplicates(services: Services, config: BaseGrader, progress: Progress) -> str | None:
@@ -186,7 +186,7 @@ async def find_duplicates(services: Services, config: BaseGrader, progress: Prog
         digests = {output.path: output.sha256 for output in outputs}
         return await services.measurements(work, hash_of=digests.__getitem__, meter=meter)
 
-    found = await asyncio.to_thread(
+    model_searches = await asyncio.to_thread(
         lambda: searches(
             Work(grader, measure, lambda error: services.failure_of(error)[1]),
             config,
@@ -195,12 +195,12 @@ async def find_duplicates(services: Services, config: BaseGrader, progress: Prog
             folder,
         )
     )
-    reading = ((search, item) for search in found for item in search.outputs)
+    reading = ((search, item) for search in model_searches for item in search.outputs)
     await progress.work_through(reading, processors(), lambda pair: pair[0].read(pair[1]))
     progress.left += sum(1 for _ in reading)
     if progress.left:
         return None
-    comparing, done = iter(found), list[Search]()
+    comparing, done = iter(model_searches), list[Search]()
 
     async def compare(search: Search) -> None:
         await search.compare()
@@ -224,12 +224,12 @@ async def duplicates_in(
     """The same of a run whose files are complete, without a cache."""
     grader = cast("DuplicateGrader", load_object(GRADERS[config.type_name].work)(config))
     work = Work(grader, lambda measure, _: measure_directly(measure), _describe)
-    found = searches(work, config, suite, records, folder)
-    for search in found:
+    model_searches = searches(work, config, suite, records, folder)
+    for search in model_searches:
         for item in search.outputs:
             await search.read(item)
         await search.compare()
-    return [line for search in found for line in search.lines(config.key)]
+    return [line for search in model_searches for line in search.lines(config.key)]
 
 
 def _describe(error: Exception) -> str:

@@ -22,7 +22,7 @@ def references(rows: Sequence[RunRow], root: Path) -> Mapping[tuple[str, str], R
     Runs with a drift are those that ``compare: drift`` of the suite finds among the last ``NIGHTS``. A baseline or a
     series that cannot be read has none.
     """
-    found: dict[tuple[str, str], Reference] = {}
+    by_series: dict[tuple[str, str], Reference] = {}
     paths = sorted(FOLDER.glob("*.jsonl"), key=lambda path: (path.stem != DEFAULT, path.stem))
     by_suite: dict[str, Path] = {}
     for path in paths:
@@ -32,8 +32,8 @@ def references(rows: Sequence[RunRow], root: Path) -> Mapping[tuple[str, str], R
         baseline = by_suite.get(key[1])
         if baseline is not None:
             stamps = tuple((row.run_id, *row.stamps) for row in members)
-            found[key] = _reference(key, root, baseline, stamp(baseline), stamps)
-    return found
+            by_series[key] = _reference(key, root, baseline, stamp(baseline), stamps)
+    return by_series
 
 
 @lru_cache(maxsize=32)

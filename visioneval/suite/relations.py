@@ -37,6 +37,11 @@ Region = Annotated[tuple[_Side, _Side, _Side, _Side], AfterValidator(_check_area
 """Left, top, right and bottom, as shares of the width and the height of the image."""
 
 
+def quoted(name: str) -> str:
+    """A line or a region in a message, in one line."""
+    return f'"{" ".join(name.split())}"'
+
+
 class Relation(Frozen):
     """One relation. A name is a required line, or a region of the case."""
 
@@ -72,8 +77,8 @@ class Relation(Frozen):
     def _check_one(self) -> Self:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
-            found = " and ".join(kinds) or "none"
-            raise ValueError(f"a relation has exactly one of {', '.join(KINDS)}, but this one has {found}")
+            given = " and ".join(kinds) or "none"
+            raise ValueError(f"a relation has exactly one of {', '.join(KINDS)}, but this one has {given}")
         if self.edge is None and self.aligned is not None:
             raise ValueError("aligned needs an edge: left, right, center, top or bottom")
         if self.edge is not None and self.aligned is None:
@@ -96,7 +101,7 @@ class Relation(Frozen):
     @property
     def text(self) -> str:
         """The relation in words."""
-        first, *others = (f'"{" ".join(name.split())}"' for name in self.names)
+        first, *others = map(quoted, self.names)
         rest = ", ".join(others)
         if self.kind == "order":
             return f"{first}, {rest} in this order"
@@ -166,7 +171,7 @@ def _contradictions(relations: Sequence[Relation]) -> Iterator[tuple[tuple[str |
         graphs["larger_than"] = (sizes,)
         for graph in graphs.get(relation.kind, ()):
             graph.update(steps)
-        circle = next((found for graph in (reading, columns, sizes) if (found := _circle(graph))), None)
+        circle = next(filter(None, map(_circle, (reading, columns, sizes))), None)
         apart = _cannot_align(relations[: at + 1], rows, columns)
         if circle:
             names = ", ".join(repr(name) for name in circle)

@@ -69,17 +69,17 @@ class Duplicates:
     def add(self, cell: Record) -> None:
         """Counts a cell, if it has an image that a grader is for."""
         for grader in self.graders:
-            if (found := self._state(grader, cell)) is not None:
-                self._states.setdefault((grader.key, cell.model_label), []).append(found)
+            if (matched := self._state(grader, cell)) is not None:
+                self._states.setdefault((grader.key, cell.model_label), []).append(matched)
 
     def state(self, cell: Record) -> CellState | None:
         """What all graders say of a cell; ``None`` if none is for it."""
-        found = [state for grader in self.graders if (state := self._state(grader, cell)) is not None]
-        if not found:
+        states = [state for grader in self.graders if (state := self._state(grader, cell)) is not None]
+        if not states:
             return None
-        values = [state.is_duplicate for state, _ in found]
+        values = [state.is_duplicate for state, _ in states]
         return CellState(
-            True if True in values else None if None in values else False, any(state.is_failed for state, _ in found)
+            True if True in values else None if None in values else False, any(state.is_failed for state, _ in states)
         )
 
     def _state(self, grader: BaseGrader, cell: Record) -> tuple[CellState, CellDuplicate | None] | None:

@@ -145,11 +145,11 @@ def decide_gates(
 
 def next_samples(info: RunInfo, gates: Sequence[SampledGate], case_samples: SampledCases) -> dict[tuple[str, str], int]:
     """The samples of the cases that have more than the suite's number, with one more of the cases of open gates."""
-    wanted = dict(case_samples)
+    counts = dict(case_samples)
     for entry, gate in zip(info.suite.declared_gates, gates, strict=True):
         for key in scope_of(entry, info) if gate.outcome == "open" else ():
-            wanted[key] = max(gate.samples + 1, wanted.get(key, 0))
-    return wanted
+            counts[key] = max(gate.samples + 1, counts.get(key, 0))
+    return counts
 
 
 @dataclass(frozen=True, slots=True)

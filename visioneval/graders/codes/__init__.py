@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.entries.graders import YES, BaseGrader, is_video
+from visioneval.suite.entries.graders import YES, BaseGrader, is_video, video_problems
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -46,11 +46,4 @@ class CodesGrader(BaseGrader):
 
 def problems(suite: Suite, graders: Sequence[tuple[int, CodesGrader]]) -> Problems:
     """Yields videos with codes, which are read in images only."""
-    for index, grader in graders:
-        for case in suite.cases:
-            if case.expect.codes is not None and is_video(case) and grader.is_for(case):
-                yield (
-                    ("graders", index, "type"),
-                    f"codes are read in images only, but the case {case.id!r} is about a video: restrict 'when'",
-                )
-                break
+    return video_problems(suite.cases, graders, lambda case: case.expect.codes is not None, "codes are read")

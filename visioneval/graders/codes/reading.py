@@ -99,11 +99,11 @@ def _codes_of(image: Pixels) -> list[Code]:
     gray = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
     read = [code for degrees in TURNS for code in _read(gray, degrees)]
     seen = [Code("QRCode", None, corners) for corners in _corner_triples(_finder_patterns(gray))]
-    found: list[Code] = []
+    codes: list[Code] = []
     for code in sorted([*read, *seen], key=lambda code: code.content is None):
-        if not any(_is_same(code, other) for other in found):
-            found.append(code)
-    return found
+        if not any(_is_same(code, other) for other in codes):
+            codes.append(code)
+    return codes
 
 
 def _read(gray: Any, degrees: int) -> Iterator[Code]:
@@ -111,13 +111,13 @@ def _read(gray: Any, degrees: int) -> Iterator[Code]:
     from zxingcpp import TextMode, read_barcodes
 
     turned, back = _turned(gray, degrees)
-    for found in read_barcodes(turned, text_mode=TextMode.Plain, return_errors=True):
-        name, place = str(found.format).replace(" ", "").replace("-", ""), found.position
+    for barcode in read_barcodes(turned, text_mode=TextMode.Plain, return_errors=True):
+        name, place = str(barcode.format).replace(" ", "").replace("-", ""), barcode.position
         corners = [
             (corner.x, corner.y) for corner in (place.top_left, place.top_right, place.bottom_right, place.bottom_left)
         ]
-        if found.valid or (name in SEEN and (name in _BARS or _is_square(corners))):
-            yield Code(name, found.text if found.valid else None, tuple(_moved(back, corner) for corner in corners))
+        if barcode.valid or (name in SEEN and (name in _BARS or _is_square(corners))):
+            yield Code(name, barcode.text if barcode.valid else None, tuple(_moved(back, corner) for corner in corners))
 
 
 def _is_square(corners: Sequence[Point]) -> bool:
@@ -171,7 +171,7 @@ class _Finder:
 
 def _finder_patterns(gray: Any) -> list[_Finder]:
     """Nested squares, dark on light or light on dark, whose sides are about as 7 : 5 : 3."""
-    found: list[_Finder] = []
+    finders: list[_Finder] = []
     for level in (gray, 255 - gray):
         for dark in (
             cv2.threshold(level, 0, 255, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)[1],
@@ -180,9 +180,9 @@ def _finder_patterns(gray: Any) -> list[_Finder]:
             contours, tree = cv2.findContours(dark, cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
             for nested in _nested(tree):
                 finder = _as_finder([contours[index] for index in nested])
-                if finder and all(hypot(finder.x - old.x, finder.y - old.y) > 0.3 * old.side for old in found):
-                    found.append(finder)
-    return found
+                if finder and all(hypot(finder.x - old.x, finder.y - old.y) > 0.3 * old.side for old in finders):
+                    finders.append(finder)
+    return finders
 
 
 def _nested(tree: Any) -> Iterator[tuple[int, int, int]]:

@@ -105,13 +105,13 @@ class Duplicates:
         near = np.flatnonzero(likeness >= MIN_ALIKE)
         return [row + 1 + int(at) for at in near[np.argsort(-likeness[near], kind="stable")]]
 
-    def is_duplicate(self, found: Likeness) -> bool:
+    def is_duplicate(self, likeness: Likeness) -> bool:
         """Whether two outputs are within the limits."""
         config = self._config
         return (
-            found.distance <= config.max_distance
-            and found.delta_e <= config.max_delta_e
-            and found.worst_window <= config.max_worst_window
+            likeness.distance <= config.max_distance
+            and likeness.delta_e <= config.max_delta_e
+            and likeness.worst_window <= config.max_worst_window
         )
 
 
@@ -141,8 +141,8 @@ def _measure_pair(base: Output, other: Output) -> Likeness:
     for image in (base, other):
         _check_unchanged(image)
     with room_for(base.path, other.path):
-        found = measure_reference(read_pixels(base.path), read_pixels(other.path))
-    return Likeness(round(1 - found.ssim, SCORE_DIGITS), found.delta_e, found.worst_window)
+        measured = measure_reference(read_pixels(base.path), read_pixels(other.path))
+    return Likeness(round(1 - measured.ssim, SCORE_DIGITS), measured.delta_e, measured.worst_window)
 
 
 def _check_unchanged(image: Output) -> None:

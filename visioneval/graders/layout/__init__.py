@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.entries.graders import SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import SHARE_UP, YES, BaseGrader, Share, is_video, video_problems
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -88,17 +88,7 @@ class ContrastGrader(LinesGrader):
 
 def problems(suite: Suite, graders: Sequence[tuple[int, LinesGrader]]) -> Problems:
     """Yields graders for cases with videos, which they do not look at."""
-    for index, grader in graders:
-        name = next(_videos(suite, grader), None)
-        if name is not None:
-            message = (
-                f"{grader.type_name} looks at images only, but the case {name!r} is about a video: restrict 'when'"
-            )
-            yield ("graders", index, "type"), message
-
-
-def _videos(suite: Suite, grader: LinesGrader) -> Iterator[str]:
-    for case in suite.cases:
-        is_expected = case.expect.layout if isinstance(grader, LayoutGrader) else case.expect.text
-        if is_expected and grader.is_for(case) and is_video(case):
-            yield case.id
+    layouts = [(index, grader) for index, grader in graders if isinstance(grader, LayoutGrader)]
+    contrasts = [(index, grader) for index, grader in graders if isinstance(grader, ContrastGrader)]
+    yield from video_problems(suite.cases, layouts, lambda case: case.expect.layout, "layout is checked")
+    yield from video_problems(suite.cases, contrasts, lambda case: case.expect.text, "contrast is measured")

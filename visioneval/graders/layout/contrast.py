@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, all_hold
 from visioneval.graders.layout import ContrastGrader
 from visioneval.graders.layout.ink import Ink, measured_ink
 from visioneval.graders.layout.places import Place, find_lines
 from visioneval.graders.text import ocr
 from visioneval.graders.text.reasons import quoted
-from visioneval.types import Score
 
 _ERROR, _THIN_ERROR = 0.07, 0.3
 """By which share a ratio may be measured too low, and the same where strokes are thin."""
@@ -69,10 +68,10 @@ class Contrast:
         expected = context.case.expect.text
         if expected is None or not expected.required:
             return Grade(scores={})
-        found = await find_lines(context, self._config, expected)
-        inks = await measured_ink(context, found.places)
-        lines = [_line(self._config, line, places, inks[line]) for line, places in found.places.items()]
-        return _grade(self._config, lines, {**ocr.tool_versions(), **found.tool_versions})
+        located = await find_lines(context, self._config, expected)
+        inks = await measured_ink(context, located.places)
+        lines = [_line(self._config, line, places, inks[line]) for line, places in located.places.items()]
+        return _grade(self._config, lines, {**ocr.tool_versions(), **located.tool_versions})
 
 
 def _line(
@@ -81,7 +80,7 @@ def _line(
     of_places = [_contrast(config, line, place, parts) for place, parts in zip(places, inks, strict=True)]
     if not of_places:
         return LineContrast(line, None, None, None, config.min_ratio, None)
-    return min(of_places, key=lambda found: (found.ink is not None, found.ink.ratio if found.ink else 0.0))
+    return min(of_places, key=lambda contrast: (contrast.ink is not None, contrast.ink.ratio if contrast.ink else 0.0))
 
 
 def _contrast(config: ContrastGrader, line: str, place: Place, parts: Sequence[Ink | None]) -> LineContrast:
@@ -109,7 +108,7 @@ def holds(config: ContrastGrader, ink: Ink, size: float) -> bool | None:
 def _grade(config: ContrastGrader, lines: Sequence[LineContrast], tool_versions: dict[str, str]) -> Grade:
     key = config.key
     answers = [line.holds for line in lines]
-    passed: Score = False if False in answers else None if None in answers else True
+    passed = all_hold(answers)
     ratios = [line.ink.ratio for line in lines if line.ink is not None]
     is_complete = len(ratios) == len(lines)
     failed = [line.text for line in lines if line.holds is False]

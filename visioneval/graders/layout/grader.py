@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, all_hold
 from visioneval.graders.layout import LayoutGrader
 from visioneval.graders.layout.ink import Ink, measured_ink
 from visioneval.graders.layout.places import INK_SIZE_ERROR, FoundLines, Place, find_lines
@@ -21,7 +21,6 @@ from visioneval.graders.text import ocr
 from visioneval.media.images import size_of
 from visioneval.suite.case import ExpectText
 from visioneval.suite.relations import Region
-from visioneval.types import Score
 
 
 class Layout:
@@ -35,26 +34,26 @@ class Layout:
         key, expect = self._config.key, context.case.expect
         if expect.layout is None:
             return Grade(scores={})
-        found = await find_lines(context, self._config, expect.text or ExpectText(extra="forbid"))
+        lines = await find_lines(context, self._config, expect.text or ExpectText(extra="forbid"))
         named = {name for relation in expect.layout for name in relation.names} - expect.regions.keys()
-        inks = await measured_ink(context, {name: found.places[name] for name in found.places if name in named})
+        inks = await measured_ink(context, {name: lines.places[name] for name in lines.places if name in named})
         size = await asyncio.to_thread(size_of, context.generated.path)
-        places = _all_places(found, inks, expect.regions, size)
+        places = _all_places(lines, inks, expect.regions, size)
         tolerance = self._config.tolerance * min(size)
-        findings = [find(relation, places, found.others, tolerance) for relation in expect.layout]
-        return _grade(key, findings, places, found)
+        findings = [find(relation, places, lines.others, tolerance) for relation in expect.layout]
+        return _grade(key, findings, places, lines)
 
 
 def _all_places(
-    found: FoundLines,
+    lines: FoundLines,
     inks: Mapping[str, tuple[tuple[Ink | None, ...], ...]],
     regions: Mapping[str, Region],
     size: tuple[int, int],
 ) -> Places:
     """The places of lines, as exact as their ink shows them, and of regions in pixels."""
     places = {
-        name: tuple(map(_by_ink, found.places[name], inks[name])) if name in inks else found.places[name]
-        for name in found.places
+        name: tuple(map(_by_ink, lines.places[name], inks[name])) if name in inks else lines.places[name]
+        for name in lines.places
     }
     width, height = size
     for name, (left, top, right, bottom) in regions.items():
@@ -82,22 +81,22 @@ def _by_ink(place: Place, inks: Sequence[Ink | None]) -> Place:
     return exact if place.slack else replace(exact, left=left, right=right)
 
 
-def _grade(key: str, findings: Sequence[Finding], places: Places, found: FoundLines) -> Grade:
+def _grade(key: str, findings: Sequence[Finding], places: Places, lines: FoundLines) -> Grade:
     answers = [finding.holds for finding in findings]
-    passed: Score = False if False in answers else None if None in answers else True
+    passed = all_hold(answers)
     share = None if None in answers else round(answers.count(True) / len(answers), SCORE_DIGITS)
     why = [f"{finding.relation.text}: {finding.why}" for finding in findings if finding.holds is False]
     open_ = [
         f"{finding.relation.text}: cannot be decided: {finding.why}" for finding in findings if finding.holds is None
     ]
     count = len(findings)
-    all_hold = "the relation holds" if count == 1 else f"all {count} relations hold"
+    without_fault = "the relation holds" if count == 1 else f"all {count} relations hold"
     return Grade(
         scores={key: passed, f"{key}.share": share},
-        reasons={key: "; ".join([*why, *open_]) or all_hold},
+        reasons={key: "; ".join([*why, *open_]) or without_fault},
         details={"lines": list(_lines(places)), "relations": [_relation(finding, places) for finding in findings]},
         error="; ".join(open_) if open_ else None,
-        tool_versions={**ocr.tool_versions(), **found.tool_versions},
+        tool_versions={**ocr.tool_versions(), **lines.tool_versions},
     )
 
 

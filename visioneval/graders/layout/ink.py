@@ -122,7 +122,7 @@ def ink_of(image: Image.Image, text: str, corners: Corners) -> Ink | None:
     if not ink.any():
         return None
     most = float(np.percentile(distance[ink], 95))
-    worst = min(_blocks(pixels, distance, ink), key=lambda found: found[0], default=None)
+    worst = min(_blocks(pixels, distance, ink), key=lambda block: block[0], default=None)
     if worst is None:
         return None
     strokes = cv2.distanceTransform(np.pad(ink, 1).astype(np.uint8), cv2.DIST_L2, 3)

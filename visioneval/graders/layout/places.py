@@ -142,15 +142,15 @@ def _matches(page: Page, line: str, assigned: Sequence[CopyPair]) -> list[Match]
         return []
     taken = covered(pair.spans for pair in assigned if pair.line != copy.text)
     is_alike = not any(pair.line == copy.text and pair.doubt is None for pair in assigned)
-    found: list[Match] = []
+    matches: list[Match] = []
     for match in [*own, *simplest_first(page, occurrences(page, copy.chars, alike=is_alike))]:
         characters = covered([match])
         if match in own or characters.isdisjoint(taken):
-            if match not in found:
-                found.append(match)
+            if match not in matches:
+                matches.append(match)
             taken |= characters
-    alone = [match for match in found if not _has_other_letters(page, match)]
-    return (alone or found)[:MAX_PLACES]
+    alone = [match for match in matches if not _has_other_letters(page, match)]
+    return (alone or matches)[:MAX_PLACES]
 
 
 def _has_other_letters(page: Page, match: Match) -> bool:

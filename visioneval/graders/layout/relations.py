@@ -13,7 +13,7 @@ from functools import partial
 from itertools import combinations, pairwise, product
 
 from visioneval.graders.layout.places import Place
-from visioneval.suite.relations import Relation
+from visioneval.suite.relations import Relation, quoted
 
 _APART, _TOGETHER = 0.25, 0.5
 """Two boxes share at most this part of the smaller side if one is above or beside the other, and at least this part if
@@ -53,7 +53,7 @@ def find(relation: Relation, places: Places, others: Sequence[Place], tolerance:
             failed = failed or Finding(relation, False, _about(first, second, why), (first, second))
         elif len(answers) > 1 and max(len(places[first]), len(places[second])) > 1:
             name = first if len(places[first]) > 1 else second
-            why = f"{_quoted(name)} is there {len(places[name])} times, and not all of them are as asked"
+            why = f"{quoted(name)} is there {len(places[name])} times, and not all of them are as asked"
             undecided = undecided or Finding(relation, None, why, (first, second))
         else:
             undecided = undecided or Finding(relation, None, _about(first, second, why), (first, second))
@@ -207,7 +207,7 @@ def _shared(start: float, end: float, other_start: float, other_end: float) -> f
 
 def _about(first: str, second: str, why: str) -> str:
     """A reason about two names instead of A and B. What it quotes is text of the image, which may have these words."""
-    names = {"A": _quoted(first), "B": _quoted(second)}
+    names = {"A": quoted(first), "B": quoted(second)}
     quote, mark, rest = why.rpartition('"')
     words = [
         names.get(word.rstrip(","), word) + "," * (word.endswith(",") and word[:-1] in names)
@@ -217,8 +217,4 @@ def _about(first: str, second: str, why: str) -> str:
 
 
 def _not_read(names: Sequence[str]) -> str:
-    return f"{' and '.join(map(_quoted, names))} {'was' if len(names) == 1 else 'were'} not read"
-
-
-def _quoted(name: str) -> str:
-    return f'"{" ".join(name.split())}"'
+    return f"{' and '.join(map(quoted, names))} {'was' if len(names) == 1 else 'were'} not read"

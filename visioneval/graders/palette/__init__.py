@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from visioneval.suite.case import TestCase
-from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SHARE_UP, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import (
+    AMOUNT_DOWN,
+    SHARE_DOWN,
+    SHARE_UP,
+    BaseGrader,
+    Share,
+    is_video,
+    video_problems,
+)
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -55,14 +63,7 @@ class PaletteGrader(BaseGrader):
 
 def problems(suite: Suite, graders: Sequence[tuple[int, PaletteGrader]]) -> Problems:
     """Yields videos with a palette, which is measured in images only."""
-    for index, grader in graders:
-        for case in suite.cases:
-            if case.expect.palette is not None and is_video(case) and grader.is_for(case):
-                yield (
-                    ("graders", index, "type"),
-                    f"a palette is measured in images only, but the case {case.id!r} is about a video: restrict 'when'",
-                )
-                break
+    return video_problems(suite.cases, graders, lambda case: case.expect.palette, "a palette is measured")
 
 
 def warnings(suite: Suite, graders: Sequence[tuple[int, PaletteGrader]]) -> Problems:

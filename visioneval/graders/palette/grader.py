@@ -28,7 +28,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.palette import PaletteGrader, levels
 from visioneval.graders.pixels.color import Floats, Mask, Pixels, ciede2000, percent, to_lab
-from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS, place
+from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS, Box, place
 from visioneval.graders.pixels.registration import read_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
@@ -40,9 +40,6 @@ REGIONS = 3
 """How many regions off the palette are recorded, from the largest."""
 SMALLEST_REGION = 0.0005
 """The share of the image from which a region beside the largest one is recorded."""
-
-Box = tuple[int, int, int, int]
-"""Left, top, width and height, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +144,15 @@ def _regions(off: Mask, colors: Pixels, opacity: Floats, total: float) -> tuple[
     """The largest connected regions of a mask, each pixel by its opacity."""
     count, labels, boxes, _ = cv2.connectedComponentsWithStats(off.astype(np.uint8), connectivity=8)
     sizes = np.bincount(labels.ravel(), weights=(opacity * off).ravel(), minlength=count) / total
-    found: list[Region] = []
+    regions: list[Region] = []
     for label in np.argsort(-sizes, kind="stable")[:REGIONS]:
-        if label and sizes[label] and (sizes[label] >= SMALLEST_REGION or not found):
+        if label and sizes[label] and (sizes[label] >= SMALLEST_REGION or not regions):
             left, top, width, height = (int(side) for side in boxes[label][:4])
             inside = labels[top : top + height, left : left + width] == label
             red, green, blue = np.rint(colors[top : top + height, left : left + width][inside].mean(axis=0)).astype(int)
             share = round(float(sizes[label]), SCORE_DIGITS)
-            found.append(Region(share, f"#{red:02X}{green:02X}{blue:02X}", (left, top, width, height)))
-    return tuple(found)
+            regions.append(Region(share, f"#{red:02X}{green:02X}{blue:02X}", (left, top, width, height)))
+    return tuple(regions)
 
 
 class Palette:

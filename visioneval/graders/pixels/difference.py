@@ -32,6 +32,8 @@ from visioneval.graders.pixels.color import (
 )
 from visioneval.media.images import encode_png
 
+Box = tuple[int, int, int, int]
+"""Left, top, width and height, in pixels."""
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
 FINE_SIGMA = 1.5
@@ -233,12 +235,12 @@ def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[fl
     return share, (int(left), int(top), width, height)
 
 
-def as_box(window: tuple[int, int, int, int] | None) -> dict[str, int] | None:
+def as_box(window: Box | None) -> dict[str, int] | None:
     """A window for a record."""
     return window and dict(zip(("left", "top", "width", "height"), window, strict=True))
 
 
-def place(window: tuple[int, int, int, int]) -> str:
+def place(window: Box) -> str:
     """A window in words."""
     left, top, width, height = window
     return f"at x {left} to {left + width}, y {top} to {top + height}"

@@ -47,6 +47,7 @@ from visioneval.graders.pixels.color import Mask, Pixels, alpha_changes, alpha_t
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
+    Box,
     as_box,
     changed_exactly,
     detail_ratio,
@@ -56,7 +57,7 @@ from visioneval.graders.pixels.difference import (
     place,
     worst_window,
 )
-from visioneval.graders.pixels.marks import PROVIDER, Box, filled, is_near_corner, mark_on_base
+from visioneval.graders.pixels.marks import PROVIDER, filled, is_near_corner, mark_on_base
 from visioneval.graders.pixels.registration import (
     ColorSpaces,
     Registration,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.graders.pixels.color import Floats, Mask, Pixels
+from visioneval.graders.pixels.difference import Box
 from visioneval.media.opencv import portable_opencv
 
 PROVIDER = "Gemini"
@@ -44,10 +45,6 @@ _CANDIDATES = 6
 """How many places are checked for each size."""
 
 
-Box = tuple[int, int, int, int]
-"""Left, top, width and height, in pixels."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A provider's mark: its box in pixels of the image, with its margin, and the share of its curve that agrees."""
@@ -62,12 +59,12 @@ def find_mark(image: Pixels) -> Mark | None:
     """The mark of an RGB or straight RGBA image; ``None`` if it has none."""
     gray = cv2.cvtColor(np.ascontiguousarray(image[..., :3]), cv2.COLOR_RGB2GRAY).astype(np.float32)
     height, width = gray.shape
-    found = max(
+    best = max(
         ((_agreement(gray, *place), place) for place in _places(gray)),
         key=lambda checked: (checked[0], checked[1][2]),
         default=(0.0, (0.0, 0.0, 0)),
     )
-    agreement, (x, y, side) = found
+    agreement, (x, y, side) = best
     if agreement < AGREEMENT:
         return None
     half = side * (0.5 + MARGIN)

@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, all_hold
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.color import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
@@ -183,7 +183,7 @@ class Properties:
             add("alpha", is_right, None if is_right else _WRONG_ALPHA[expect.alpha])
         checks = [*scores.values(), not facts.blank]
         add("blank", facts.blank, "the image is blank: one flat color" if facts.blank else None)
-        scores[key] = False if False in checks else None if None in checks else True
+        scores[key] = all_hold(checks)
         return Grade(
             scores=scores, reasons=reasons, details=_details(facts), error=unknown, tool_versions=TOOL_VERSIONS
         )

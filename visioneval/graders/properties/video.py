@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, all_hold
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.properties import VideoGrader
@@ -66,7 +66,7 @@ class Video:
             )
             scores[f"{key}.size"], checks["size"] = fits, (fits, why or unknown)
         results = [result for result, _ in checks.values()]
-        scores[key] = False if False in results else None if None in results else True
+        scores[key] = all_hold(results)
         failures = {name: why for name, (result, why) in checks.items() if result is False and why}
         reasons = {key: "; ".join(failures.values())} if failures else {}
         return Grade(

@@ -163,9 +163,9 @@ def distributions(summary: Summary, numbers: CellNumbers) -> dict[tuple[str, str
         is_good = metric.better == "higher"
         for model in summary.models:
             if metric.type == "bool":
-                found = model.metrics.get(name)
-                if found is not None and found.value is not None:
-                    plots[name, model.label] = Share(found.value, is_good)
+                finding = model.metrics.get(name)
+                if finding is not None and finding.value is not None:
+                    plots[name, model.label] = Share(finding.value, is_good)
             elif values[model.label]:
                 ends = (f"{low:.3g}", f"{high:.3g}")
                 plots[name, model.label] = Bars(histogram(values[model.label], low, high, bins), ends, is_good)

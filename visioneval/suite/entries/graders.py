@@ -128,6 +128,22 @@ def is_video(case: TestCase) -> bool:
     return case.task_type is TaskType.VIDEO_GENERATION
 
 
+def video_problems(
+    cases: Sequence[TestCase], graders: Sequence[tuple[int, BaseGrader]], expects: Callable[[TestCase], Any], what: str
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yields graders of images that are for a case about a video with something that they ``expect``.
+
+    ``what`` begins the message, such as ``codes are read``.
+    """
+    for index, grader in graders:
+        case = next((case for case in cases if expects(case) and is_video(case) and grader.is_for(case)), None)
+        if case is not None:
+            yield (
+                ("graders", index, "type"),
+                f"{what} in images only, but the case {case.id!r} is about a video: restrict 'when'",
+            )
+
+
 class BaseGrader(Frozen):
     """Options that all graders share."""
 
